@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+# Installation: one export set, one config file; consumers do find_package(shardmesh) and link shardmesh::shardmesh.
+include(CMakePackageConfigHelpers)
+get_property(rooms GLOBAL PROPERTY SHARDMESH_ROOMS)
+set(cmake_dir ${CMAKE_INSTALL_LIBDIR}/cmake/shardmesh)
+foreach(room IN LISTS rooms)
+  set(headers)
+  if(room STREQUAL "shardmesh_core")
+    set(headers FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+  endif()
+  install(TARGETS ${room} EXPORT shardmeshTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+    FILE_SET modules DESTINATION ${CMAKE_INSTALL_LIBDIR}/shardmesh/modules ${headers})
+endforeach()
+install(EXPORT shardmeshTargets NAMESPACE shardmesh:: DESTINATION ${cmake_dir} CXX_MODULES_DIRECTORY cxx-modules)
+list(JOIN rooms " " SHARDMESH_EXPORTED_ROOMS)
+configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/shardmeshConfig.cmake.in shardmeshConfig.cmake
+  INSTALL_DESTINATION ${cmake_dir})
+write_basic_package_version_file(shardmeshConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/shardmeshConfig.cmake ${PROJECT_BINARY_DIR}/shardmeshConfigVersion.cmake
+  ${PROJECT_SOURCE_DIR}/cmake/FindxxHash.cmake ${PROJECT_SOURCE_DIR}/cmake/Findlibdeflate.cmake
+  ${PROJECT_SOURCE_DIR}/cmake/FindRE2.cmake DESTINATION ${cmake_dir})
+if(SHARDMESH_BUILD_TOOLS)
+  install(TARGETS shardmesh_tool RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()

@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+# A room is a folder of modules/: one CMake target, one C++ module. Its files are its folder's files,
+# so that adding a file is adding a file: *.cppm are interface units, *.cpp are bodies.
+#
+#   shardmesh_room(layout IMPORTS core LINKS fmt::fmt)
+#
+# IMPORTS: rooms whose modules its interface imports.  LINKS: third parties, private to its .cpp units.
+function(shardmesh_room name)
+  cmake_parse_arguments(PARSE_ARGV 1 room "" "" "IMPORTS;LINKS")
+  file(GLOB interfaces CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cppm)
+  file(GLOB bodies CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp)
+  set(target shardmesh_${name})
+  add_library(${target} STATIC)
+  add_library(shardmesh::${name} ALIAS ${target})
+  target_sources(${target}
+    PUBLIC FILE_SET modules TYPE CXX_MODULES BASE_DIRS ${PROJECT_SOURCE_DIR}/modules FILES ${interfaces}
+    PRIVATE ${bodies})
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  target_compile_options(${target} PRIVATE ${SHARDMESH_WARNINGS})
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/modules)
+  set_target_properties(${target} PROPERTIES EXPORT_NAME ${name} POSITION_INDEPENDENT_CODE ON)
+  list(TRANSFORM room_IMPORTS PREPEND shardmesh::)
+  target_link_libraries(${target} PUBLIC ${room_IMPORTS} PRIVATE ${room_LINKS})
+  set_property(GLOBAL APPEND PROPERTY SHARDMESH_ROOMS ${target})
+endfunction()

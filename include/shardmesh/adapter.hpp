@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// adapter<T>: the customisation point for tensors. A header of another framework specialises it without any `import`;
+// `shardmesh.core` exports the same declarations.
+#pragma once
+#include <shardmesh/tensor_view.hpp>
+
+namespace shardmesh {
+
+/// Specialise for a tensor type T:
+///     template <> struct shardmesh::adapter<my_tensor> {
+///       static shardmesh::tensor_view view(const my_tensor&);            // needed
+///       static my_tensor allocate(dtype, const extents& sizes, device);  // for functions that return new tensors
+///     };
+/// No member or ADL look-up takes place: foreign `sizes()` and `dtype()` have other types.
+template <class T>
+struct adapter;
+
+}  // namespace shardmesh

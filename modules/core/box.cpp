@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+module shardmesh.core;
+
+namespace shardmesh {
+
+std::string to_string(const extents& values) { return fmt::format("[{}]", fmt::join(values.begin(), values.end(), ", ")); }
+
+bool is_well_formed(const box& b) {
+  if (b.offsets.rank() != b.sizes.rank()) return false;
+  for (std::size_t d = 0; d < b.rank(); ++d)
+    if (b.offsets[d] < 0 || b.sizes[d] < 0 || !checked_add(b.offsets[d], b.sizes[d])) return false;
+  return true;
+}
+
+bool lies_within(const box& inner, const box& outer) {
+  for (std::size_t d = 0; d < inner.rank(); ++d)
+    if (inner.offsets[d] < outer.offsets[d] || inner.end(d) > outer.end(d)) return false;
+  return true;
+}
+
+std::optional<box> intersect(const box& a, const box& b) {
+  box common{extents::filled(a.rank(), 0), extents::filled(a.rank(), 0)};
+  for (std::size_t d = 0; d < a.rank(); ++d) {
+    const std::int64_t begin = std::max(a.offsets[d], b.offsets[d]);
+    const std::int64_t end = std::min(a.end(d), b.end(d));
+    if (begin >= end) return std::nullopt;
+    common.offsets[d] = begin;
+    common.sizes[d] = end - begin;
+  }
+  return common;
+}
+
+box shifted(const box& b, const extents& distance) {
+  box moved = b;
+  for (std::size_t d = 0; d < b.rank(); ++d) moved.offsets[d] += distance[d];
+  return moved;
+}
+
+box relative_to(const box& b, const box& origin) {
+  box moved = b;
+  for (std::size_t d = 0; d < b.rank(); ++d) moved.offsets[d] -= origin.offsets[d];
+  return moved;
+}
+
+std::string to_string(const box& b) {
+  std::string text = "[";
+  for (std::size_t d = 0; d < b.rank(); ++d)
+    fmt::format_to(std::back_inserter(text), "{}{}:{}", d == 0 ? "" : ", ", b.offsets[d], b.end(d));
+  return text + ")";
+}
+
+}  // namespace shardmesh

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// shardmesh.core: the vocabulary of every other room: numbers, boxes, errors, element types, views of tensors.
+// Not here: anything that knows of ranks, files or Python.
+export module shardmesh.core;
+
+export import :checked;
+export import :extents;
+export import :function_ref;
+export import :box;
+export import :error;
+export import :result;
+export import :dtype;
+export import :device;
+export import :tensor;
+export import :host_tensor;
+export import :pending;
+export import :text;

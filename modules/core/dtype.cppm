@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Names, sizes and kinds of element types. Not here: conversions (room kernels) and file spellings (room checkpoint).
+module;
+#include <shardmesh/dtype.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+export module shardmesh.core:dtype;
+
+import :extents;
+
+export namespace shardmesh {
+
+enum class dtype_kind : std::uint8_t { boolean, integer, floating, complex, bits };
+
+/// PyTorch's name, "float32"; "float4_e2m1fn", "float6_e2m3" for types PyTorch lacks; "undefined".
+std::string_view name(dtype type);
+/// The dtype with that name; accepts PyTorch's aliases (half, float, double, long, int, short, bool, cfloat ...).
+std::optional<dtype> parse_dtype(std::string_view text);
+/// Bits an element takes: 4, 6 or a multiple of 8; 0 for undefined.
+int bits(dtype type);
+/// Bytes an element takes. Precondition: not a sub-byte type.
+std::int64_t item_bytes(dtype type);
+dtype_kind kind(dtype type);
+/// Every value of `from` is one of `to`. bool widens to anything, integers to floats that hold them exactly.
+bool widens(dtype from, dtype to);
+/// Bytes of `numel` elements, or nothing when that overflows or is not a whole number of bytes.
+std::optional<std::int64_t> size_bytes(dtype type, std::int64_t numel);
+/// Every dtype but `undefined`.
+std::span<const dtype> all_dtypes();
+
+}  // namespace shardmesh

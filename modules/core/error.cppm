@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// error: what went wrong, where (key, file, ranks, boxes), what was expected and what was found, in one line.
+module;
+#include <cstdint>
+#include <exception>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <type_traits>
+#include <vector>
+export module shardmesh.core:error;
+
+import :box;
+
+export namespace shardmesh {
+
+enum class errc {
+  ok,
+  invalid_argument,      // a caller's or user's value makes no sense
+  overflow,              // sizes do not fit in 64 bits
+  rank_too_large,        // more than max_rank dimensions
+  shape_mismatch,        // sizes that must be equal differ
+  dtype_mismatch,        // element types that must be equal differ
+  out_of_bounds,         // a box or byte range leaves what it lies in
+  overlap,               // two different boxes share cells
+  gap,                   // a cell is held by nobody
+  mixed_partial,         // reductions that cannot be combined
+  unaligned,             // a sub-byte type is cut inside a byte
+  narrowing,             // a cast that loses values was not allowed
+  no_memory,             // the memory budget is too small
+  missing_key,           // a named tensor does not exist
+  duplicate_key,         // two entries have one name
+  bad_format,            // a file is not what it says it is
+  bad_pickle,            // a pickle stream is malformed or beyond our bounds
+  unsupported,           // well-formed, but of a kind we do not read or write
+  checksum_mismatch,     // bytes differ from their checksum
+  incomplete_save,       // an interrupted save
+  unsafe_path,           // a path that leaves the checkpoint's folder
+  destination_exists,    // and --force was not given
+  io,                    // the operating system said no (see sys)
+  no_space,              // ... because the disk is full
+  cancelled,             // by the caller
+  deadline_exceeded,
+  disagreement,          // ranks hold different descriptions of one thing
+  communication,         // a transport failed
+};
+
+/// The category of errc codes: name "shardmesh".
+const std::error_category& category() noexcept;
+std::error_code make_error_code(errc code) noexcept;
+
+/// One thing that went wrong. All fields but `code` are optional; `to_string` prints those that are set.
+/// Build it as `fail(errc::gap, "rows are held by no rank").with_key("w").with_box(b)`.
+struct error {
+  errc code = errc::ok;
+  std::string message;
+  std::string key;                  // fqn of the tensor or object
+  std::string file;                 // path, as the user would know it
+  std::vector<std::int32_t> ranks;
+  std::vector<box> boxes;
+  std::string expected, found, hint;
+  int sys = 0;                      // errno for errc::io and errc::no_space
+
+  error with_key(std::string_view name) &&;
+  error with_file(std::string_view path) &&;
+  error with_rank(std::int32_t rank) &&;
+  error with_box(const box& b) &&;
+  error with_values(std::string expected_value, std::string found_value) &&;
+  error with_hint(std::string_view text) &&;
+
+  friend bool operator==(const error&, const error&) = default;
+};
+
+/// A new error. `message` says what is wrong, without the key, file or values: those have fields.
+error fail(errc code, std::string message);
+
+/// An operating system's error: `action` such as "cannot open"; code errc::no_space for ENOSPC and EDQUOT, else errc::io.
+error fail_sys(int sys, std::string_view action, std::string_view file);
+
+/// One line: "file: key: message in boxes (ranks ..): expected .., found ..; hint". Control bytes are escaped.
+std::string to_string(const error& e);
+
+/// Thrown by result<T>::value(). what() is to_string(error()).
+class exception : public std::exception {
+ public:
+  explicit exception(error e);
+  const char* what() const noexcept override { return text_.c_str(); }
+  const error& cause() const { return error_; }
+
+ private:
+  error error_;
+  std::string text_;
+};
+
+}  // namespace shardmesh
+
+export template <>
+struct std::is_error_code_enum<shardmesh::errc> : std::true_type {};

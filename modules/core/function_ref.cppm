@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// function_ref: a callable that is called before the call it was given to returns. No allocation, no ownership.
+module;
+#include <concepts>
+#include <memory>
+#include <type_traits>
+#include <utility>
+export module shardmesh.core:function_ref;
+
+export namespace shardmesh {
+
+template <class Signature>
+class function_ref;
+
+/// Refers to any callable of this signature; the callable must outlive the function_ref.
+template <class Return, class... Arguments>
+class function_ref<Return(Arguments...)> {
+ public:
+  template <class Callable>
+    requires(!std::same_as<std::remove_cvref_t<Callable>, function_ref> &&
+             std::is_invocable_r_v<Return, Callable&, Arguments...>)
+  function_ref(Callable&& callable)  // NOLINT: implicit, as a parameter type
+      : object_(const_cast<void*>(static_cast<const void*>(std::addressof(callable)))),
+        call_([](void* object, Arguments... arguments) -> Return {
+          return (*static_cast<std::remove_reference_t<Callable>*>(object))(std::forward<Arguments>(arguments)...);
+        }) {}
+
+  Return operator()(Arguments... arguments) const { return call_(object_, std::forward<Arguments>(arguments)...); }
+
+ private:
+  void* object_;
+  Return (*call_)(void*, Arguments...);
+};
+
+}  // namespace shardmesh

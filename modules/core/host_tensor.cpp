@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include <fmt/format.h>
+#include <try.hpp>
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <utility>
+module shardmesh.core;
+
+namespace shardmesh {
+
+void host_tensor::free_aligned::operator()(std::byte* memory) const { std::free(memory); }
+
+result<host_tensor> host_tensor::make(dtype type, const extents& sizes) {
+  const auto count = checked_volume(sizes);
+  if (!count) return fail(errc::overflow, fmt::format("a tensor of {} does not fit in 64 bits", to_string(sizes)));
+  const auto bytes = shardmesh::size_bytes(type, *count);
+  if (!bytes)
+    return fail(bits(type) % 8 != 0 ? errc::unaligned : errc::overflow,
+                fmt::format("{} of {} is not a whole number of bytes", name(type), to_string(sizes)));
+  host_tensor made;
+  made.type_ = type;
+  made.sizes_ = sizes;
+  made.size_bytes_ = static_cast<std::size_t>(*bytes);
+  const std::size_t rounded = (std::max<std::size_t>(made.size_bytes_, 1) + 63) / 64 * 64;
+  made.data_.reset(static_cast<std::byte*>(std::aligned_alloc(64, rounded)));
+  if (!made.data_) return fail(errc::no_memory, fmt::format("cannot allocate {} bytes", rounded));
+  return made;
+}
+
+result<host_tensor> host_tensor::clone() const {
+  SHARDMESH_TRY(host_tensor copy, make(type_, sizes_));
+  std::copy(bytes().begin(), bytes().end(), copy.bytes().begin());
+  return copy;
+}
+
+}  // namespace shardmesh

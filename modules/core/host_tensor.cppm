@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// host_tensor: row-major memory of our own on the host, for users without a framework and for tests.
+module;
+#include <shardmesh/adapter.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+export module shardmesh.core:host_tensor;
+
+import :dtype;
+import :extents;
+import :result;
+import :tensor;
+
+export namespace shardmesh {
+
+/// A row-major tensor on the host. Moves; does not copy (call `clone`). Memory is aligned to 64 bytes.
+class host_tensor {
+ public:
+  host_tensor() = default;
+  /// Uninitialised memory. errc::overflow when the size does not fit, errc::unaligned for a sub-byte type that does not
+  /// fill whole bytes, errc::no_memory when there is none. Cost: one allocation.
+  static result<host_tensor> make(dtype type, const extents& sizes);
+
+  dtype type() const { return type_; }
+  const extents& sizes() const { return sizes_; }
+  std::span<std::byte> bytes() { return {data_.get(), size_bytes_}; }
+  std::span<const std::byte> bytes() const { return {data_.get(), size_bytes_}; }
+  result<host_tensor> clone() const;
+
+ private:
+  struct free_aligned {
+    void operator()(std::byte* memory) const;
+  };
+  dtype type_ = dtype::undefined;
+  extents sizes_;
+  std::size_t size_bytes_ = 0;
+  std::unique_ptr<std::byte[], free_aligned> data_;
+};
+
+}  // namespace shardmesh
+
+template <>
+struct shardmesh::adapter<shardmesh::host_tensor> {
+  static tensor_view view(const host_tensor& tensor) {
+    return {const_cast<std::byte*>(tensor.bytes().data()), tensor.type(), device{}, tensor.sizes(),
+            contiguous_strides(tensor.sizes())};
+  }
+  static host_tensor allocate(dtype type, const extents& sizes, device) {
+    return host_tensor::make(type, sizes).value();
+  }
+};

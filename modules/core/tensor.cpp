@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include <shardmesh/adapter.hpp>
+
+#include <algorithm>
+#include <cstdint>
+module shardmesh.core;
+
+namespace shardmesh {
+
+extents contiguous_strides(const extents& sizes) {
+  extents strides = sizes;
+  std::int64_t step = 1;
+  for (std::size_t d = sizes.rank(); d-- > 0;) {
+    strides[d] = step;
+    step *= std::max<std::int64_t>(sizes[d], 1);
+  }
+  return strides;
+}
+
+bool is_contiguous(const tensor_view& view) {
+  const extents strides = contiguous_strides(view.sizes);
+  bool contiguous = true;
+  for (std::size_t d = 0; d < view.sizes.rank(); ++d) {
+    if (view.sizes[d] == 0) return true;
+    if (view.sizes[d] != 1 && view.strides[d] != strides[d]) contiguous = false;
+  }
+  return contiguous;
+}
+
+std::int64_t numel(const tensor_view& view) { return box::whole(view.sizes).volume(); }
+
+tensor_view subview(const tensor_view& view, const box& b) {
+  tensor_view part = view;
+  part.sizes = b.sizes;
+  for (std::size_t d = 0; d < b.rank(); ++d) part.data += b.offsets[d] * view.strides[d] * item_bytes(view.type);
+  return part;
+}
+
+}  // namespace shardmesh

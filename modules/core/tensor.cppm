@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Views of tensors: the adapter, the concepts over it, and sub-views. Not here: memory of our own (host_tensor).
+module;
+#include <shardmesh/adapter.hpp>
+
+#include <concepts>
+#include <cstdint>
+#include <optional>
+#include <type_traits>
+export module shardmesh.core:tensor;
+
+import :box;
+import :dtype;
+import :extents;
+
+export namespace shardmesh {
+using shardmesh::adapter;
+using shardmesh::tensor_view;
+
+/// A tensor of any framework: `adapter<T>` gives a `tensor_view` of it. `T const` is asked for as T.
+template <class T>
+concept local_tensor = requires(T& t) {
+  { adapter<std::remove_const_t<T>>::view(t) } -> std::same_as<tensor_view>;
+};
+
+/// A local tensor that functions can also make: `allocate` returns an uninitialised row-major tensor.
+template <class T>
+concept allocatable_tensor = local_tensor<T> && requires(dtype type, const extents& sizes, device where) {
+  { adapter<std::remove_const_t<T>>::allocate(type, sizes, where) } -> std::same_as<std::remove_const_t<T>>;
+};
+
+/// Row-major strides, in elements. Sizes of 0 count as 1, as in PyTorch.
+extents contiguous_strides(const extents& sizes);
+/// Row-major without gaps (dimensions of size 1 may have any stride; an empty tensor is contiguous).
+bool is_contiguous(const tensor_view& view);
+/// Number of elements. Precondition: the sizes are a valid tensor's.
+std::int64_t numel(const tensor_view& view);
+/// The part of `view` at `b` (in the view's own indices). Precondition: `b` lies within, whole-byte dtype.
+tensor_view subview(const tensor_view& view, const box& b);
+
+}  // namespace shardmesh

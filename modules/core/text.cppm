@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Text for people: escaping of untrusted names, and amounts of bytes.
+module;
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+export module shardmesh.core:text;
+
+export namespace shardmesh {
+
+/// `text` with control bytes, DEL and bytes that are not UTF-8 as \n, \t or \xNN: safe to print on a terminal.
+std::string escaped(std::string_view text);
+/// True when `text` is well-formed UTF-8 (no surrogates, no overlong forms).
+bool is_utf8(std::string_view text);
+/// "1.5 MiB", "12 bytes".
+std::string human_bytes(std::int64_t size_bytes);
+/// "64MiB", "1GiB", "1.5G", "1000", "2GB": binary and decimal units; nothing when it is not an amount.
+std::optional<std::int64_t> parse_bytes(std::string_view text);
+
+}  // namespace shardmesh

@@ -1,0 +1,2 @@
+module shardmesh.kernels;
+namespace shardmesh {}

@@ -1,0 +1,4 @@
+module;
+#include <memory>
+module shardmesh.layout;
+namespace shardmesh {}

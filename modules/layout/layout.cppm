@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
+// shardmesh.layout: which piece of which tensor lives where: meshes, placements, layouts, and what all of them become,
+// a distribution. Not here: memory addresses (core's tensor_view), movement (transfer).
+export module shardmesh.layout;
+
+export import shardmesh.core;
+
+export import :distribution;

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// The umbrella: every host room under one name. Nothing is defined here.
+export module shardmesh;
+
+export import shardmesh.core;
+export import shardmesh.tree;
+export import shardmesh.layout;
+export import shardmesh.kernels;
+export import shardmesh.comm;
+export import shardmesh.transfer;
+export import shardmesh.checkpoint;
+export import shardmesh.draw;

@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
+// shardmesh.transfer: the one planner and the one executor: from one distribution to another, at the least cost.
+// Not here: file formats (checkpoint), transports (comm).
+export module shardmesh.transfer;
+
+export import shardmesh.comm;
+export import shardmesh.kernels;

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <catch2/catch_test_macros.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+import shardmesh.core;
+
+using namespace shardmesh;
+
+TEST_CASE("two boxes intersect in their common indices") {
+  const box a{{0, 2}, {4, 4}};
+  const box b{{2, 0}, {4, 3}};
+  const auto common = intersect(a, b);
+  REQUIRE(common);
+  CHECK(*common == box{{2, 2}, {2, 1}});
+  CHECK_FALSE(intersect(a, box{{4, 2}, {1, 1}}));
+  CHECK(intersect(box{}, box{}));
+}
+
+TEST_CASE("a box whose end does not fit in 64 bits is not well formed") {
+  CHECK_FALSE(is_well_formed({{INT64_MAX}, {1}}));
+  CHECK_FALSE(is_well_formed({{-1}, {1}}));
+  CHECK_FALSE(is_well_formed({{0, 0}, {1}}));
+  CHECK(is_well_formed({{5}, {0}}));
+}
+
+TEST_CASE("volumes are checked, and a zero size wins over overflow") {
+  CHECK(checked_volume(extents{}) == 1);
+  CHECK(checked_volume(extents{INT64_MAX, 2}) == std::nullopt);
+  CHECK(checked_volume(extents{INT64_MAX, 2, 0}) == 0);
+  CHECK(checked_volume(extents{-1}) == std::nullopt);
+}
+
+TEST_CASE("an error's text names key, file, boxes, ranks, expectation and hint in one line") {
+  const error e = fail(errc::overlap, "shards overlap").with_key("w\n").with_file("dir/.metadata").with_rank(2).with_rank(5)
+                      .with_box({{4, 0}, {2, 8}}).with_values("one holder", "two").with_hint("save again");
+  CHECK(to_string(e) ==
+        "dir/.metadata: w\\n: shards overlap in [4:6, 0:8) (ranks 2, 5): expected one holder, found two; save again");
+}

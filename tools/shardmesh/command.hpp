@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the command line's files share: one `add_*` per command, the exit statuses, and how errors are printed.
+#pragma once
+#include <CLI/CLI.hpp>
+#include <string>
+
+namespace tool {
+
+/// The contract of docs/design.md section 10.
+enum exit_status : int { done = 0, problem = 1, wrong_usage = 2, not_completed = 3 };
+
+/// Options that every command has.
+struct common_options {
+  int threads = 0;  // 0: all cores
+};
+
+/// What a command does once its arguments are parsed; returns the exit status.
+struct invocation {
+  common_options common;
+  int status = done;
+};
+
+/// Registers one command; its callback sets `call.status`.
+void add_inspect(CLI::App& app, invocation& call);
+void add_verify(CLI::App& app, invocation& call);
+void add_diff(CLI::App& app, invocation& call);
+void add_convert(CLI::App& app, invocation& call);
+void add_reshard(CLI::App& app, invocation& call);
+void add_layout(CLI::App& app, invocation& call);
+void add_plan(CLI::App& app, invocation& call);
+void add_check_shards(CLI::App& app, invocation& call);
+
+}  // namespace tool
