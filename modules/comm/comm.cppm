@@ -4,3 +4,6 @@
 export module shardmesh.comm;
 
 export import shardmesh.layout;
+
+export import :communicator;
+export import :any_communicator;

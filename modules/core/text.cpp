@@ -60,6 +60,31 @@ std::string escaped(std::string_view text) {
   return safe;
 }
 
+std::string json_quoted(std::string_view text) {
+  std::string quoted = "\"";
+  quoted.reserve(text.size() + 2);
+  const auto out = std::back_inserter(quoted);
+  while (!text.empty()) {
+    const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+    const std::size_t length = sequence_length(text);
+    const bool surrogate = length == 0 && byte(0) == 0xED && text.size() >= 3 && byte(1) >= 0xA0 && byte(1) <= 0xBF &&
+                           byte(2) >= 0x80 && byte(2) <= 0xBF;
+    if (surrogate) {  // as Python's surrogatepass encodes one
+      fmt::format_to(out, "\\u{:04x}", 0xD000 | (byte(1) & 0x3F) << 6 | (byte(2) & 0x3F));
+      text.remove_prefix(3);
+      continue;
+    }
+    if (length == 0) fmt::format_to(out, "\\udc{:02x}", byte(0));
+    else if (text[0] == '"' || text[0] == '\\') (quoted += '\\') += text[0];
+    else if (text[0] == '\n') quoted += "\\n";
+    else if (text[0] == '\t') quoted += "\\t";
+    else if (byte(0) < 0x20 || byte(0) == 0x7F) fmt::format_to(out, "\\u{:04x}", byte(0));
+    else quoted += text.substr(0, length);
+    text.remove_prefix(length == 0 ? 1 : length);
+  }
+  return quoted + '"';
+}
+
 bool is_utf8(std::string_view text) {
   while (!text.empty()) {
     const std::size_t length = sequence_length(text);

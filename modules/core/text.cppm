@@ -11,6 +11,9 @@ export namespace shardmesh {
 
 /// `text` with control bytes, DEL and bytes that are not UTF-8 as \n, \t or \xNN: safe to print on a terminal.
 std::string escaped(std::string_view text);
+/// `text` as a JSON string, with its quotes: always valid JSON. Bytes that are not UTF-8 become lone surrogates, as
+/// Python's surrogateescape does (0xFF is "\\udcff"), so that every byte string has a spelling of its own.
+std::string json_quoted(std::string_view text);
 /// True when `text` is well-formed UTF-8 (no surrogates, no overlong forms).
 bool is_utf8(std::string_view text);
 /// "1.5 MiB", "12 bytes".

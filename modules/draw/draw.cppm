@@ -4,3 +4,6 @@ export module shardmesh.draw;
 
 export import shardmesh.tree;
 export import shardmesh.transfer;
+
+export import :text;
+export import :svg;

@@ -1,2 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copies between equal dtypes move runs of bytes; others go pass by pass through lanes.
+module;
+#include <shardmesh/tensor_view.hpp>
+#include <try.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <utility>
 module shardmesh.kernels;
-namespace shardmesh {}
+
+namespace shardmesh {
+namespace {
+
+// In bytes, one level below loop_nest.
+struct plane {
+  std::int64_t rows = 1, row_to = 0, row_from = 0;
+  std::int64_t columns = 1, column_to = 0, column_from = 0;
+};
+
+// Elements of exactly Bytes bytes.
+template <std::size_t Bytes>
+struct fixed_run {
+  void operator()(std::byte* to, const std::byte* from) const { std::memcpy(to, from, Bytes); }
+};
+// Runs of Half < n <= 2 * Half bytes as two overlapping moves: no call, no loop.
+template <std::size_t Half>
+struct short_run {
+  std::size_t last;
+  void operator()(std::byte* to, const std::byte* from) const {
+    std::byte head[Half], tail[Half];
+    std::memcpy(head, from, Half);
+    std::memcpy(tail, from + last, Half);
+    std::memcpy(to, head, Half);
+    std::memcpy(to + last, tail, Half);
+  }
+};
+struct long_run {
+  std::size_t bytes;
+  void operator()(std::byte* to, const std::byte* from) const { std::memcpy(to, from, bytes); }
+};
+
+template <class Move>
+void move_plane(std::byte* to, const std::byte* from, const plane& p, const Move& move) {
+  for (std::int64_t r = 0; r < p.rows; ++r, to += p.row_to, from += p.row_from) {
+    std::byte* cell = to;
+    const std::byte* source = from;
+    for (std::int64_t c = 0; c < p.columns; ++c, cell += p.column_to, source += p.column_from) move(cell, source);
+  }
+}
+
+// Rows are close together in `from`, columns in `to`: square tiles keep both sides' cache lines alive.
+template <class Move>
+void move_tiled(std::byte* to, const std::byte* from, const plane& p, const Move& move) {
+  constexpr std::int64_t tile = 32;
+  for (std::int64_t r = 0; r < p.rows; r += tile)
+    for (std::int64_t c = 0; c < p.columns; c += tile) {
+      plane t = p;
+      t.rows = std::min(tile, p.rows - r);
+      t.columns = std::min(tile, p.columns - c);
+      move_plane(to + r * p.row_to + c * p.column_to, from + r * p.row_from + c * p.column_from, t, move);
+    }
+}
+
+template <class Use>
+void with_move(std::size_t run, Use use) {
+  switch (run) {
+    case 1:
+      return use(fixed_run<1>{});
+    case 2:
+      return use(fixed_run<2>{});
+    case 4:
+      return use(fixed_run<4>{});
+    case 8:
+      return use(fixed_run<8>{});
+    case 16:
+      return use(fixed_run<16>{});
+    default:
+      break;
+  }
+  if (run < 4) return use(short_run<2>{run - 2});
+  if (run < 8) return use(short_run<4>{run - 4});
+  if (run < 16) return use(short_run<8>{run - 8});
+  if (run <= 32) return use(short_run<16>{run - 16});
+  if (run <= 64) return use(short_run<32>{run - 32});
+  return use(long_run{run});
+}
+
+result<void> check_whole_bytes(const loop_nest& nest, std::int64_t run_bits, dtype type) {
+  bool whole = run_bits % 8 == 0 && nest.a % 8 == 0 && nest.b % 8 == 0;
+  for (std::size_t d = 0; d < nest.rank; ++d) whole = whole && nest.loops[d].a % 8 == 0 && nest.loops[d].b % 8 == 0;
+  if (whole) return {};
+  return fail(errc::unaligned, "a run of " + std::string(name(type)) + " does not start and end at whole bytes");
+}
+
+// Moves the loop along which `from` is densest next to the innermost one, along which `to` is; false when they are one.
+bool bring_densest_inward(loop_nest& nest) {
+  if (nest.rank < 2) return false;
+  auto* const last = nest.loops + nest.rank - 1;
+  auto* const densest = std::min_element(nest.loops, last + 1,
+                                         [](const auto& x, const auto& y) { return std::abs(x.b) < std::abs(y.b); });
+  if (densest->b == 0 || std::abs(densest->b) >= std::abs(last->b)) return false;
+  std::swap(*densest, *(last - 1));
+  return true;
+}
+
+result<void> copy_bytes(const tensor_view& to, const tensor_view& from) {
+  loop_nest nest = free_nest(to, from);
+  if (nest.empty) return {};
+  std::int64_t run_bits = bits(to.type);
+  if (nest.rank > 0 && nest.inner().a == run_bits && nest.inner().b == run_bits) {
+    run_bits *= nest.inner().size;
+    --nest.rank;
+  }
+  SHARDMESH_CHECK(check_whole_bytes(nest, run_bits, to.type));
+
+  const bool transposed = run_bits <= 128 && bring_densest_inward(nest);
+  plane p;
+  if (nest.rank > 0) {
+    const auto& inner = nest.inner();
+    p.columns = inner.size, p.column_to = inner.a / 8, p.column_from = inner.b / 8;
+  }
+  if (nest.rank > 1) {
+    const auto& outer = nest.loops[nest.rank - 2];
+    p.rows = outer.size, p.row_to = outer.a / 8, p.row_from = outer.b / 8;
+  }
+  with_move(static_cast<std::size_t>(run_bits / 8), [&](const auto& move) {
+    for_each_outer(nest, 2, [&](std::int64_t a, std::int64_t b) {
+      if (transposed)
+        move_tiled(to.data + a / 8, from.data + b / 8, p, move);
+      else
+        move_plane(to.data + a / 8, from.data + b / 8, p, move);
+    });
+  });
+  return {};
+}
+
+// One pass of a conversion, along one loop.
+void convert_run(const tensor_view& to, const tensor_view& from, std::int64_t a, std::int64_t b,
+                 const loop_nest::loop& along, std::int64_t count) {
+  pass_buffer lanes;
+  load_lanes(from.type, from.data + b / 8, along.b / 8, count, lanes);
+  store_lanes(to.type, from.type, lanes, to.data + a / 8, along.a / 8, count);
+}
+
+// Passes run along `rows`, where `from` is dense; a band of columns at a time keeps the lines of `to` in the cache.
+void convert_tiled(const tensor_view& to, const tensor_view& from, std::int64_t a, std::int64_t b,
+                   const loop_nest::loop& rows, const loop_nest::loop& columns) {
+  constexpr std::int64_t band = 32;
+  for (std::int64_t c = 0; c < columns.size; c += band)
+    for (std::int64_t r = 0; r < rows.size; r += pass_length)
+      for (std::int64_t i = c; i < std::min(columns.size, c + band); ++i)
+        convert_run(to, from, a + r * rows.a + i * columns.a, b + r * rows.b + i * columns.b, rows,
+                    std::min(pass_length, rows.size - r));
+}
+
+void copy_converted(const tensor_view& to, const tensor_view& from) {
+  loop_nest nest = free_nest(to, from);
+  if (bring_densest_inward(nest)) {
+    return for_each_outer(nest, 2, [&](std::int64_t a, std::int64_t b) {
+      convert_tiled(to, from, a, b, nest.loops[nest.rank - 2], nest.inner());
+    });
+  }
+  const loop_nest::loop inner = nest.rank > 0 ? nest.inner() : loop_nest::loop{1, 0, 0};
+  for_each_outer(nest, 1, [&](std::int64_t a, std::int64_t b) {
+    for (std::int64_t done = 0; done < inner.size; done += pass_length)
+      convert_run(to, from, a + done * inner.a, b + done * inner.b, inner, std::min(pass_length, inner.size - done));
+  });
+}
+
+// A complex view as its real parts, when those have the dtype `to`: no arithmetic then, so NaNs stay bit for bit.
+tensor_view real_parts(const tensor_view& from, dtype to) {
+  const bool fits = (from.type == dtype::complex32 && to == dtype::float16) ||
+                    (from.type == dtype::complex64 && to == dtype::float32) ||
+                    (from.type == dtype::complex128 && to == dtype::float64);
+  tensor_view real = from;
+  if (!fits) return real;
+  real.type = to;
+  for (std::int64_t& stride : real.strides) stride *= 2;
+  return real;
+}
+
+bool is_packed(dtype type) {
+  return bits(type) % 8 != 0;
+}
+
+}  // namespace
+
+bool is_convertible(dtype from, dtype to) {
+  if (from == to) return from != dtype::undefined;
+  return lane_of(from) != lane::none && lane_of(to) != lane::none && !is_packed(from) && !is_packed(to);
+}
+
+result<void> copy(const tensor_view& to, const tensor_view& from) {
+  SHARDMESH_CHECK(check_equal_sizes(to, from));
+  if (!is_convertible(from.type, to.type))
+    return fail(errc::unsupported,
+                "no conversion from " + std::string(name(from.type)) + " to " + std::string(name(to.type)));
+  const tensor_view source = real_parts(from, to.type);
+  if (source.type == to.type) return copy_bytes(to, source);
+  copy_converted(to, source);
+  return {};
+}
+
+}  // namespace shardmesh

@@ -5,4 +5,12 @@ export module shardmesh.layout;
 
 export import shardmesh.core;
 
+export import :cut;
+export import :reduction;
+export import :split_rule;
+export import :mesh;
+export import :placement;
+export import :tensor_layout;
+export import :static_layout;
 export import :distribution;
+export import :cover;

@@ -5,3 +5,11 @@ export module shardmesh.transfer;
 
 export import shardmesh.comm;
 export import shardmesh.kernels;
+
+export import :items;
+export import :parallel;
+export import :plan;
+export import :rank_plan;
+export import :run_items;
+export import :slab_walk;
+export import :step;

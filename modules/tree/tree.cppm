@@ -4,3 +4,7 @@
 export module shardmesh.tree;
 
 export import shardmesh.core;
+
+export import :path;
+export import :spec;
+export import :key_policy;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the command line's files share: one `add_*` per command, the exit statuses, and how errors are printed.
+// What the command line's files share: one `add_*` per command, the exit statuses, and how problems are printed.
 #pragma once
 #include <CLI/CLI.hpp>
 #include <string>
@@ -19,6 +19,15 @@ struct invocation {
   common_options common;
   int status = done;
 };
+
+/// One line on stderr. `line` holds no control bytes (use `escaped` on what comes from files).
+void print_problem(const std::string& line);
+/// "shardmesh: LINE" on stderr; returns `status`, so that a command can end with it.
+int stop(const std::string& line, exit_status status);
+/// Writes to stdout; false when that fails (a full disk, a closed pipe).
+bool print(const std::string& text);
+/// Writes a whole file; false, with a line on stderr, when that fails.
+bool write_text_file(const std::string& path, const std::string& text);
 
 /// Registers one command; its callback sets `call.status`.
 void add_inspect(CLI::App& app, invocation& call);

@@ -15,6 +15,14 @@ int main(int argc, char** argv) {
   app.fallthrough();
   tool::invocation call;
   app.add_option("--threads", call.common.threads, "Worker threads (default: all cores)")->check(CLI::Range(0, 4096));
+  tool::add_inspect(app, call);
+  tool::add_verify(app, call);
+  tool::add_diff(app, call);
+  tool::add_convert(app, call);
+  tool::add_reshard(app, call);
+  tool::add_layout(app, call);
+  tool::add_plan(app, call);
+  tool::add_check_shards(app, call);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {

@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""./dev bench: shardmesh beside PyTorch, safetensors and plain file access, on the same files, in one run, warm cache.
+Every number is a median with its spread (min..max) over at least five timed runs, taken in alternating blocks.
+Nothing here imports PyTorch: the peers run in processes of their own (torch_side.py)."""
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+MIB = 1 << 20
+
+
+class Bench:
+    def __init__(self, build, work, runs, threads):
+        self.tool, self.program = build / "bin" / "shardmesh", build / "bin" / "shardmesh_bench"
+        self.work, self.runs, self.threads = work, runs, threads
+        self.failed = []
+
+    # --- samples: written once, kept in build/bench -------------------------------------------------------------------
+    def sample(self, tensors):
+        folder = self.work / f"rows_{tensors}"
+        if not (folder / ".metadata").exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            note(f"writing {folder.name} with PyTorch (8 ranks)")
+            self.torch("make", folder, "--count", tensors, capture=False)
+        return folder
+
+    def safetensors_sample(self):
+        file = self.work / "model.safetensors"
+        if not file.exists():
+            self.shardmesh("convert", self.sample(200), file)
+        return file
+
+    def chunk_sample(self, chunks):
+        folder = self.work / f"chunks_{chunks}"
+        if not (folder / ".metadata").exists():
+            note(f"writing a .metadata of {chunks} chunks with PyTorch's classes")
+            self.torch("make_chunks", folder, "--count", chunks, capture=False)
+        return folder
+
+    # --- sides --------------------------------------------------------------------------------------------------------
+    def torch(self, case, path, *rest, capture=True):
+        line = [sys.executable, HERE / "torch_side.py", case, path, *rest]
+        return self.json_of(line) if capture else subprocess.run([str(a) for a in line], check=True)
+
+    def json_of(self, line):
+        done = subprocess.run([str(a) for a in line], capture_output=True, text=True)
+        if done.returncode != 0:
+            raise RuntimeError(f"{' '.join(str(a) for a in line[-6:])}: {done.stderr.strip()[-500:]}")
+        return json.loads(done.stdout.strip().splitlines()[-1])
+
+    def shardmesh(self, *arguments):
+        """(seconds, peak resident bytes) of one run of the command line."""
+        begin = time.perf_counter()
+        process = subprocess.Popen([str(self.tool), *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        message = process.stderr.read()
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode != 0:
+            raise RuntimeError(f"shardmesh {arguments[0]} exits {process.returncode}: {message.decode()[-500:]}")
+        return time.perf_counter() - begin, usage.ru_maxrss * 1024
+
+    def ours(self, case, path, *rest):
+        return lambda repeat: self.json_of([self.program, case, path, "--repeat", repeat, "--threads", self.threads, *rest])
+
+    def peer(self, case, path):
+        return lambda repeat: self.torch(case, path, "--repeat", repeat, "--threads", self.threads)
+
+    def compare(self, title, path, sides):
+        """Times the sides in two alternating blocks and prints them; the first side is ours."""
+        warm(path)
+        times, sizes = {name: [] for name in sides}, {}
+        for _ in range(2):
+            for name, side in sides.items():
+                said = side((self.runs + 1) // 2)
+                times[name] += said["seconds"]
+                sizes[name] = said["bytes"]
+        print(f"\n{title}")
+        base = statistics.median(times[next(iter(sides))])
+        for name, seconds in times.items():
+            median = statistics.median(seconds)
+            print(f"  {name:<44} {median:8.3f} s  ({min(seconds):.3f}..{max(seconds):.3f}, {len(seconds)} runs)"
+                  f"  {sizes[name] / median / 1e9:7.2f} GB/s   x{median / base:.2f}", flush=True)
+
+
+def note(text):
+    print(f"# {text}", file=sys.stderr, flush=True)
+
+
+def warm(path):
+    for file in [path] if path.is_file() else path.iterdir():
+        if file.is_file():
+            with open(file, "rb", buffering=0) as opened:
+                while opened.read(8 * MIB):
+                    pass
+
+
+def load(tensors):
+    def case(bench):
+        folder = bench.sample(tensors)
+        bench.compare(f"load of 1 GiB in {tensors} tensors, S(0) on 8 ranks, into preallocated memory", folder, {
+            f"shardmesh::load, {bench.threads} threads": bench.ours("load", folder),
+            "torch.distributed.checkpoint.load": bench.peer("load_whole", folder),
+            f"plain pread of all files, {bench.threads} threads": bench.ours("plain_read", folder)})
+    return case
+
+
+def columns(tensors):
+    def case(bench):
+        folder = bench.sample(tensors)
+        bench.compare(f"S(0) -> S(1) of 1 GiB in {tensors} tensors: the loads of all 8 destination ranks", folder, {
+            f"shardmesh::load, rank after rank, {bench.threads} threads": bench.ours("columns", folder),
+            "torch dcp.load, rank after rank in one process": bench.peer("columns_alone", folder),
+            "torch dcp.load, 8 gloo processes": bench.peer("columns_group", folder),
+            f"plain pread of all files once, {bench.threads} threads": bench.ours("plain_read", folder)})
+    return case
+
+
+def safetensors_load(bench):
+    file = bench.safetensors_sample()
+    bench.compare("load of a 1 GiB safetensors file into preallocated memory", file, {
+        f"shardmesh::load, {bench.threads} threads": bench.ours("load", file),
+        "safetensors safe_open, copied into tensors": bench.peer("safetensors_read", file),
+        f"plain pread, {bench.threads} threads": bench.ours("plain_read", file)})
+
+
+def safetensors_copy(bench):
+    file = bench.safetensors_sample()
+    target = bench.work / "copy.safetensors"
+
+    def convert(repeat):
+        times = [bench.shardmesh("convert", file, target, "--force", "--threads", bench.threads)[0] for _ in range(repeat)]
+        return {"bytes": file.stat().st_size, "seconds": times}
+    bench.compare("a 1 GiB safetensors file read and written again, durably", file, {
+        "shardmesh convert (whole process, checksums)": convert,
+        "safetensors load_file + save_file + fsync": bench.peer("safetensors_copy", file),
+        f"plain pwrite + fsync, {bench.threads} threads": bench.ours("plain_write", file)})
+    target.unlink(missing_ok=True)
+
+
+def inspect(chunks):
+    def case(bench):
+        folder = bench.chunk_sample(chunks)
+        peaks = []
+
+        def ours(repeat):
+            runs = [bench.shardmesh("inspect", folder, "--limit", 1) for _ in range(repeat)]
+            peaks.extend(peak for _, peak in runs)
+            return {"bytes": (folder / ".metadata").stat().st_size, "seconds": [seconds for seconds, _ in runs]}
+        bench.compare(f"metadata of {chunks:,} chunks", folder, {
+            "shardmesh inspect (whole process)": ours,
+            "PyTorch's read_metadata (pickle.load alone)": bench.peer("read_metadata", folder)})
+        print(f"  peak resident memory of inspect: {max(peaks) / MIB:.0f} MiB for a .metadata of "
+              f"{(folder / '.metadata').stat().st_size / MIB:.0f} MiB")
+    return case
+
+
+def reshard_memory(bench):
+    folder, limit = bench.sample(32), 128 * MIB
+    print("\nreshard of 2 GiB under --memory 64MiB (must stay within 128 MiB resident)")
+    there, back = bench.work / "columns_32", bench.work / "rows_again_32"
+    for source, target, placement in ((folder, there, "S(1)"), (there, back, "S(0)")):
+        shutil.rmtree(target, ignore_errors=True)
+        seconds, peak = bench.shardmesh("reshard", source, target, "--mesh", "8", "--place", f".*={placement}",
+                                        "--memory", "64MiB", "--threads", bench.threads)
+        good = peak <= limit
+        print(f"  to {placement} x 8: {seconds:.1f} s, peak {peak / MIB:.0f} MiB: {'ok' if good else 'TOO MUCH'}", flush=True)
+        if not good:
+            bench.failed.append("reshard_memory")
+    seconds, _ = bench.shardmesh("diff", folder, back)
+    print(f"  diff of the original and what came back: equal ({seconds:.1f} s)")
+    for target in (there, back):
+        shutil.rmtree(target)
+
+
+CASES = {"load_200": load(200), "load_16": load(16), "columns_200": columns(200), "columns_16": columns(16),
+         "safetensors_load": safetensors_load, "safetensors_copy": safetensors_copy,
+         "inspect_200k": inspect(200_000), "inspect_2m": inspect(2_000_000), "reshard_memory": reshard_memory}
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="./dev bench", description=__doc__)
+    parser.add_argument("--build", type=Path, required=True, help=argparse.SUPPRESS)
+    parser.add_argument("--work", type=Path, required=True, help=argparse.SUPPRESS)
+    parser.add_argument("--list", action="store_true", help="name the benchmarks")
+    parser.add_argument("--runs", type=int, default=6, help="timed runs of each side (at least 5)")
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("names", nargs="*", help="benchmarks to run (default: all); a prefix names several")
+    given = parser.parse_args()
+    if given.list:
+        print("\n".join(CASES))
+        return
+    chosen = [name for name in CASES if not given.names or any(name.startswith(n) for n in given.names)]
+    if not chosen:
+        parser.error(f"no benchmark is named like that; there are {', '.join(CASES)}")
+    given.work.mkdir(parents=True, exist_ok=True)
+    bench = Bench(given.build, given.work, max(5, given.runs), given.threads)
+    print(f"{os.cpu_count()} cores, {given.threads} threads, warm cache; median (min..max); xN: time relative to shardmesh's")
+    for name in chosen:
+        try:
+            CASES[name](bench)
+        except (RuntimeError, OSError, subprocess.CalledProcessError) as error:
+            print(f"\n{name}: FAILED: {error}")
+            bench.failed.append(name)
+    if bench.failed:
+        sys.exit(f"failed: {', '.join(bench.failed)}")
+
+
+if __name__ == "__main__":
+    main()

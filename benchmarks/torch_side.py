@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The peers' side of ./dev bench: one case with PyTorch or the safetensors package, timed N times in one process, as one line
+of JSON; and the samples, written by PyTorch. Usage: torch_side.py CASE PATH [--repeat N] [--threads N] [--tensors N]"""
+import argparse
+import json
+import os
+import sys
+import time
+import warnings
+
+warnings.filterwarnings("ignore")
+import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
+import torch.distributed.checkpoint as dcp  # noqa: E402
+from torch.distributed.checkpoint import metadata as m  # noqa: E402
+from torch.distributed.checkpoint.filesystem import FileSystemReader, _StorageInfo  # noqa: E402
+from torch.distributed.tensor import DTensor, Shard  # noqa: E402
+
+RANKS = 8
+SHAPES = {200: (1312, 1024), 16: (8192, 2048), 32: (8192, 2048)}  # float32: 1025, 1024 and 2048 MiB
+
+
+def entries(path):
+    return FileSystemReader(path).read_metadata().state_dict_metadata
+
+
+def timed(act, repeat):
+    times = []
+    for _ in range(repeat):
+        begin = time.perf_counter()
+        act()
+        times.append(time.perf_counter() - begin)
+    return times
+
+
+def load_whole(path, repeat):
+    """torch.distributed.checkpoint.load into preallocated plain tensors."""
+    state = {k: torch.ones(e.size, dtype=e.properties.dtype) for k, e in entries(path).items()}
+    size = sum(t.numel() * t.element_size() for t in state.values())
+    return size, timed(lambda: dcp.load(state, checkpoint_id=path, no_dist=True), repeat)
+
+
+def columns_alone(path, repeat):
+    """What each of 8 ranks does for S(0) -> S(1), one rank after another in this process (a process group that says it is rank r
+    of 8 and moves nothing: loading needs no communication)."""
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+    total, times = 0, [0.0] * repeat
+    for rank in range(RANKS):
+        dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=RANKS)
+        mesh = dist.init_device_mesh("cpu", (RANKS,))
+        state = column_state(path, mesh, rank)
+        total += sum(t.to_local().numel() * t.to_local().element_size() for t in state.values())
+        for run, seconds in enumerate(timed(lambda: dcp.load(state, checkpoint_id=path, no_dist=True), repeat)):
+            times[run] += seconds
+        dist.destroy_process_group()
+    return total, times
+
+
+def column_state(path, mesh, rank):
+    state = {}
+    for key, entry in entries(path).items():
+        width = -(-entry.size[1] // RANKS)
+        width = max(0, min(width, entry.size[1] - rank * width))
+        local = torch.ones((entry.size[0], width), dtype=entry.properties.dtype)
+        state[key] = DTensor.from_local(local, mesh, [Shard(1)], run_check=False, shape=entry.size,
+                                        stride=(entry.size[1], 1))
+    return state
+
+
+def columns_member(rank, path, repeat, rendezvous, results):
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=RANKS)
+    state = column_state(path, dist.init_device_mesh("cpu", (RANKS,)), rank)
+    size = sum(t.to_local().numel() * t.to_local().element_size() for t in state.values())
+    times = []
+    for _ in range(repeat):
+        dist.barrier()
+        begin = time.perf_counter()
+        dcp.load(state, checkpoint_id=path)
+        dist.barrier()
+        times.append(time.perf_counter() - begin)
+    results[rank] = (size, times)
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def columns_group(path, repeat):
+    """The same with 8 gloo processes, as a job would; from the first's start to the last's end."""
+    import torch.multiprocessing as multiprocessing
+    with multiprocessing.Manager() as manager:
+        results = manager.dict()
+        rendezvous = path + ".rendezvous"
+        if os.path.exists(rendezvous):
+            os.unlink(rendezvous)
+        multiprocessing.spawn(columns_member, (path, repeat, rendezvous, results), nprocs=RANKS)
+        found = dict(results)
+    return sum(size for size, _ in found.values()), [max(t[i] for _, t in found.values()) for i in range(repeat)]
+
+
+def safetensors_read(path, repeat):
+    """safetensors.torch.load_file: new tensors on every call, as the package has no other way; copied, as its tensors may be
+    views of the mapped file."""
+    from safetensors import safe_open
+    with safe_open(path, framework="pt") as file:
+        state = {key: torch.ones(file.get_slice(key).get_shape(), dtype=torch.float32) for key in file.keys()}
+
+    def act():
+        with safe_open(path, framework="pt") as file:
+            for key, target in state.items():
+                target.copy_(file.get_tensor(key))
+    return sum(t.numel() * t.element_size() for t in state.values()), timed(act, repeat)
+
+
+def safetensors_copy(path, repeat):
+    """load_file, save_file and an fsync: what `shardmesh convert` from safetensors to safetensors does."""
+    from safetensors.torch import load_file, save_file
+    target = path + ".copy"
+
+    def act():
+        save_file(load_file(path), target)
+        with open(target, "rb") as file:
+            os.fsync(file.fileno())
+    times = timed(act, repeat)
+    os.unlink(target)
+    return os.path.getsize(path), times
+
+
+def make_member(rank, path, count, rendezvous):
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=RANKS)
+    mesh = dist.init_device_mesh("cpu", (RANKS,))
+    rows, columns = SHAPES[count]
+    generator = torch.Generator().manual_seed(rank)
+    state = {f"layers.{i}.weight": DTensor.from_local(torch.rand(rows // RANKS, columns, generator=generator), mesh, [Shard(0)],
+                                                      run_check=False) for i in range(count)}
+    dcp.save(state, checkpoint_id=path)
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def make(path, count):
+    """1 GiB in `count` tensors, S(0) over 8 ranks."""
+    import torch.multiprocessing as multiprocessing
+    multiprocessing.spawn(make_member, (path, count, path + ".rendezvous"), nprocs=RANKS)
+
+
+def make_chunks(path, count):
+    """A .metadata of `count` chunks: tensors of 8 chunks each. No items: it is only inspected."""
+    os.makedirs(path, exist_ok=True)
+    properties = m.TensorProperties(dtype=torch.float32)
+    tensors, storage = {}, {}
+    for t in range(count // RANKS):
+        key = f"model.layers.{t // 100}.block.{t % 100}.weight"
+        chunks = [m.ChunkStorageMetadata(torch.Size((4 * r, 0)), torch.Size((4, 16))) for r in range(RANKS)]
+        tensors[key] = m.TensorStorageMetadata(properties, torch.Size((4 * RANKS, 16)), chunks)
+        for r, chunk in enumerate(chunks):
+            storage[m.MetadataIndex(key, chunk.offsets, r)] = _StorageInfo(f"__{r}_0.distcp", t * 1500, 1500)
+    import pickle
+    planner = {key: tuple(key.split(".")) for key in tensors}
+    with open(os.path.join(path, ".metadata"), "wb") as file:
+        pickle.dump(m.Metadata(tensors, planner, storage), file)
+
+
+def read_metadata(path, repeat):
+    return os.path.getsize(os.path.join(path, ".metadata")), timed(lambda: FileSystemReader(path).read_metadata(), repeat)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("case")
+    parser.add_argument("path", type=os.path.abspath)
+    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--count", type=int, default=0)
+    given = parser.parse_args()
+    torch.set_num_threads(given.threads)
+    if given.case in ("make", "make_chunks"):
+        globals()[given.case](given.path, given.count)
+        return
+    size, seconds = globals()[given.case](given.path, given.repeat)
+    print(json.dumps({"case": given.case, "bytes": size, "threads": given.threads, "seconds": seconds}))
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    main()

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <try.hpp>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+module shardmesh.checkpoint;
+
+namespace shardmesh {
+namespace {
+
+using json = nlohmann::ordered_json;
+
+class object_pickler {
+ public:
+  result<std::vector<std::byte>> pickle(const json& value) && {
+    SHARDMESH_CHECK(write(value));
+    return std::move(out_).finish();
+  }
+
+ private:
+  // Depth is bounded: object_json prints at most 500 levels, and the parser below refuses more.
+  result<void> write(const json& value) {
+    if (value.is_null()) return out_.none(), result<void>{};
+    if (value.is_boolean()) return out_.boolean(value.get<bool>()), result<void>{};
+    if (value.is_number_integer()) return out_.integer(value.get<std::int64_t>()), result<void>{};
+    if (value.is_string()) return out_.text(value.get_ref<const std::string&>()), result<void>{};
+    if (value.is_array()) {
+      out_.begin_list();
+      for (const json& item : value) SHARDMESH_CHECK(write(item));
+      return out_.end_list(), result<void>{};
+    }
+    if (value.is_object() && value.size() == 1 && value.begin().key().starts_with("$"))
+      return write_tagged(value.begin().key(), value.begin().value());
+    if (!value.is_object()) return unsupported("a bare number with a fraction");
+    out_.begin_dict();
+    for (const auto& [key, item] : value.items()) {
+      out_.text(key);
+      SHARDMESH_CHECK(write(item));
+    }
+    return out_.end_dict(), result<void>{};
+  }
+
+  result<void> write_tagged(const std::string& tag, const json& value) {
+    if (tag == "$float") return write_float(value);
+    if (tag == "$int") return write_digits(value);
+    if (tag == "$bytes") return write_bytes(value);
+    if (tag == "$tuple") return write_tuple(value);
+    if (tag == "$dict") return write_pairs(value);
+    if (tag == "$odict") return write_call("collections", "OrderedDict", [&] { return write_pair_list(value); });
+    if (tag == "$set") return write_call("builtins", "set", [&] { return write(value); });
+    if (tag == "$frozenset") return write_call("builtins", "frozenset", [&] { return write(value); });
+    if (tag == "$bytearray") return write_call("builtins", "bytearray", [&] { return write_bytes(value); });
+    if (tag == "$size") return write_call("torch", "Size", [&] { return write_tuple(value); });
+    if (tag == "$device") return write_call("torch", "device", [&] { return write(value); });
+    if (tag == "$dtype" && value.is_string()) return out_.global("torch", value.get_ref<const std::string&>()), result<void>{};
+    if (tag == "$complex" && value.is_array() && value.size() == 2) return write_complex(value);
+    return unsupported(tag);
+  }
+
+  static result<void> unsupported(std::string_view what) {
+    return fail(errc::unsupported, fmt::format("objects.json does not hold it whole ({}), so it cannot be pickled again", what));
+  }
+
+  static std::optional<double> number_of(const json& value) {
+    if (!value.is_string()) return std::nullopt;
+    const auto& text = value.get_ref<const std::string&>();
+    char* end = nullptr;
+    const double number = std::strtod(text.c_str(), &end);  // reads hexadecimal floats, inf and nan
+    if (text.empty() || *end != '\0') return std::nullopt;
+    return number;
+  }
+
+  result<void> write_float(const json& value) {
+    const auto number = number_of(value);
+    if (!number) return unsupported("$float");
+    return out_.floating(*number), result<void>{};
+  }
+
+  result<void> write_complex(const json& value) {
+    const auto real = number_of(value[0]);
+    const auto imaginary = number_of(value[1]);
+    if (!real || !imaginary) return unsupported("$complex");
+    out_.global("builtins", "complex");
+    out_.begin_tuple();
+    out_.floating(*real);
+    out_.floating(*imaginary);
+    out_.end_tuple();
+    return out_.reduce(), result<void>{};
+  }
+
+  // Integers beyond 64 bits go through int("..."): Python reads its own digits.
+  result<void> write_digits(const json& value) {
+    if (!value.is_string()) return unsupported("$int");
+    const auto& digits = value.get_ref<const std::string&>();
+    char* end = nullptr;
+    errno = 0;
+    const long long number = std::strtoll(digits.c_str(), &end, 10);
+    if (errno == 0 && *end == '\0' && !digits.empty()) return out_.integer(number), result<void>{};
+    out_.global("builtins", "int");
+    out_.begin_tuple();
+    out_.text(digits);
+    out_.end_tuple();
+    return out_.reduce(), result<void>{};
+  }
+
+  result<void> write_bytes(const json& value) {
+    if (!value.is_string() || value.get_ref<const std::string&>().size() % 2 != 0) return unsupported("$bytes");
+    const auto& digits = value.get_ref<const std::string&>();
+    std::vector<std::byte> bytes;
+    for (std::size_t i = 0; i < digits.size(); i += 2) {
+      const auto nibble = [&](char c) { return c <= '9' ? c - '0' : (c | 32) - 'a' + 10; };
+      bytes.push_back(static_cast<std::byte>(nibble(digits[i]) << 4 | nibble(digits[i + 1])));
+    }
+    return out_.bytes(bytes), result<void>{};
+  }
+
+  result<void> write_tuple(const json& value) {
+    if (value.empty()) return out_.empty_tuple(), result<void>{};
+    out_.begin_tuple();
+    for (const json& item : value) SHARDMESH_CHECK(write(item));
+    return out_.end_tuple(), result<void>{};
+  }
+
+  result<void> write_pairs(const json& value) {
+    out_.begin_dict();
+    for (const json& pair : value) {
+      if (!pair.is_array() || pair.size() != 2) return unsupported("$dict");
+      SHARDMESH_CHECK(write(pair[0]));
+      SHARDMESH_CHECK(write(pair[1]));
+    }
+    return out_.end_dict(), result<void>{};
+  }
+
+  result<void> write_pair_list(const json& value) {
+    out_.begin_list();
+    for (const json& pair : value) SHARDMESH_CHECK(write_tuple(pair));
+    return out_.end_list(), result<void>{};
+  }
+
+  // callable(argument)
+  result<void> write_call(std::string_view module_name, std::string_view callable, function_ref<result<void>()> argument) {
+    out_.global(module_name, callable);
+    out_.begin_tuple();
+    SHARDMESH_CHECK(argument());
+    out_.end_tuple();
+    return out_.reduce(), result<void>{};
+  }
+
+  pickle_writer out_;
+};
+
+}  // namespace
+
+result<std::vector<std::byte>> archive_from_json(std::string_view text) {
+  const json value = json::parse(text, nullptr, false);
+  if (value.is_discarded()) return fail(errc::bad_format, "the object's value is not JSON");
+  SHARDMESH_TRY(const std::vector<std::byte> pickle, object_pickler().pickle(value));
+  return torch_object_archive(pickle);
+}
+
+}  // namespace shardmesh

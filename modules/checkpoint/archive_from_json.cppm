@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// archive_from_json: an object that `object_json` printed, as a torch.save archive again: the way back from objects.json.
+module;
+#include <cstddef>
+#include <string_view>
+#include <vector>
+export module shardmesh.checkpoint:archive_from_json;
+
+import shardmesh.core;
+
+namespace shardmesh {
+
+/// Rebuilds plain data from its JSON in the tags of docs/formats.md and pickles it.
+/// errc::unsupported for what JSON does not hold whole: tensors inside objects, opaque types.
+result<std::vector<std::byte>> archive_from_json(std::string_view json);
+
+}  // namespace shardmesh

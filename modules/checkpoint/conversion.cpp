@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include <fmt/format.h>
+#include <try.hpp>
+
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+module shardmesh.checkpoint;
+
+namespace shardmesh {
+namespace {
+
+// "__3_0.distcp" was written by rank 3; other names say nothing.
+std::int32_t rank_of_file(std::string_view file) {
+  std::int32_t rank = 0;
+  if (!file.starts_with("__")) return 0;
+  const auto [end, code] = std::from_chars(file.data() + 2, file.data() + file.size(), rank);
+  return code == std::errc{} && end != file.data() + file.size() && *end == '_' && rank >= 0 ? rank : 0;
+}
+
+class selecting {
+ public:
+  selecting(checkpoint_reader& reader, conversion& into) : reader_(reader), contents_(reader.contents()), into_(into) {}
+
+  void add_tensor(std::size_t index, std::string key, dtype type) {
+    const tensor_entry& stored = contents_.tensors[index];
+    auto held = contents_.distribution_of(stored);
+    if (!held) return into_.problems.push_back(std::move(held).take_error());
+    const cover_report cover = check_cover(*held);
+    for (const cover_problem& problem : cover.problems)
+      into_.problems.push_back(to_error(problem).with_key(stored.key).with_file(reader_.path().string()));
+    if (!cover.ok()) return;
+    output_tensor made;
+    made.where = key == stored.key ? stored.where : path{};
+    made.key = std::move(key);
+    made.type = type;
+    made.properties = stored.properties;
+    made.bytes = {*held, {}, stored.type, type};
+    if (!stored.opaque_type.empty() && !take_archive(stored, type, made)) return;
+    for (std::int32_t chunk = stored.first_chunk; chunk < stored.first_chunk + stored.chunk_count; ++chunk) {
+      const box where = contents_.chunk_box(stored, chunk);
+      const std::int32_t file = contents_.chunk_places[static_cast<std::size_t>(chunk)].file;
+      if (!where.is_empty()) made.chunks.push_back({where, file < 0 ? 0 : rank_of_file(contents_.files[static_cast<std::size_t>(file)])});
+    }
+    if (made.chunks.empty()) made.chunks.push_back({box::whole(stored.shape), 0});
+    if (stored.key.ends_with("_flat_param"))
+      into_.notes.push_back(fmt::format("{} is an FSDP1 flat parameter: the names and shapes of what it holds are not in the file", stored.key));
+    into_.tensors.push_back(std::move(made));
+    into_.sources.push_back(index);
+  }
+
+  void add_object(std::size_t index, std::string key) {
+    const object_entry& stored = contents_.objects[index];
+    output_object made;
+    made.where = key == stored.key ? stored.where : path{};
+    made.key = std::move(key);
+    made.rank = stored.place.file < 0 ? 0 : rank_of_file(contents_.files[static_cast<std::size_t>(stored.place.file)]);
+    made.archive = [&reader = reader_, index] { return reader.object_archive(index); };
+    made.json = [&reader = reader_, index]() -> result<std::string> {
+      SHARDMESH_TRY(const object_value value, reader.read_object(index));
+      return fmt::format(R"({{"kind":{},"type":{},"value":{}}})", json_quoted(value.kind), json_quoted(value.type), value.json);
+    };
+    into_.objects.push_back(std::move(made));
+  }
+
+ private:
+  // An unsharded tensor of an unknown representation is copied verbatim; anything else would invent bytes.
+  bool take_archive(const tensor_entry& stored, dtype type, output_tensor& made) {
+    const bool whole = stored.chunk_count == 1 && contents_.chunk_box(stored, stored.first_chunk) == box::whole(stored.shape);
+    if (!whole || type != stored.type) {
+      into_.problems.push_back(fail(errc::unsupported, whole ? "a tensor of an unknown representation cannot be cast"
+                                                             : "a sharded tensor of an unknown representation cannot be cut anew")
+                                   .with_key(stored.key)
+                                   .with_file(reader_.path().string())
+                                   .with_values("", stored.opaque_type));
+      return false;
+    }
+    made.archive = [&reader = reader_, &stored] { return reader.chunk_archive(stored, stored.first_chunk); };
+    return true;
+  }
+
+  checkpoint_reader& reader_;
+  const catalog& contents_;
+  conversion& into_;
+};
+
+}  // namespace
+
+conversion select_for_output(checkpoint_reader& reader, const selection_options& options) {
+  conversion made;
+  reader.identify_opaque_tensors();
+  made.problems = reader.problems();
+  const catalog& contents = reader.contents();
+  auto rules = selection::compile(options);
+  if (!rules) {
+    made.problems.push_back(std::move(rules).take_error());
+    return made;
+  }
+  std::vector<selectable> candidates;
+  for (const tensor_entry& tensor : contents.tensors) candidates.push_back({tensor.key, tensor.type, true});
+  for (const object_entry& object : contents.objects) candidates.push_back({object.key, dtype::undefined, false});
+  selection_result chosen = rules->apply(candidates);
+  made.excluded = static_cast<std::int64_t>(chosen.excluded);
+  for (error& problem : chosen.errors) made.problems.push_back(std::move(problem));
+  selecting select(reader, made);
+  for (selected& one : chosen.kept) {
+    if (one.index < contents.tensors.size()) select.add_tensor(one.index, std::move(one.key), one.type);
+    else select.add_object(one.index - contents.tensors.size(), std::move(one.key));
+  }
+  return made;
+}
+
+}  // namespace shardmesh

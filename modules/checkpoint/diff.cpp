@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include <fmt/format.h>
+#include <try.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+module shardmesh.checkpoint;
+
+namespace shardmesh {
+namespace {
+
+using pair_of_entries = std::pair<const diff_entry*, const diff_entry*>;
+
+difference found(const std::string& key, difference_kind what, std::string text) {
+  difference made;
+  made.key = key;
+  made.what = what;
+  made.text = std::move(text);
+  return made;
+}
+
+std::vector<box> boxes_of(const catalog& contents, const tensor_entry& tensor) {
+  std::vector<box> boxes;
+  for (std::int32_t i = 0; i < tensor.chunk_count; ++i) {
+    box b = contents.chunk_box(tensor, tensor.first_chunk + i);
+    if (!b.is_empty()) boxes.push_back(b);
+  }
+  std::sort(boxes.begin(), boxes.end());
+  return boxes;
+}
+
+class comparer {
+ public:
+  comparer(const diff_side& left, const diff_side& right, const diff_options& options)
+      : left_(left), right_(right), options_(options) {}
+
+  result<std::vector<difference>> compare_pair(const pair_of_entries& both) const {
+    const auto& [a, b] = both;
+    if (!a) return std::vector{found(b->key, difference_kind::only_right, "only on the right")};
+    if (!b) return std::vector{found(a->key, difference_kind::only_left, "only on the left")};
+    if (a->is_tensor != b->is_tensor)
+      return std::vector{found(a->key, difference_kind::kind,
+                               fmt::format("{} on the left, {} on the right", a->is_tensor ? "a tensor" : "an object",
+                                           b->is_tensor ? "a tensor" : "an object"))};
+    return a->is_tensor ? compare_tensors(*a, *b) : compare_objects(*a, *b);
+  }
+
+ private:
+  const tensor_entry& tensor(const diff_side& side, const diff_entry& entry) const {
+    return side.reader.contents().tensors[entry.index];
+  }
+
+  result<std::vector<difference>> compare_objects(const diff_entry& a, const diff_entry& b) const {
+    SHARDMESH_TRY(const object_value left, left_.reader.read_object(a.index));
+    SHARDMESH_TRY(const object_value right, right_.reader.read_object(b.index));
+    if (left.kind == right.kind && left.type == right.type && left.json == right.json && left.kind != "opaque")
+      return std::vector<difference>{};
+    if (left.kind == "opaque" && right.kind == "opaque" && left.type == right.type) return compare_opaque(a, b, left.type);
+    const auto shown = [](const object_value& v) { return fmt::format("{} {}", v.type, v.json.substr(0, 80)); };
+    return std::vector{found(a.key, difference_kind::object, fmt::format("{} against {}", shown(left), shown(right)))};
+  }
+
+  // What has no value to show is compared as its bytes; a side without bytes (objects.json) knows the type only.
+  result<std::vector<difference>> compare_opaque(const diff_entry& a, const diff_entry& b, const std::string& type) const {
+    auto left = left_.reader.object_archive(a.index);
+    auto right = right_.reader.object_archive(b.index);
+    if (!left || !right || *left == *right) return std::vector<difference>{};
+    return std::vector{found(a.key, difference_kind::object, fmt::format("the bytes of two {} differ", type))};
+  }
+
+  result<std::vector<difference>> compare_tensors(const diff_entry& a, const diff_entry& b) const {
+    const tensor_entry& left = tensor(left_, a);
+    const tensor_entry& right = tensor(right_, b);
+    std::vector<difference> all;
+    if (left.shape != right.shape) {
+      all.push_back(found(a.key, difference_kind::shape, fmt::format("shape {} against {}", to_string(left.shape), to_string(right.shape))));
+      return all;
+    }
+    if (a.type != b.type && !options_.ignore_dtype)
+      all.push_back(found(a.key, difference_kind::dtype, fmt::format("dtype {} against {}", name(a.type), name(b.type))));
+    if (options_.layout && boxes_of(left_.reader.contents(), left) != boxes_of(right_.reader.contents(), right))
+      all.push_back(found(a.key, difference_kind::layout,
+                          fmt::format("{} chunks against {}, or other boxes", left.chunk_count, right.chunk_count)));
+    if (!left.opaque_type.empty() || !right.opaque_type.empty()) return compare_archives(a, left, right, std::move(all));
+    if (a.type != b.type && !options_.ignore_dtype) return all;
+    SHARDMESH_TRY(auto values, compare_values(a, b));
+    if (values) all.push_back(std::move(*values));
+    return all;
+  }
+
+  result<std::vector<difference>> compare_archives(const diff_entry& a, const tensor_entry& left, const tensor_entry& right,
+                                                   std::vector<difference> all) const {
+    bool equal = left.opaque_type == right.opaque_type && left.chunk_count == right.chunk_count;
+    for (std::int32_t i = 0; equal && i < left.chunk_count; ++i) {
+      SHARDMESH_TRY(const auto l, left_.reader.chunk_archive(left, left.first_chunk + i));
+      SHARDMESH_TRY(const auto r, right_.reader.chunk_archive(right, right.first_chunk + i));
+      equal = l == r;
+    }
+    if (!equal) all.push_back(found(a.key, difference_kind::values, "the stored bytes of an opaque tensor differ"));
+    return all;
+  }
+
+  result<std::optional<difference>> compare_values(const diff_entry& a, const diff_entry& b) const {
+    const tensor_entry& left = tensor(left_, a);
+    const tensor_entry& right = tensor(right_, b);
+    SHARDMESH_TRY(const distribution left_held, left_.reader.contents().distribution_of(left));
+    SHARDMESH_TRY(const distribution right_held, right_.reader.contents().distribution_of(right));
+    const std::int64_t per_thread = options_.memory_bytes / thread_count(options_.threads) / 3;
+    const std::int64_t slab_bytes = std::clamp<std::int64_t>(per_thread, 1 << 18, 8 << 20);
+    const box whole = box::whole(left.shape);
+    const bool sub_byte = bits(a.type) % 8 != 0 || bits(b.type) % 8 != 0;
+    const std::int64_t item = sub_byte ? 1 : std::max(item_bytes(a.type), item_bytes(b.type));
+    slab_walk walk(whole, sub_byte ? whole.volume() : slab_bytes / item);
+    std::optional<difference> total;
+    while (const auto slab = walk.next()) {
+      SHARDMESH_TRY(const host_tensor l, slab_of(left_, left, left_held, a.type, *slab));
+      SHARDMESH_TRY(const host_tensor r, slab_of(right_, right, right_held, b.type, *slab));
+      const tensor_view left_view = adapter<host_tensor>::view(l);
+      const tensor_view right_view = adapter<host_tensor>::view(r);
+      SHARDMESH_TRY(const comparison outcome, compare(left_view, right_view, {.tolerance = options_.tolerance, .ignore_dtype = options_.ignore_dtype}));
+      if (outcome.different == 0) continue;
+      if (!total) {
+        total = found(a.key, difference_kind::values, "");
+        total->first_index = outcome.first_index;
+        for (std::size_t d = 0; d < slab->rank(); ++d) total->first_index[d] += slab->offsets[d];
+        total->text = fmt::format("first at {}: {} against {}", to_string(total->first_index),
+                                  value_text(left_view, outcome.first_index), value_text(right_view, outcome.first_index));
+      }
+      total->different += outcome.different;
+      if (std::isnan(outcome.largest_difference) || outcome.largest_difference > total->largest)
+        total->largest = outcome.largest_difference;
+    }
+    if (total) {
+      total->elements = whole.volume();
+      total->text = fmt::format("{} of {} elements differ, {}, largest difference {:.9g}", total->different,
+                                total->elements, total->text, total->largest);
+    }
+    return total;
+  }
+
+  result<host_tensor> slab_of(const diff_side& side, const tensor_entry& stored, const distribution& held, dtype type,
+                              const box& slab) const {
+    SHARDMESH_TRY(host_tensor made, host_tensor::make(type, slab.sizes));
+    const memory_target target{0, slab, adapter<host_tensor>::view(made)};
+    chunk_source source(side.reader);
+    item_run_options run;
+    run.threads = 1;
+    SHARDMESH_CHECK(run_to_memory({&held, 1}, {&stored.key, 1}, {&target, 1}, source, run));
+    return made;
+  }
+
+  const diff_side& left_;
+  const diff_side& right_;
+  const diff_options& options_;
+};
+
+}  // namespace
+
+std::string_view name(difference_kind kind) {
+  switch (kind) {
+    case difference_kind::only_left: return "only-left";
+    case difference_kind::only_right: return "only-right";
+    case difference_kind::kind: return "kind";
+    case difference_kind::dtype: return "dtype";
+    case difference_kind::shape: return "shape";
+    case difference_kind::values: return "values";
+    case difference_kind::object: return "object";
+    case difference_kind::layout: return "layout";
+  }
+  return "unknown";
+}
+
+diff_side whole_side(checkpoint_reader& reader) {
+  diff_side side{reader, {}};
+  const catalog& contents = reader.contents();
+  for (std::size_t i = 0; i < contents.tensors.size(); ++i)
+    side.entries.push_back({contents.tensors[i].key, i, true, contents.tensors[i].type});
+  for (std::size_t i = 0; i < contents.objects.size(); ++i)
+    side.entries.push_back({contents.objects[i].key, i, false, dtype::undefined});
+  return side;
+}
+
+result<diff_report> diff(const diff_side& left, const diff_side& right, const diff_options& options) {
+  std::map<std::string_view, pair_of_entries> by_key;
+  for (const diff_entry& entry : left.entries) by_key[entry.key].first = &entry;
+  for (const diff_entry& entry : right.entries) by_key[entry.key].second = &entry;
+  const std::vector<std::pair<std::string_view, pair_of_entries>> pairs(by_key.begin(), by_key.end());
+  const comparer compare_all(left, right, options);
+  std::vector<std::vector<difference>> found_in(pairs.size());
+  SHARDMESH_CHECK(parallel_for(options.threads, static_cast<std::int64_t>(pairs.size()), [&](std::int64_t i) -> result<void> {
+    const auto at = static_cast<std::size_t>(i);
+    SHARDMESH_TRY(found_in[at], compare_all.compare_pair(pairs[at].second));
+    return {};
+  }));
+  diff_report report;
+  for (std::size_t i = 0; i < pairs.size(); ++i) {
+    const auto& [a, b] = pairs[i].second;
+    if (a && b && a->is_tensor && b->is_tensor) {
+      ++report.tensors;
+      const tensor_entry& tensor = left.reader.contents().tensors[a->index];
+      report.bytes += size_bytes(tensor.type, box::whole(tensor.shape).volume()).value_or(0);
+    } else if (a && b && !a->is_tensor && !b->is_tensor) {
+      ++report.objects;
+    }
+    std::move(found_in[i].begin(), found_in[i].end(), std::back_inserter(report.differences));
+  }
+  return report;
+}
+
+}  // namespace shardmesh

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// diff: what differs between two checkpoints of any formats: names, dtypes, shapes, values, objects and, if asked, chunks.
+module;
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+export module shardmesh.checkpoint:diff;
+
+import shardmesh.core;
+import :reader;
+
+export namespace shardmesh {
+
+struct diff_options {
+  double tolerance = 0;       // 0: bits, except that NaN equals NaN and -0 equals 0; else |a-b| <= T + T*|b|
+  bool layout = false;        // compare chunk boxes too
+  bool ignore_dtype = false;  // compare values across dtypes
+  int threads = 0;
+  std::int64_t memory_bytes = std::int64_t{1} << 30;
+};
+
+enum class difference_kind : std::uint8_t { only_left, only_right, kind, dtype, shape, values, object, layout };
+std::string_view name(difference_kind kind);
+
+/// One key that differs. `text` is the whole finding in one line, without the key.
+struct difference {
+  std::string key;
+  difference_kind what;
+  std::string text;
+  std::int64_t different = 0;     // elements, for `values`
+  std::int64_t elements = 0;
+  extents first_index;            // of the first element that differs
+  double largest = 0;             // |a-b|; infinite or NaN where the values are
+};
+
+struct diff_report {
+  std::vector<difference> differences;  // in key order
+  std::int64_t tensors = 0, objects = 0, bytes = 0;  // compared
+};
+
+/// One side: a reader and which of its entries take part under which key and dtype.
+struct diff_entry {
+  std::string key;
+  std::size_t index = 0;
+  bool is_tensor = true;
+  dtype type = dtype::undefined;  // compared as this dtype
+};
+struct diff_side {
+  checkpoint_reader& reader;
+  std::vector<diff_entry> entries;
+};
+/// Every entry under its own name and dtype.
+diff_side whole_side(checkpoint_reader& reader);
+
+/// Reads both sides slab by slab, in bounded memory. \errors those of the readers.
+result<diff_report> diff(const diff_side& left, const diff_side& right, const diff_options& options = {});
+
+}  // namespace shardmesh

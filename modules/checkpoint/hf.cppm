@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// A Hugging Face folder: safetensors files that hold one model together, by index, by name, or with PyTorch's sharding
+// info. Not here: one file's header (safetensors), reading tensors.
+module;
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+export module shardmesh.checkpoint:hf;
+
+import shardmesh.core;
+import :safetensors;
+import :storage;
+
+export namespace shardmesh {
+
+inline constexpr std::string_view hf_index_name = "model.safetensors.index.json";
+
+/// `model.safetensors.index.json`. `total_size` is informative: nothing may rely on it.
+struct hf_index {
+  std::optional<std::int64_t> total_size;                       // bytes
+  std::vector<std::pair<std::string, std::string>> weight_map;  // tensor name, file name; in order
+};
+
+/// errc::bad_format, errc::duplicate_key, errc::unsafe_path (a file name with a "/" or "\\", "..", "." or empty), each
+/// naming file and key. Cost: O(length).
+result<hf_index> parse_hf_index(const byte_source& source);
+
+/// The JSON text, as huggingface_hub writes it (two spaces of indent, sorted keys).
+/// Precondition: names are UTF-8 (`layout_safetensors` has checked them).
+std::string write_hf_index(std::int64_t total_size, std::span<const std::pair<std::string, std::string>> weight_map);
+
+/// Which tensor goes to which file.
+struct hf_shard_plan {
+  std::vector<std::string> file_names;  // "model.safetensors" alone, or "model-00001-of-00003.safetensors" ..
+  std::vector<std::size_t> file_of;     // per tensor
+  std::int64_t total_size = 0;          // bytes of all tensors
+  bool needs_index() const { return file_names.size() > 1; }
+};
+
+/// huggingface_hub's rule: tensors in the given order fill a file up to `max_shard_bytes`; a tensor that is larger than
+/// that gets a file of its own. Without a limit (0) everything goes to one file. errc::overflow.
+result<hf_shard_plan> plan_hf_shards(std::span<const std::int64_t> tensor_bytes, std::int64_t max_shard_bytes);
+
+/// A part of a tensor and the bytes of a file (row-major) that hold it.
+struct hf_chunk {
+  extents offsets, sizes;
+  std::size_t file = 0;             // index into hf_folder::files
+  std::int64_t begin = 0, end = 0;  // absolute
+};
+
+struct hf_tensor {
+  std::string name;
+  dtype type = dtype::undefined;
+  extents shape;                 // global
+  std::vector<hf_chunk> chunks;  // in file order; coverage is not checked here
+};
+
+struct hf_file {
+  std::string name;  // within the folder
+  std::unique_ptr<byte_source> source;
+  safetensors_header header;
+};
+
+struct hf_folder {
+  std::vector<hf_tensor> tensors;  // by name
+  std::vector<hf_file> files;      // by name
+  std::optional<hf_index> index;
+};
+
+/// Opens a folder, one .safetensors file, or the folder of an index file. With an index
+/// (`model.safetensors.index.json`, or the only *.safetensors.index.json) its files are read, otherwise all
+/// *.safetensors of the folder in name order. Files with PyTorch's DCP_SHARDING_INFO hold parts: their global shape is
+/// max(offset + size). The pool must outlive the folder.
+/// \errors those of `parse_safetensors` and `parse_hf_index`; errc::missing_key (a tensor the index names is not in its
+///         file, or a file's sharding info lacks a tensor), errc::duplicate_key (one tensor in two files), errc::io
+///         (a file the index names does not exist), errc::dtype_mismatch and errc::shape_mismatch between parts,
+///         errc::bad_format (no safetensors file at all, several indices, a tensor of a file that the index does not
+///         name); naming key and files.
+/// Cost: O(headers).
+result<hf_folder> open_hf_folder(const std::filesystem::path& path, file_pool& pool);
+
+}  // namespace shardmesh

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// object_json: a pickled Python object as JSON, with tags for what JSON lacks ($tuple, $bytes, $float ...).
+// The tags are those of the golden data's README.
+module;
+#include <cstdint>
+#include <string>
+export module shardmesh.checkpoint:object_json;
+
+import shardmesh.core;
+import :pickle;
+import :storage;
+import :torch_item;
+
+export namespace shardmesh {
+
+struct object_json_options {
+  /// Largest text produced; shared references are printed again each time, so a hostile object could be huge.
+  std::int64_t limit_bytes = std::int64_t{1} << 28;
+  /// Largest storage that is read, and largest tensor that is resolved, for a digest.
+  std::int64_t tensor_limit_bytes = std::int64_t{1} << 32;
+  /// Deepest nesting: JSON parsers refuse more.
+  int max_depth = 500;
+};
+
+/// One line of valid JSON. `source` is the item's bytes (tensors inside the object are read for their SHA-256).
+/// Integers beyond ±2^53 are {"$int": digits}; floats {"$float": hexadecimal, "inf", "-inf" or "nan"}; strings with lone
+/// surrogates {"$str": hexadecimal UTF-8}; what is not plain data {"$other": type name}; an object inside itself
+/// {"$ref": levels up}.
+/// \errors errc::unsupported beyond the limits; errors of reading tensors
+result<std::string> object_json(const byte_source& source, const torch_item& item, const pickle_value& value,
+                                const object_json_options& options = {});
+
+/// Python's float.hex(): "0x1.8000000000000p+1", "inf", "-inf", "nan".
+std::string float_hex(double value);
+
+}  // namespace shardmesh

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// objects.json: what is not a tensor, beside files that hold only tensors.
+module;
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+export module shardmesh.checkpoint:objects_file;
+
+import shardmesh.core;
+import shardmesh.tree;
+import :output;
+import :reader;
+
+export namespace shardmesh {
+
+/// A single safetensors file holds the document in its own header too, under this __metadata__ key: so the one rename that
+/// shows the new tensors shows the new objects. NAME.objects.json beside it is a copy for people and other tools.
+inline constexpr std::string_view embedded_objects_key = "shardmesh.objects";
+
+/// One object of the file.
+struct stored_object {
+  std::string key;
+  path where;
+  object_value value;
+};
+
+/// NAME.objects.json for NAME.safetensors.
+std::filesystem::path objects_beside(const std::filesystem::path& file);
+
+/// The document: {"format":"shardmesh objects 1","xxh3":DIGITS,"objects":{KEY:{"path":[..],"kind","type","value"}}}.
+/// DIGITS is the XXH3-128 of the document with zeros in their place, so that `verify` finds any change.
+/// \errors those of reading the objects.
+result<std::string> format_objects(std::span<const output_object> objects);
+
+/// The objects of a document that `format_objects` made. errc::bad_format; errc::checksum_mismatch.
+result<std::vector<stored_object>> parse_objects(std::string_view text);
+
+}  // namespace shardmesh

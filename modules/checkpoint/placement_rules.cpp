@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include <fmt/format.h>
+#include <re2/re2.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <try.hpp>
+module shardmesh.checkpoint;
+
+namespace shardmesh {
+namespace {
+
+constexpr std::size_t named_keys = 100;
+constexpr std::size_t no_rule = static_cast<std::size_t>(-1);
+
+std::unique_ptr<RE2> compile(const std::string& pattern) {
+  RE2::Options quiet;
+  quiet.set_log_errors(false);
+  return std::make_unique<RE2>(pattern, quiet);
+}
+
+error bad_pattern(const std::string& pattern, const RE2& re) {
+  return fail(errc::invalid_argument, fmt::format("'{}' is not a regular expression: {}", pattern, re.error()));
+}
+
+// "a, b, c and 7 more"
+std::string listed(const std::vector<std::string_view>& keys) {
+  std::string text;
+  for (std::size_t i = 0; i < std::min(keys.size(), named_keys); ++i) text += fmt::format("{}{}", i == 0 ? "" : ", ", keys[i]);
+  if (keys.size() > named_keys) text += fmt::format(" and {} more", keys.size() - named_keys);
+  return text;
+}
+
+bool is_number(std::string_view text) { return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos; }
+
+// The names <p> that a key of the form `*.state.<p>.<name>` can mean, leftmost ".state." first.
+std::vector<std::string_view> parameter_names(std::string_view key) {
+  std::vector<std::string_view> names;
+  const std::size_t last = key.rfind('.');
+  if (last == std::string_view::npos) return names;
+  constexpr std::string_view marker = ".state.";
+  const auto add = [&](std::size_t begin) {
+    if (begin >= last) return;
+    const std::string_view name = key.substr(begin, last - begin);
+    if (!is_number(name)) names.push_back(name);
+  };
+  if (key.starts_with(marker.substr(1))) add(marker.size() - 1);
+  for (std::size_t at = key.find(marker); at != std::string_view::npos; at = key.find(marker, at + 1)) add(at + marker.size());
+  return names;
+}
+
+class resolver {
+ public:
+  resolver(std::span<const keyed_shape> tensors, const device_mesh& mesh, std::span<const placement_rule> rules,
+           const placement_options& options)
+      : tensors_(tensors), mesh_rank_(mesh.rank()), rules_(rules), options_(options), default_(options.default_placements) {
+    if (default_.empty()) default_.assign(mesh_rank_, placement::replicate());
+  }
+
+  placement_resolution run() {
+    check_lengths();
+    match();
+    report_unused();
+    if (options_.optimizer_follow) follow();
+    place_all();
+    if (!made_.ok()) made_.placements.clear();
+    return std::move(made_);
+  }
+
+ private:
+  void check_lengths() {
+    const auto check = [&](const std::vector<placement>& placements, const std::string& what) {
+      if (placements.size() != mesh_rank_)
+        made_.errors.push_back(fail(errc::invalid_argument, fmt::format("{} has {} placement{} for a mesh of {} dimension{}", what, placements.size(),
+                                                                        placements.size() == 1 ? "" : "s", mesh_rank_, mesh_rank_ == 1 ? "" : "s")));
+    };
+    for (const placement_rule& rule : rules_) check(rule.placements, fmt::format("rule '{}'", rule.pattern));
+    check(default_, "the default");
+  }
+
+  void match() {
+    rule_of_.assign(tensors_.size(), no_rule);
+    used_.assign(rules_.size(), false);
+    std::vector<std::unique_ptr<RE2>> patterns;
+    for (std::size_t r = 0; r < rules_.size(); ++r) {
+      patterns.push_back(compile(rules_[r].pattern));
+      if (patterns[r]->ok()) continue;
+      made_.errors.push_back(bad_pattern(rules_[r].pattern, *patterns[r]));
+      used_[r] = true;
+    }
+    for (std::size_t t = 0; t < tensors_.size(); ++t)
+      for (std::size_t r = 0; r < rules_.size(); ++r) {
+        if (!patterns[r]->ok() || (rule_of_[t] != no_rule && used_[r])) continue;
+        if (!RE2::FullMatch(tensors_[t].key, *patterns[r])) continue;
+        used_[r] = true;
+        if (rule_of_[t] == no_rule) rule_of_[t] = r;
+      }
+  }
+
+  void report_unused() {
+    if (options_.allow_unused) return;
+    for (std::size_t r = 0; r < rules_.size(); ++r)
+      if (!used_[r])
+        made_.errors.push_back(fail(errc::missing_key, fmt::format("rule '{}' matches no tensor", rules_[r].pattern))
+                                   .with_hint("patterns match whole keys; --allow-unused ignores this"));
+  }
+
+  // For optimizer state without a rule: which tensor's placement it takes.
+  void follow() {
+    followed_.assign(tensors_.size(), std::nullopt);
+    std::unordered_map<std::string_view, std::vector<std::size_t>> owners;  // by <p>
+    for (std::size_t t = 0; t < tensors_.size(); ++t)
+      if (rule_of_[t] == no_rule)
+        for (const std::string_view name : parameter_names(tensors_[t].key)) owners.try_emplace(name);
+    if (owners.empty()) return;
+    for (std::size_t t = 0; t < tensors_.size(); ++t)
+      for (std::string_view suffix = tensors_[t].key;;) {
+        if (const auto found = owners.find(suffix); found != owners.end()) found->second.push_back(t);
+        const std::size_t dot = suffix.find('.');
+        if (dot == std::string_view::npos) break;
+        suffix.remove_prefix(dot + 1);
+      }
+    std::vector<std::string_view> ambiguous;
+    for (std::size_t t = 0; t < tensors_.size(); ++t) {
+      if (rule_of_[t] != no_rule) continue;
+      for (const std::string_view name : parameter_names(tensors_[t].key)) {
+        const auto candidates = parameters(owners.at(name), name, t);
+        if (candidates.empty()) continue;
+        const bool agree = std::all_of(candidates.begin(), candidates.end(), [&](std::size_t c) { return wanted(c) == wanted(candidates.front()); });
+        if (agree) followed_[t] = candidates.front();
+        else ambiguous.push_back(tensors_[t].key);
+        break;
+      }
+    }
+    if (!ambiguous.empty())
+      made_.notes.push_back(fmt::format("{} optimizer tensor{} could follow several parameters and {} the default: {}", ambiguous.size(),
+                                        ambiguous.size() == 1 ? "" : "s", ambiguous.size() == 1 ? "takes" : "take", listed(ambiguous)));
+  }
+
+  // Tensors named <p> with the shape of tensor t: the exact name if there is one, else all that end with it.
+  std::vector<std::size_t> parameters(const std::vector<std::size_t>& named, std::string_view name, std::size_t t) const {
+    std::vector<std::size_t> found;
+    for (const std::size_t p : named) {
+      if (p == t || tensors_[p].shape != tensors_[t].shape) continue;
+      if (tensors_[p].key == name) return {p};
+      found.push_back(p);
+    }
+    return found;
+  }
+
+  const std::vector<placement>& wanted(std::size_t t) const { return rule_of_[t] == no_rule ? default_ : rules_[rule_of_[t]].placements; }
+
+  void place_all() {
+    std::vector<std::vector<std::string_view>> impossible(rules_.size() + 1), scalars(rules_.size() + 1);
+    for (std::size_t t = 0; t < tensors_.size(); ++t) {
+      const std::size_t source = options_.optimizer_follow && !followed_.empty() && followed_[t] ? *followed_[t] : t;
+      const std::size_t rule = rule_of_[source] == no_rule ? rules_.size() : rule_of_[source];
+      std::vector<placement> placements = wanted(source);
+      const auto dims = static_cast<std::int32_t>(tensors_[t].shape.rank());
+      const bool shards = std::any_of(placements.begin(), placements.end(), [](const placement& p) { return p.is_shard(); });
+      if (dims == 0 && shards) {
+        scalars[rule].push_back(tensors_[t].key);
+        for (placement& p : placements)
+          if (p.is_shard()) p = placement::replicate();
+      }
+      bool exists = true;
+      for (placement& p : placements) {
+        if (!p.is_shard()) continue;
+        if (p.dim >= dims || p.dim < -dims) exists = false;
+        else if (p.dim < 0) p.dim += dims;
+      }
+      if (!exists) impossible[rule].push_back(tensors_[t].key);
+      made_.placements.push_back(std::move(placements));
+    }
+    for (std::size_t r = 0; r <= rules_.size(); ++r) {
+      const std::string what = r == rules_.size() ? fmt::format("the default '{}'", to_string(default_))
+                                                  : fmt::format("rule '{}={}'", rules_[r].pattern, to_string(rules_[r].placements));
+      if (!impossible[r].empty())
+        made_.errors.push_back(fail(errc::out_of_bounds, fmt::format("{} names a dimension that {} tensor{}: {}", what, impossible[r].size(),
+                                                                     impossible[r].size() == 1 ? " lacks" : "s lack", listed(impossible[r]))));
+      if (!scalars[r].empty())
+        made_.notes.push_back(fmt::format("{} 0-d tensor{} of {} {} replicated: {}", scalars[r].size(), scalars[r].size() == 1 ? "" : "s", what,
+                                          scalars[r].size() == 1 ? "is" : "are", listed(scalars[r])));
+    }
+  }
+
+  std::span<const keyed_shape> tensors_;
+  std::size_t mesh_rank_;
+  std::span<const placement_rule> rules_;
+  const placement_options& options_;
+  std::vector<placement> default_;
+  std::vector<std::size_t> rule_of_;
+  std::vector<bool> used_;
+  std::vector<std::optional<std::size_t>> followed_;
+  placement_resolution made_;
+};
+
+}  // namespace
+
+result<placement_rule> parse_placement_rule(std::string_view text) {
+  const std::size_t equals = text.rfind('=');
+  if (equals == std::string_view::npos || equals == 0)
+    return fail(errc::invalid_argument, fmt::format("'{}' is not a placement rule", text)).with_hint("rules are written 'RE=S(0),R'");
+  placement_rule rule;
+  rule.pattern = text.substr(0, equals);
+  const auto re = compile(rule.pattern);
+  if (!re->ok()) return bad_pattern(rule.pattern, *re);
+  SHARDMESH_TRY(rule.placements, parse_placements(text.substr(equals + 1)));
+  return rule;
+}
+
+placement_resolution resolve_placements(std::span<const keyed_shape> tensors, const device_mesh& mesh,
+                                        std::span<const placement_rule> rules, const placement_options& options) {
+  return resolver(tensors, mesh, rules, options).run();
+}
+
+}  // namespace shardmesh

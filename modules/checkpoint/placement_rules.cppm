@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which placements each tensor of a checkpoint gets: `--place 'RE=S(0),R'`, defaults, and optimizer state that follows
+// its parameter. Not here: what placements mean (layout).
+module;
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+export module shardmesh.checkpoint:placement_rules;
+
+import shardmesh.core;
+import shardmesh.layout;
+
+export namespace shardmesh {
+
+/// A tensor's name and shape.
+struct keyed_shape {
+  std::string key;
+  extents shape;
+};
+
+/// Tensors whose whole key matches the RE2 pattern get these placements.
+struct placement_rule {
+  std::string pattern;
+  std::vector<placement> placements;  // one per mesh dimension
+};
+
+/// "RE=S(0),R", split at the last '='. \errors errc::invalid_argument with the text (also for a pattern that is not RE2's)
+result<placement_rule> parse_placement_rule(std::string_view text);
+
+struct placement_options {
+  std::vector<placement> default_placements = {};  // empty: R on every mesh dimension
+  bool allow_unused = false;                  // rules that match nothing are no error
+  bool optimizer_follow = true;               // optimizer state takes its parameter's placements
+};
+
+/// Placements of every tensor, in the order given, or every problem found.
+struct placement_resolution {
+  std::vector<std::vector<placement>> placements;  // tensor dimensions not negative; empty when there are errors
+  std::vector<std::string> notes;                  // one line each
+  std::vector<error> errors;                       // one line each, at most one per rule and kind
+  bool ok() const { return errors.empty(); }
+};
+
+/// The first rule that matches a key decides; keys without one: optimizer state `*.state.<p>.<name>` whose shape equals
+/// that of the parameter `<p>` (a key that is `<p>` or ends with ".<p>"; all such keys of that shape must agree) follows
+/// it, others get the default. A 0-d tensor gets R on every mesh dimension, with a note.
+/// Problems: errc::invalid_argument (pattern, number of placements), errc::missing_key (a rule that matches nothing),
+/// errc::out_of_bounds (a rule's dimension does not exist in tensors, all of them named).
+/// Cost: O(keys * rules).
+placement_resolution resolve_placements(std::span<const keyed_shape> tensors, const device_mesh& mesh,
+                                        std::span<const placement_rule> rules, const placement_options& options = {});
+
+}  // namespace shardmesh

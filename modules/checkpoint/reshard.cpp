@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include <fmt/format.h>
+#include <try.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+module shardmesh.checkpoint;
+
+namespace shardmesh {
+namespace {
+
+// Deals out chunks: each goes to the holder that has the fewest bytes so far, ties to the lowest rank.
+class load_balancer {
+ public:
+  std::int32_t give(const std::vector<owner_id>& holders, std::int64_t bytes) {
+    owner_id best = holders.front();
+    for (const owner_id holder : holders)
+      if (std::pair(load_[holder], holder) < std::pair(load_[best], best)) best = holder;
+    load_[best] += bytes;
+    return best;
+  }
+  void add(owner_id owner, std::int64_t bytes) { load_[owner] += bytes; }
+
+ private:
+  std::unordered_map<owner_id, std::int64_t> load_;
+};
+
+// Every distinct box of a layout and who holds it; boxes in ascending order.
+std::map<box, std::vector<owner_id>> holders_of(const distribution& held) {
+  std::map<box, std::vector<owner_id>> holders;
+  held.for_each_owner([&](owner_id owner) {
+    held.fragments_of(owner, [&](const fragment& f) {
+      if (!f.where.is_empty()) holders[f.where].push_back(owner);
+      return true;
+    });
+  });
+  return holders;
+}
+
+std::int64_t bytes_of(const output_tensor& tensor, const box& where) {
+  return size_bytes(tensor.type, where.volume()).value_or(0);
+}
+
+class planning {
+ public:
+  planning(checkpoint_reader& reader, const reshard_options& options) : options_(options) {
+    conversion chosen = select_for_output(reader, options.selection);
+    plan_.problems = std::move(chosen.problems);
+    plan_.notes = std::move(chosen.notes);
+    plan_.tensors = std::move(chosen.tensors);
+    plan_.objects = std::move(chosen.objects);
+    plan_.excluded = chosen.excluded;
+  }
+
+  reshard_plan run() {
+    if (plan_.problems.empty()) options_.like ? cut_like() : cut_for_mesh();
+    for (output_object& object : plan_.objects) object.rank = 0;
+    return std::move(plan_);
+  }
+
+ private:
+  void cut_for_mesh() {
+    std::vector<keyed_shape> entries;
+    std::vector<std::size_t> which;
+    for (std::size_t i = 0; i < plan_.tensors.size(); ++i) {
+      if (plan_.tensors[i].archive) continue;  // verbatim, one holder
+      entries.push_back({plan_.tensors[i].key, plan_.tensors[i].bytes.from.global_shape()});
+      which.push_back(i);
+    }
+    placement_options how;
+    how.allow_unused = options_.selection.allow_unused;
+    how.optimizer_follow = options_.optimizer_follows;
+    how.default_placements = options_.default_placements;
+    placement_resolution resolved = resolve_placements(entries, *options_.mesh, options_.placement_rules, how);
+    for (error& problem : resolved.errors) plan_.problems.push_back(std::move(problem));
+    if (!plan_.problems.empty()) return;
+    for (std::string& note : resolved.notes) plan_.notes.push_back(std::move(note));
+    plan_.ranks = options_.mesh->rank_limit();
+    for (std::size_t i = 0; i < which.size(); ++i) cut(plan_.tensors[which[i]], resolved.placements[i]);
+    for (output_tensor& tensor : plan_.tensors)
+      if (tensor.archive) tensor.chunks.front().rank = balance_.give(all_ranks(), bytes_of(tensor, tensor.chunks.front().where));
+  }
+
+  std::vector<owner_id> all_ranks() const {
+    std::vector<owner_id> ranks;
+    for (std::int32_t rank = 0; rank < plan_.ranks; ++rank)
+      if (options_.mesh->coordinate_of(rank)) ranks.push_back(rank);
+    return ranks;
+  }
+
+  void cut(output_tensor& tensor, const std::vector<placement>& placements) {
+    const extents& shape = tensor.bytes.from.global_shape();
+    if (std::any_of(placements.begin(), placements.end(), [](const placement& p) { return p.kind == placement_kind::partial; })) {
+      plan_.problems.push_back(fail(errc::unsupported, "a checkpoint holds values, not the terms of a Partial").with_key(tensor.key));
+      return;
+    }
+    auto wanted = layout::make(*options_.mesh, placements, shape);
+    auto held = wanted ? distribute(*wanted) : result<distribution>(std::move(wanted).take_error());
+    if (!held) return plan_.problems.push_back(std::move(held).take_error().with_key(tensor.key));
+    if (bits(tensor.type) % 8 != 0 && holders_of(*held).size() > 1)
+      return plan_.problems.push_back(fail(errc::unaligned, fmt::format("{} is not cut", name(tensor.type))).with_key(tensor.key));
+    tensor.chunks.clear();
+    for (const auto& [where, holders] : holders_of(*held))
+      tensor.chunks.push_back({where, balance_.give(holders, bytes_of(tensor, where))});
+    if (tensor.chunks.empty()) tensor.chunks.push_back({box::whole(shape), options_.mesh->rank_at(extents::filled(options_.mesh->rank(), 0))});
+  }
+
+  void cut_like() {
+    conversion model = select_for_output(*options_.like, {});
+    for (error& problem : model.problems) plan_.problems.push_back(std::move(problem));
+    std::unordered_map<std::string_view, const output_tensor*> by_key;
+    for (const output_tensor& tensor : model.tensors) by_key.emplace(tensor.key, &tensor);
+    for (output_tensor& tensor : plan_.tensors) {
+      const auto found = by_key.find(tensor.key);
+      if (found == by_key.end()) {
+        plan_.problems.push_back(fail(errc::missing_key, "the checkpoint given by --like has no such tensor").with_key(tensor.key));
+        continue;
+      }
+      const extents& shape = tensor.bytes.from.global_shape();
+      const extents& wanted = found->second->bytes.from.global_shape();
+      if (shape != wanted) {
+        plan_.problems.push_back(fail(errc::shape_mismatch, "the checkpoint given by --like has another shape")
+                                     .with_key(tensor.key)
+                                     .with_values(to_string(shape), to_string(wanted)));
+        continue;
+      }
+      tensor.chunks = found->second->chunks;
+      for (const output_chunk& chunk : tensor.chunks) plan_.ranks = std::max(plan_.ranks, chunk.rank + 1);
+    }
+  }
+
+  const reshard_options& options_;
+  reshard_plan plan_;
+  load_balancer balance_;
+};
+
+}  // namespace
+
+reshard_plan plan_reshard(checkpoint_reader& reader, const reshard_options& options) {
+  if (!options.mesh && !options.like) {
+    reshard_plan refused;
+    refused.problems.push_back(fail(errc::invalid_argument, "a mesh or a checkpoint to follow is needed"));
+    return refused;
+  }
+  return planning(reader, options).run();
+}
+
+save_report reshard(checkpoint_reader& reader, const std::filesystem::path& destination, const reshard_options& options) {
+  if (auto apart = check_not_inside(destination, reader.path()); !apart) return failed(std::move(apart).take_error());
+  reshard_plan plan = plan_reshard(reader, options);
+  if (!plan.problems.empty()) {
+    save_report report;
+    report.problems = std::move(plan.problems);
+    return report;
+  }
+  chunk_source source(reader, {}, true);
+  save_report report = save_dcp(destination, std::move(plan.tensors), plan.objects, source, reader.extras(), options.saving);
+  report.notes.insert(report.notes.begin(), plan.notes.begin(), plan.notes.end());
+  report.excluded = plan.excluded;
+  return report;
+}
+
+}  // namespace shardmesh

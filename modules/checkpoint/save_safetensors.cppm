@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writing safetensors: one file, or a Hugging Face folder. What safetensors cannot hold goes to objects.json beside it.
+module;
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <vector>
+export module shardmesh.checkpoint:save_safetensors;
+
+import shardmesh.core;
+import shardmesh.transfer;
+import :output;
+
+export namespace shardmesh {
+
+struct safetensors_options {
+  bool folder = false;               // a Hugging Face folder instead of one file
+  std::int64_t max_shard_bytes = 0;  // of a folder; 0: one file
+};
+
+/// Writes whole tensors (their chunks are not looked at) and, when there are any, the objects: to NAME.objects.json beside
+/// NAME.safetensors and into its header, or to objects.json in the folder. Streams from `source`; every file carries its own checksums in
+/// __metadata__ ("shardmesh.xxh3"), a folder also the record of `checksum`.
+/// The report lists every tensor that the format cannot hold; nothing is written then.
+save_report save_safetensors(const std::filesystem::path& destination, std::vector<output_tensor> tensors,
+                             std::span<const output_object> objects, any_item_source source,
+                             const safetensors_options& format, const save_options& options = {});
+
+}  // namespace shardmesh

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// torch_flatten: a nested state dict as the flat entries PyTorch's distributed checkpoint makes of it.
+// Not here: trees of our own (tree).
+module;
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+export module shardmesh.checkpoint:torch_flatten;
+
+import shardmesh.core;
+import :pickle;
+import :torch_item;
+
+export namespace shardmesh {
+
+/// Which release's rule: since 2.4 a dict is always descended into; up to 2.3 one without a tensor below it is a leaf.
+/// Lists are descended into when they hold a tensor or (2.4) a dict; tuples never are.
+/// Source: torch.distributed.checkpoint._traverse, traverse_state_dict and traverse_state_dict_v_2_3
+enum class flatten_rule : std::uint8_t { torch_2_4, torch_2_3 };
+
+/// A dict key, as a string (PyTorch takes str() of every key), or a list index.
+using flat_path_item = std::variant<std::string, std::int64_t>;
+
+struct flat_entry {
+  std::vector<flat_path_item> path;
+  std::string fqn;                    // the path joined with "."
+  pickle_value value;
+  std::optional<std::size_t> tensor;  // index into the item's tensors
+};
+
+struct flatten_options {
+  flatten_rule rule = flatten_rule::torch_2_4;
+  std::size_t max_entries = 10'000'000;
+  std::size_t max_depth = 200;
+  /// Of all paths and names together: shared references are entered each time they occur.
+  std::size_t max_path_bytes = std::size_t{1} << 30;
+};
+
+/// Entries in Python's order of iteration.
+/// \errors errc::bad_format when the root is not a mapping; errc::unsupported for a key that is not a str, int, bool,
+///   float or None, a mapping inside itself, or beyond the limits; errc::duplicate_key when two paths have one fqn
+/// Cost: O(entries * depth).
+result<std::vector<flat_entry>> flatten_state_dict(const torch_item& item, const pickle_value& root,
+                                                   const flatten_options& options = {});
+
+}  // namespace shardmesh

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// verify: is everything that a checkpoint says it holds there, readable, consistent and unchanged?
+module;
+#include <cstdint>
+#include <vector>
+export module shardmesh.checkpoint:verify;
+
+import shardmesh.core;
+import :reader;
+
+export namespace shardmesh {
+
+struct verify_options {
+  bool quick = false;  // opens every item, but reads no tensor bytes: no checksums
+  int threads = 0;     // 0: all cores
+  std::size_t max_problems = 1000;
+};
+
+struct verify_report {
+  std::vector<error> problems;  // at most max_problems, in the order of the catalog
+  std::vector<error> warnings;
+  std::int64_t unnamed_problems = 0;  // found beyond max_problems
+  std::int64_t chunks = 0, objects = 0, bytes = 0;
+  std::int64_t checked_bytes = 0;  // covered by a checksum that was compared
+  bool ok() const { return problems.empty(); }
+};
+
+/// Opens every chunk and object; checks declared dtype, sizes and storage against what is stored, that chunks tile their
+/// tensor without overlap or gap (naming rows), that items do not share bytes, and every checksum there is.
+/// Cost: reads every byte once, unless `quick`.
+verify_report verify(checkpoint_reader& reader, const verify_options& options = {});
+
+}  // namespace shardmesh

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// xxh3: XXH3-128 of bytes that arrive in pieces: the checksum of everything that shardmesh writes.
+module;
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+export module shardmesh.checkpoint:xxh3;
+
+import shardmesh.core;
+import shardmesh.layout;
+
+export namespace shardmesh {
+
+/// XXH3-128 of bytes given in pieces.
+class xxh3_stream {
+ public:
+  xxh3_stream();
+  xxh3_stream(xxh3_stream&&) noexcept;
+  xxh3_stream& operator=(xxh3_stream&&) noexcept;
+  ~xxh3_stream();
+  void update(std::span<const std::byte> bytes);
+  /// Of everything given so far.
+  digest128 digest() const;
+
+ private:
+  struct state;
+  std::unique_ptr<state> state_;
+};
+
+digest128 xxh3(std::span<const std::byte> bytes);
+/// 32 lower-case hex digits.
+std::string to_hex(const digest128& digest);
+
+}  // namespace shardmesh

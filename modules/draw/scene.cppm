@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Not exported: what both kinds of pictures draw: slices of distinct boxes with their owners, and traffic.
+module;
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+module shardmesh.draw:scene;
+
+import shardmesh.layout;
+import shardmesh.transfer;
+
+namespace shardmesh {
+
+// A box of a 2-d map and who holds it, ascending.
+struct tile {
+  std::int64_t row = 0, column = 0, rows = 1, columns = 1;
+  std::vector<owner_id> owners;
+};
+
+// One 2-d map: the outer dimensions' interval, and the tiles of the last two.
+struct slice {
+  box outer;
+  std::vector<tile> tiles;
+};
+
+struct scene {
+  std::int64_t rows = 1, columns = 1;
+  std::size_t outer_rank = 0;
+  std::vector<slice> slices;
+  std::int64_t slice_count = 0;  // some may not be in `slices`
+};
+
+scene make_scene(const distribution& d, std::size_t max_slices);
+
+// "0", "0-3", "0,2,5-7"; cut with ".." at about `most` characters.
+std::string owner_label(const std::vector<owner_id>& owners, std::size_t most);
+
+// Bytes per (giver, taker) of different owners, all transfers.
+std::map<std::pair<owner_id, owner_id>, std::int64_t> traffic_of(const transfer_plan& plan);
+
+}  // namespace shardmesh

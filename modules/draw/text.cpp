@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+module shardmesh.draw;
+
+import :scene;
+
+namespace shardmesh {
+namespace {
+
+// Positions of edges along one axis of the picture: `at[i]` is the character line of `edges[i]`.
+struct axis {
+  std::vector<std::int64_t> edges;
+  std::vector<std::size_t> at;
+
+  std::size_t position(std::int64_t coordinate) const {
+    const auto next = std::upper_bound(edges.begin(), edges.end(), coordinate);
+    return at[static_cast<std::size_t>(next - edges.begin()) - 1];
+  }
+};
+
+// Keeps at most `most` intervals: every k-th edge and the last.
+void thin(std::vector<std::int64_t>& edges, std::size_t most) {
+  if (edges.size() <= most + 1) return;
+  const std::size_t step = (edges.size() - 1 + most - 1) / most;
+  std::vector<std::int64_t> kept;
+  for (std::size_t i = 0; i + 1 < edges.size(); i += step) kept.push_back(edges[i]);
+  kept.push_back(edges.back());
+  edges = std::move(kept);
+}
+
+axis make_axis(std::vector<std::int64_t> edges, std::size_t most) {
+  std::sort(edges.begin(), edges.end());
+  edges.erase(std::unique(edges.begin(), edges.end()), edges.end());
+  thin(edges, most);
+  return {std::move(edges), {}};
+}
+
+class canvas {
+ public:
+  canvas(std::size_t lines, std::size_t columns) : cells_(lines, std::string(columns, ' ')), colors_(lines, std::vector<int>(columns, -1)) {}
+
+  void rectangle(std::size_t top, std::size_t left, std::size_t bottom, std::size_t right) {
+    for (std::size_t x = left; x <= right; ++x) horizontal(top, x), horizontal(bottom, x);
+    for (std::size_t y = top; y <= bottom; ++y) vertical(y, left), vertical(y, right);
+    for (const std::size_t y : {top, bottom})
+      for (const std::size_t x : {left, right}) cells_[y][x] = '+';
+  }
+  void label(std::size_t top, std::size_t left, std::size_t bottom, std::size_t right, const std::string& text, int color) {
+    const std::size_t y = (top + bottom) / 2;
+    const std::size_t room = right - left - 1;
+    const std::string fitted = text.size() <= room ? text : text.substr(0, room);
+    const std::size_t x = left + 1 + (room - fitted.size()) / 2;
+    cells_[y].replace(x, fitted.size(), fitted);
+    for (std::size_t i = 0; i < fitted.size(); ++i) colors_[y][x + i] = color;
+  }
+  std::string line(std::size_t y) const {
+    std::string text;
+    int current = -1;
+    for (std::size_t x = 0; x < cells_[y].size(); ++x) {
+      if (colors_[y][x] != current) {
+        current = colors_[y][x];
+        text += current < 0 ? "\x1b[0m" : fmt::format("\x1b[1;3{}m", 1 + current % 6);
+      }
+      text += cells_[y][x];
+    }
+    if (current >= 0) text += "\x1b[0m";
+    while (!text.empty() && text.back() == ' ') text.pop_back();
+    return text;
+  }
+  std::size_t lines() const { return cells_.size(); }
+
+ private:
+  void horizontal(std::size_t y, std::size_t x) { if (cells_[y][x] != '+') cells_[y][x] = cells_[y][x] == '|' ? '+' : '-'; }
+  void vertical(std::size_t y, std::size_t x) { if (cells_[y][x] != '+') cells_[y][x] = cells_[y][x] == '-' ? '+' : '|'; }
+  std::vector<std::string> cells_;
+  std::vector<std::vector<int>> colors_;
+};
+
+// A rectangle of the picture: one tile, or several that the picture is too coarse to tell apart.
+struct drawn_tile {
+  std::size_t top, left, bottom, right;
+  std::vector<owner_id> owners;
+};
+
+std::vector<drawn_tile> arrange(const slice& s, const axis& rows, const axis& columns) {
+  std::vector<drawn_tile> drawn;
+  for (const tile& t : s.tiles) {
+    drawn_tile one{rows.position(t.row), columns.position(t.column), 0, 0, t.owners};
+    const auto after = [](const axis& a, std::int64_t coordinate, std::size_t begin) {
+      const auto next = std::lower_bound(a.edges.begin(), a.edges.end(), coordinate);
+      return std::max(a.at[static_cast<std::size_t>(next - a.edges.begin())], begin + 1);
+    };
+    one.bottom = after(rows, t.row + t.rows, one.top);
+    one.right = after(columns, t.column + t.columns, one.left);
+    const auto same = std::find_if(drawn.begin(), drawn.end(), [&](const drawn_tile& d) {
+      return d.top == one.top && d.left == one.left && d.bottom == one.bottom && d.right == one.right;
+    });
+    if (same == drawn.end()) {
+      drawn.push_back(std::move(one));
+      continue;
+    }
+    same->owners.insert(same->owners.end(), one.owners.begin(), one.owners.end());
+    std::sort(same->owners.begin(), same->owners.end());
+    same->owners.erase(std::unique(same->owners.begin(), same->owners.end()), same->owners.end());
+  }
+  return drawn;
+}
+
+std::string draw_slice(const slice& s, const scene& all, const draw_options& options) {
+  if (all.rows == 0 || all.columns == 0) return "  no cells\n";
+  std::vector<std::int64_t> row_edges{0, all.rows}, column_edges{0, all.columns};
+  std::size_t label = 1;
+  for (const tile& t : s.tiles) {
+    row_edges.insert(row_edges.end(), {t.row, t.row + t.rows});
+    column_edges.insert(column_edges.end(), {t.column, t.column + t.columns});
+    label = std::max(label, owner_label(t.owners, 12).size());
+  }
+  const std::string margin_text = std::to_string(all.rows);
+  const std::size_t margin = all.rows > 1 ? margin_text.size() + 1 : 0;
+  const std::size_t room = std::max<std::size_t>(options.max_columns, 30) - margin - 1;
+  axis columns = make_axis(std::move(column_edges), std::max<std::size_t>(1, room / (label + 3)));
+  axis rows = make_axis(std::move(row_edges), 40);
+  // Columns take width in proportion to their cells, at least a label's.
+  const std::size_t least = label + 3;
+  const std::size_t spare = room - std::min(room, least * (columns.edges.size() - 1));
+  const std::size_t wide = std::min<std::size_t>(spare, 8 * (columns.edges.size() - 1));
+  std::size_t x = 0;
+  columns.at.push_back(0);
+  for (std::size_t i = 1; i < columns.edges.size(); ++i) {
+    const double share = static_cast<double>(columns.edges[i] - columns.edges[i - 1]) / static_cast<double>(all.columns);
+    x += least + static_cast<std::size_t>(share * static_cast<double>(wide));
+    columns.at.push_back(x);
+  }
+  for (std::size_t i = 0; i < rows.edges.size(); ++i) rows.at.push_back(2 * i);
+
+  canvas picture(rows.at.back() + 1, columns.at.back() + 1);
+  for (const drawn_tile& t : arrange(s, rows, columns)) {
+    picture.rectangle(t.top, t.left, t.bottom, t.right);
+  }
+  picture.rectangle(0, 0, rows.at.back(), columns.at.back());
+  for (const drawn_tile& t : arrange(s, rows, columns))
+    picture.label(t.top, t.left, t.bottom, t.right, owner_label(t.owners, t.right - t.left - 1), options.color ? t.owners.front() : -1);
+
+  // Column coordinates above, row coordinates to the left, at the edges.
+  std::string heading(columns.at.back() + 24, ' ');
+  std::size_t free = 0;
+  for (std::size_t i = 0; i < columns.edges.size(); ++i) {
+    const std::string number = std::to_string(columns.edges[i]);
+    if (columns.at[i] < free) continue;
+    heading.replace(columns.at[i], number.size(), number);
+    free = columns.at[i] + number.size() + 1;
+  }
+  heading.erase(heading.find_last_not_of(' ') + 1);
+  std::string text = std::string(margin, ' ') + heading + "\n";
+  for (std::size_t y = 0; y < picture.lines(); ++y) {
+    const bool edge = y % 2 == 0 && margin > 0;
+    text += fmt::format("{:<{}}", edge ? std::to_string(rows.edges[y / 2]) : "", margin) + picture.line(y) + "\n";
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string draw_layout(const distribution& d, const draw_options& options) {
+  const scene all = make_scene(d, options.max_slices);
+  std::string text;
+  for (const slice& s : all.slices) {
+    if (all.outer_rank > 0) text += fmt::format("slice {}\n", to_string(s.outer));
+    if (d.global_shape().rank() == 0) {
+      text += fmt::format("scalar on {}\n", s.tiles.empty() ? "." : owner_label(s.tiles.front().owners, options.max_columns));
+      continue;
+    }
+    text += draw_slice(s, all, options);
+  }
+  if (all.slice_count > static_cast<std::int64_t>(all.slices.size()))
+    text += fmt::format("and {} more slices\n", all.slice_count - static_cast<std::int64_t>(all.slices.size()));
+  return text;
+}
+
+std::string draw_plan(const transfer_plan& plan, const draw_options& options) {
+  const auto traffic = traffic_of(plan);
+  if (traffic.empty()) return "nothing moves\n";
+  owner_id givers = 0, takers = 0;
+  std::size_t width = 4;
+  for (const auto& [pair, bytes] : traffic) {
+    givers = std::max(givers, pair.first + 1);
+    takers = std::max(takers, pair.second + 1);
+    width = std::max(width, human_bytes(bytes).size());
+  }
+  std::string text;
+  if (static_cast<std::size_t>(takers) * (width + 2) + 8 > options.max_columns || givers > 64) {
+    std::vector<std::pair<std::int64_t, std::pair<owner_id, owner_id>>> busiest;
+    for (const auto& [pair, bytes] : traffic) busiest.emplace_back(-bytes, pair);
+    std::sort(busiest.begin(), busiest.end());
+    for (std::size_t i = 0; i < std::min<std::size_t>(busiest.size(), 16); ++i)
+      text += fmt::format("{:>6} -> {:<6} {}\n", busiest[i].second.first, busiest[i].second.second, human_bytes(-busiest[i].first));
+    if (busiest.size() > 16) text += fmt::format("and {} more pairs\n", busiest.size() - 16);
+    return text;
+  }
+  text = fmt::format("{:<7}", "from\\to");
+  for (owner_id to = 0; to < takers; ++to) text += fmt::format(" {:>{}}", to, width + 1);
+  text += "\n";
+  for (owner_id from = 0; from < givers; ++from) {
+    text += fmt::format("{:>7}", from);
+    for (owner_id to = 0; to < takers; ++to) {
+      const auto found = traffic.find({from, to});
+      text += fmt::format(" {:>{}}", found == traffic.end() ? "." : human_bytes(found->second), width + 1);
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+}  // namespace shardmesh

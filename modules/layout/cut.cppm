@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// How one tensor dimension is cut by the mesh dimensions that shard it, one after the other: the arithmetic behind
+// `layout`, grids and `static_layout`. What a coordinate holds of a dimension is a list of runs.
+module;
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+export module shardmesh.layout:cut;
+
+import :split_rule;
+
+export namespace shardmesh {
+
+/// Indices [global, global + size) of a tensor dimension, which lie at [local, local + size) of the holder's tensor.
+struct index_run {
+  std::int64_t global = 0, size = 0, local = 0;
+  friend constexpr bool operator==(const index_run&, const index_run&) = default;
+};
+
+/// One mesh dimension that cuts a tensor dimension into `parts`. `pieces` is a strided shard's split factor, else 1.
+struct dimension_cut {
+  std::int64_t parts = 1;
+  std::int64_t pieces = 1;
+  split_rule rule;
+};
+
+/// Number of local indices that the runs hold.
+constexpr std::int64_t length_of(const std::vector<index_run>& runs) {
+  return runs.empty() ? 0 : runs.back().local + runs.back().size;
+}
+
+/// The whole of a dimension: one run, none when it is empty.
+constexpr std::vector<index_run> whole_dimension(std::int64_t size) {
+  std::vector<index_run> runs;
+  if (size > 0) runs.push_back({0, size, 0});
+  return runs;
+}
+
+/// Appends what lies at the local indices `range` of `runs`; runs that touch become one. Cost: O(log runs + result).
+constexpr void append_slice(const std::vector<index_run>& runs, index_range range, std::vector<index_run>& out) {
+  if (range.size == 0) return;
+  const std::int64_t end = range.begin + range.size;
+  auto run = std::partition_point(runs.begin(), runs.end(),
+                                  [&](const index_run& r) { return r.local + r.size <= range.begin; });
+  for (; run != runs.end() && run->local < end; ++run) {
+    const std::int64_t from = std::max(run->local, range.begin);
+    const std::int64_t size = std::min(run->local + run->size, end) - from;
+    const std::int64_t global = run->global + (from - run->local);
+    if (!out.empty() && out.back().global + out.back().size == global) out.back().size += size;
+    else out.push_back({global, size, length_of(out)});
+  }
+}
+
+/// True when a strided cut has pieces of one index each: coordinate 0 then holds all of them.
+constexpr bool pieces_are_single(const dimension_cut& cut, std::int64_t length) { return cut.pieces >= length; }
+
+/// What coordinate `index` of a cut holds of `runs`, in PyTorch's local order.
+/// Cost: O(log runs + result), times the pieces of a strided cut.
+/// Source: torch.distributed.tensor.placement_types Shard and _StridedShard `_split_tensor`.
+constexpr std::vector<index_run> cut_runs(const std::vector<index_run>& runs, const dimension_cut& cut,
+                                          std::int64_t index) {
+  const std::int64_t length = length_of(runs);
+  std::vector<index_run> held;
+  if (length == 0) return held;
+  if (cut.pieces == 1) {
+    append_slice(runs, cut.rule.part(length, cut.parts, index), held);
+  } else if (cut.parts == 1 || (pieces_are_single(cut, length) && index == 0)) {
+    held = runs;
+  } else if (!pieces_are_single(cut, length)) {
+    for (std::int64_t p = 0; p < cut.pieces; ++p) {
+      const index_range piece = cut.rule.part(length, cut.pieces, p);
+      if (piece.size == 0) break;
+      const index_range part = cut.rule.part(piece.size, cut.parts, index);
+      append_slice(runs, {piece.begin + part.begin, part.size}, held);
+    }
+  }
+  return held;
+}
+
+}  // namespace shardmesh

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+// The distribution of a layout: answers by arithmetic, never enumerates the mesh.
+module;
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <utility>
+#include <vector>
+module shardmesh.layout;
+
+import :model;
+
+namespace shardmesh {
+namespace {
+
+using runs = std::vector<index_run>;
+
+// The ranges of coordinates [first, last] of `cut` that hold any of the global indices [begin, end) of `held`.
+// Touches only pieces that share an index with them, each of which is a box of the answer.
+std::vector<std::pair<std::int64_t, std::int64_t>> coordinates_that_hold(const runs& held, const dimension_cut& cut,
+                                                                         std::int64_t begin, std::int64_t end) {
+  std::vector<std::pair<std::int64_t, std::int64_t>> ranges;
+  const std::int64_t length = length_of(held);
+  if (length == 0) return ranges;
+  if (cut.pieces > 1 && cut.parts > 1 && pieces_are_single(cut, length)) return {{0, 0}};
+  const std::int64_t pieces = cut.pieces == 1 || cut.parts == 1 ? 1 : cut.pieces;
+  auto run = std::partition_point(held.begin(), held.end(),
+                                  [&](const index_run& r) { return r.global + r.size <= begin; });
+  for (; run != held.end() && run->global < end; ++run) {
+    const std::int64_t first = run->local + std::max<std::int64_t>(begin - run->global, 0);
+    const std::int64_t last = run->local + std::min(end - run->global, run->size) - 1;
+    const std::int64_t last_piece = pieces == 1 ? 0 : cut.rule.part_of(length, pieces, last);
+    for (std::int64_t p = pieces == 1 ? 0 : cut.rule.part_of(length, pieces, first); p <= last_piece; ++p) {
+      const index_range piece = pieces == 1 ? index_range{0, length} : cut.rule.part(length, pieces, p);
+      const std::int64_t from = std::max(first - piece.begin, std::int64_t{0});
+      const std::int64_t to = std::min(last - piece.begin, piece.size - 1);
+      ranges.emplace_back(cut.rule.part_of(piece.size, cut.parts, from), cut.rule.part_of(piece.size, cut.parts, to));
+    }
+  }
+  std::sort(ranges.begin(), ranges.end());
+  std::size_t kept = 0;
+  for (std::size_t i = 1; i < ranges.size(); ++i) {
+    if (ranges[i].first <= ranges[kept].second + 1) ranges[kept].second = std::max(ranges[kept].second, ranges[i].second);
+    else ranges[++kept] = ranges[i];
+  }
+  if (!ranges.empty()) ranges.resize(kept + 1);
+  return ranges;
+}
+
+class grid final : public distribution::model {
+ public:
+  explicit grid(std::shared_ptr<const layout::description> parts) : parts_(std::move(parts)) {
+    shape = parts_->shape;
+    owners = parts_->mesh.rank_limit();
+    reduction = parts_->reduction;
+    divisor = parts_->divisor;
+    terms = static_cast<std::int32_t>(parts_->terms);
+    is_complete = true;
+  }
+
+  digest128 description_digest() const override {
+    constexpr std::int64_t kind = 0x6469726720736968;  // so that it differs from every list's digest
+    const device_mesh& mesh = parts_->mesh;
+    std::vector<std::int64_t> numbers{kind, static_cast<std::int64_t>(shape.rank()), static_cast<std::int64_t>(mesh.rank())};
+    numbers.insert(numbers.end(), shape.begin(), shape.end());
+    numbers.insert(numbers.end(), mesh.sizes().begin(), mesh.sizes().end());
+    for (std::size_t m = 0; m < mesh.rank(); ++m) {
+      const placement& p = parts_->placements[m];
+      const auto& ends = parts_->rules[m].ends();
+      for (const auto value : {static_cast<std::int64_t>(p.kind), static_cast<std::int64_t>(p.reduction), std::int64_t{p.dim}, p.split_factor,
+                               static_cast<std::int64_t>(parts_->rules[m].policy()), static_cast<std::int64_t>(ends.size())})
+        numbers.push_back(value);
+      numbers.insert(numbers.end(), ends.begin(), ends.end());
+    }
+    if (!mesh.is_in_order())
+      for (std::int64_t i = 0; i < mesh.size(); ++i) numbers.push_back(mesh.rank_of_position(i));
+    return digest_of(numbers);
+  }
+
+  std::int64_t fragment_count() const override {
+    std::call_once(counted_, [this] {
+      std::int64_t count = 1;
+      for (const std::int64_t size : parts_->mesh.sizes()) count *= size;
+      // Uncut mesh dimensions repeat; every tensor dimension contributes its runs over the coordinates that cut it.
+      for (std::size_t m = 0; m < parts_->placements.size(); ++m)
+        if (parts_->placements[m].is_shard()) count /= parts_->mesh.sizes()[m];
+      for (std::size_t d = 0; d < shape.rank(); ++d) count *= count_runs(d, 0, whole_dimension(shape[d]));
+      count_ = count;
+    });
+    return count_;
+  }
+
+  void fragments_of(owner_id owner, fragment_visitor visit) const override {
+    const auto coordinate = parts_->mesh.coordinate_of(owner);
+    if (!coordinate) return;
+    std::vector<runs> held(shape.rank());
+    for (std::size_t d = 0; d < held.size(); ++d) held[d] = parts_->runs(*coordinate, d);
+    static_cast<void>(emit(owner, *coordinate, held, visit));
+  }
+
+  void overlapping(const box& where, fragment_visitor visit) const override {
+    if (where.is_empty()) return;
+    search s{*this, where, visit, {}, {}};
+    s.coordinate = extents::filled(parts_->mesh.rank(), 0);
+    for (std::size_t d = 0; d < shape.rank(); ++d) s.held.push_back(whole_dimension(shape[d]));
+    if (parts_->mesh.is_in_order()) {
+      static_cast<void>(s.descend(0));
+      return;
+    }
+    // Another numbering: gather, then in owner order.
+    std::vector<fragment> found;
+    auto gather = [&](const fragment& f) { return found.push_back(f), true; };
+    search all{*this, where, gather, s.held, s.coordinate};
+    static_cast<void>(all.descend(0));
+    std::sort(found.begin(), found.end(), [](const fragment& a, const fragment& b) {
+      return a.owner != b.owner ? a.owner < b.owner : a.local_offsets < b.local_offsets;
+    });
+    for (const fragment& f : found)
+      if (!visit(f)) return;
+  }
+
+ private:
+  // A walk over the mesh dimensions from left to right that enters only coordinates which hold some of `where`.
+  struct search {
+    const grid& g;
+    const box& where;
+    fragment_visitor visit;
+    std::vector<runs> held;  // per tensor dimension, after the cuts so far
+    extents coordinate;
+
+    bool descend(std::size_t mesh_dim) {
+      const auto& parts = *g.parts_;
+      if (mesh_dim == parts.mesh.rank()) return leaf();
+      const std::int64_t size = parts.mesh.sizes()[mesh_dim];
+      if (!parts.placements[mesh_dim].is_shard()) {
+        for (std::int64_t c = 0; c < size; ++c) {
+          coordinate[mesh_dim] = c;
+          if (!descend(mesh_dim + 1)) return false;
+        }
+        return true;
+      }
+      const auto d = static_cast<std::size_t>(parts.placements[mesh_dim].dim);
+      const dimension_cut cut{size, parts.placements[mesh_dim].split_factor, parts.rules[mesh_dim]};
+      const runs before = held[d];
+      for (const auto& [first, last] : coordinates_that_hold(before, cut, where.offsets[d], where.end(d)))
+        for (std::int64_t c = first; c <= last; ++c) {
+          coordinate[mesh_dim] = c;
+          held[d] = cut_runs(before, cut, c);
+          if (!held[d].empty() && !descend(mesh_dim + 1)) return false;
+        }
+      held[d] = before;
+      return true;
+    }
+
+    bool leaf() {
+      std::vector<runs> touching(held.size());
+      for (std::size_t d = 0; d < held.size(); ++d)
+        std::copy_if(held[d].begin(), held[d].end(), std::back_inserter(touching[d]), [&](const index_run& r) {
+          return r.global < where.end(d) && r.global + r.size > where.offsets[d];
+        });
+      return g.emit(g.parts_->mesh.rank_at(coordinate), coordinate, touching, visit);
+    }
+  };
+
+  std::int32_t term_of(const extents& coordinate) const {
+    std::int64_t term = 0;
+    for (std::size_t m = 0; m < parts_->placements.size(); ++m)
+      if (parts_->placements[m].kind == placement_kind::partial) term = term * parts_->mesh.sizes()[m] + coordinate[m];
+    return static_cast<std::int32_t>(term);
+  }
+
+  bool emit(owner_id owner, const extents& coordinate, const std::vector<runs>& held, fragment_visitor visit) const {
+    fragment f;
+    f.owner = owner;
+    f.term = term_of(coordinate);
+    return for_each_box(held, [&](const box& where, const extents& local) {
+      f.where = where;
+      f.local_offsets = local;
+      return visit(f);
+    });
+  }
+
+  // Runs of dimension d over all coordinates of the cuts from `level` on. A plain cut of one run needs only the
+  // different part sizes: equal lengths are cut alike.
+  std::int64_t count_runs(std::size_t d, std::size_t level, const runs& held) const {
+    if (held.empty()) return 0;
+    if (level == parts_->cuts[d].size()) return static_cast<std::int64_t>(held.size());
+    const dimension_cut& cut = parts_->cuts[d][level].cut;
+    std::int64_t count = 0, same_length = -1, same_count = 0;
+    for (std::int64_t c = 0; c < cut.parts; ++c) {
+      const runs part = cut_runs(held, cut, c);
+      const std::int64_t length = length_of(part);
+      const bool simple = part.size() == 1 && only_plain_after(d, level);
+      if (simple && length == same_length) {
+        count += same_count;
+        continue;
+      }
+      const std::int64_t below = count_runs(d, level + 1, part);
+      count += below;
+      if (simple) same_length = length, same_count = below;
+    }
+    return count;
+  }
+
+  bool only_plain_after(std::size_t d, std::size_t level) const {
+    for (std::size_t l = level + 1; l < parts_->cuts[d].size(); ++l)
+      if (parts_->cuts[d][l].cut.pieces != 1) return false;
+    return true;
+  }
+
+  std::shared_ptr<const layout::description> parts_;
+  mutable std::once_flag counted_;
+  mutable std::int64_t count_ = 0;
+};
+
+}  // namespace
+
+result<distribution> distribute(const layout& l) { return distribution(std::make_shared<const grid>(l.parts())); }
+
+}  // namespace shardmesh

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <try.hpp>
+
+#include "parse.hpp"
+module shardmesh.layout;
+
+namespace shardmesh {
+
+// An explicit numbering and its inverse.
+struct device_mesh::numbering {
+  std::vector<std::int32_t> ranks;                                // by position
+  std::vector<std::pair<std::int32_t, std::int64_t>> positions;  // (rank, position), sorted
+};
+
+namespace {
+
+error bad_mesh(std::string message) {
+  return fail(errc::invalid_argument, std::move(message)).with_hint("a mesh is written 2,3 or dp=2,tp=3");
+}
+
+std::vector<std::string_view> split_commas(std::string_view text) {
+  std::vector<std::string_view> parts;
+  while (true) {
+    const std::size_t comma = text.find(',');
+    parts.push_back(parse::trim(text.substr(0, comma)));
+    if (comma == std::string_view::npos) return parts;
+    text.remove_prefix(comma + 1);
+  }
+}
+
+result<void> check_names(const std::vector<std::string>& names) {
+  for (std::size_t d = 0; d < names.size(); ++d) {
+    if (names[d].empty()) return bad_mesh(fmt::format("mesh dimension {} has an empty name", d));
+    for (std::size_t e = 0; e < d; ++e)
+      if (names[e] == names[d])
+        return bad_mesh(fmt::format("mesh dimensions {} and {} are both named '{}'", e, d, names[d]));
+  }
+  return {};
+}
+
+}  // namespace
+
+result<device_mesh> device_mesh::make(std::span<const std::int64_t> sizes, std::vector<std::string> names,
+                                      std::vector<std::int32_t> ranks) {
+  if (sizes.size() > max_rank)
+    return fail(errc::rank_too_large, fmt::format("a mesh of {} dimensions; at most {}", sizes.size(), max_rank));
+  for (std::size_t d = 0; d < sizes.size(); ++d)
+    if (sizes[d] < 1) return bad_mesh(fmt::format("mesh dimension {} has size {}; at least 1", d, sizes[d]));
+  const auto size = checked_volume(sizes);
+  if (!size || *size > std::numeric_limits<std::int32_t>::max())
+    return fail(errc::overflow, "the mesh has more than 2147483647 ranks");
+  if (!names.empty() && names.size() != sizes.size())
+    return bad_mesh(fmt::format("{} names for {} mesh dimensions", names.size(), sizes.size()));
+  SHARDMESH_CHECK(check_names(names));
+
+  device_mesh mesh;
+  mesh.sizes_ = extents(sizes);
+  mesh.size_ = *size;
+  if (!names.empty()) mesh.names_ = std::make_shared<const std::vector<std::string>>(std::move(names));
+  if (ranks.empty()) return mesh;
+
+  if (static_cast<std::int64_t>(ranks.size()) != *size)
+    return bad_mesh(fmt::format("{} ranks for a mesh of {}", ranks.size(), *size));
+  auto table = std::make_shared<numbering>();
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    if (ranks[i] < 0 || ranks[i] == std::numeric_limits<std::int32_t>::max())
+      return bad_mesh(fmt::format("rank {} at position {} of the mesh", ranks[i], i));
+    table->positions.emplace_back(ranks[i], static_cast<std::int64_t>(i));
+  }
+  std::sort(table->positions.begin(), table->positions.end());
+  for (std::size_t i = 1; i < ranks.size(); ++i)
+    if (table->positions[i].first == table->positions[i - 1].first)
+      return bad_mesh(fmt::format("rank {} is in the mesh twice", table->positions[i].first));
+  table->ranks = std::move(ranks);
+  const bool in_order = table->positions.back().first == *size - 1 &&
+                        std::is_sorted(table->ranks.begin(), table->ranks.end());
+  if (!in_order) mesh.numbering_ = std::move(table);
+  return mesh;
+}
+
+std::span<const std::string> device_mesh::names() const {
+  if (!names_) return {};
+  return *names_;
+}
+
+std::optional<std::size_t> device_mesh::dimension(std::string_view name) const {
+  const auto all = names();
+  const auto found = std::find(all.begin(), all.end(), name);
+  if (found == all.end()) return std::nullopt;
+  return static_cast<std::size_t>(found - all.begin());
+}
+
+std::int32_t device_mesh::rank_limit() const {
+  return numbering_ ? numbering_->positions.back().first + 1 : static_cast<std::int32_t>(size_);
+}
+
+std::int32_t device_mesh::rank_at(const extents& coordinate) const {
+  std::int64_t position = 0;
+  for (std::size_t d = 0; d < sizes_.rank(); ++d) position = position * sizes_[d] + coordinate[d];
+  return rank_of_position(position);
+}
+
+std::int32_t device_mesh::rank_of_position(std::int64_t position) const {
+  return numbering_ ? numbering_->ranks[static_cast<std::size_t>(position)] : static_cast<std::int32_t>(position);
+}
+
+std::optional<extents> device_mesh::coordinate_of(std::int32_t rank) const {
+  std::int64_t position = rank;
+  if (numbering_) {
+    const auto& table = numbering_->positions;
+    const auto found = std::lower_bound(table.begin(), table.end(), std::pair{rank, std::int64_t{0}});
+    if (found == table.end() || found->first != rank) return std::nullopt;
+    position = found->second;
+  }
+  if (position < 0 || position >= size_) return std::nullopt;
+  extents coordinate = extents::filled(sizes_.rank(), 0);
+  for (std::size_t d = sizes_.rank(); d-- > 0; position /= sizes_[d]) coordinate[d] = position % sizes_[d];
+  return coordinate;
+}
+
+bool operator==(const device_mesh& a, const device_mesh& b) {
+  const auto same = [](const auto& x, const auto& y) { return std::equal(x.begin(), x.end(), y.begin(), y.end()); };
+  const std::vector<std::int32_t> none;
+  return a.sizes_ == b.sizes_ && same(a.names(), b.names()) &&
+         (a.numbering_ ? a.numbering_->ranks : none) == (b.numbering_ ? b.numbering_->ranks : none);
+}
+
+std::string to_string(const device_mesh& mesh) {
+  std::string text;
+  for (std::size_t d = 0; d < mesh.rank(); ++d)
+    text += fmt::format("{}{}{}", d == 0 ? "" : ",", mesh.names().empty() ? "" : mesh.names()[d] + "=", mesh.sizes()[d]);
+  return text;
+}
+
+result<device_mesh> parse_mesh(std::string_view text) {
+  if (parse::trim(text).empty()) return bad_mesh("the mesh is empty");
+  std::vector<std::int64_t> sizes;
+  std::vector<std::string> names;
+  const auto parts = split_commas(text);
+  for (const std::string_view part : parts) {
+    const std::size_t equals = part.rfind('=');
+    const bool named = equals != std::string_view::npos;
+    if (named) names.emplace_back(parse::trim(part.substr(0, equals)));
+    const std::string_view number = named ? parse::trim(part.substr(equals + 1)) : part;
+    const auto size = parse::integer(number);
+    if (!size && parse::is_digits(number))
+      return fail(errc::overflow, fmt::format("mesh size {} does not fit in 64 bits", number));
+    if (!size) return bad_mesh(fmt::format("'{}' is not the size of a mesh dimension", part));
+    if (*size < 1) return bad_mesh(fmt::format("mesh size '{}' must be at least 1", part));
+    sizes.push_back(*size);
+  }
+  if (!names.empty() && names.size() != sizes.size()) return bad_mesh("name all mesh dimensions or none");
+  return device_mesh::make(sizes, std::move(names));
+}
+
+result<extents> parse_shape(std::string_view text) {
+  const std::string_view whole = text = parse::trim(text);
+  const auto bad = [&](std::string_view why) {
+    return fail(errc::invalid_argument, fmt::format("'{}' is not a shape: {}", whole, why))
+        .with_hint("a shape is written 10,7; a scalar's is []");
+  };
+  if (text == "scalar") return extents{};
+  if (text.empty()) return bad("it is empty");
+  const bool bracketed = text.front() == '[' || text.front() == '(';
+  if (bracketed) {
+    if (text.size() < 2 || text.back() != (text.front() == '[' ? ']' : ')')) return bad("the bracket is not closed");
+    text = parse::trim(text.substr(1, text.size() - 2));
+    if (text.empty()) return extents{};
+    if (text.back() == ',') text.remove_suffix(1);  // Python's (10,)
+  }
+  extents shape;
+  for (const std::string_view part : split_commas(text)) {
+    const auto size = parse::integer(part);
+    if (!size && parse::is_digits(part))
+      return fail(errc::overflow, fmt::format("size {} of shape {} does not fit in 64 bits", part, whole));
+    if (!size) return bad(fmt::format("'{}' is not a number", part));
+    if (*size < 0) return bad(fmt::format("size {} is negative", *size));
+    if (shape.rank() == max_rank)
+      return fail(errc::rank_too_large, fmt::format("shape {} has more than {} dimensions", whole, max_rank));
+    shape.push_back(*size);
+  }
+  SHARDMESH_CHECK(check_shape(shape));
+  return shape;
+}
+
+result<void> check_shape(const extents& shape) {
+  for (const std::int64_t size : shape)
+    if (size < 0) return fail(errc::invalid_argument, fmt::format("shape {} has a negative size", to_string(shape)));
+  if (!checked_volume(shape))
+    return fail(errc::overflow, fmt::format("the volume of shape {} does not fit in 64 bits", to_string(shape)));
+  return {};
+}
+
+}  // namespace shardmesh

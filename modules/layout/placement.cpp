@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include <fmt/format.h>
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "parse.hpp"
+module shardmesh.layout;
+
+namespace shardmesh {
+namespace {
+
+constexpr auto op_names = std::to_array<std::pair<reduce_op, std::string_view>>(
+    {{reduce_op::sum, "sum"}, {reduce_op::avg, "avg"}, {reduce_op::product, "product"}, {reduce_op::min, "min"},
+     {reduce_op::max, "max"}, {reduce_op::band, "band"}, {reduce_op::bor, "bor"}, {reduce_op::bxor, "bxor"}});
+
+error bad_placement(std::string_view text, std::string_view why) {
+  return fail(errc::invalid_argument, fmt::format("'{}' is not a placement: {}", text, why))
+      .with_hint("placements are S(d), SS(d,k), R and P(op)");
+}
+
+// The text between the parentheses of "NAME(...)", or nothing.
+std::optional<std::string_view> argument(std::string_view text, std::string_view name) {
+  if (!text.starts_with(name)) return std::nullopt;
+  text = parse::trim(text.substr(name.size()));
+  if (text.size() < 2 || text.front() != '(' || text.back() != ')') return std::nullopt;
+  return parse::trim(text.substr(1, text.size() - 2));
+}
+
+result<std::int32_t> parse_dim(std::string_view whole, std::string_view text) {
+  const auto dim = parse::integer(text);
+  if (!dim) return bad_placement(whole, fmt::format("'{}' is not a dimension", text));
+  const auto limit = static_cast<std::int64_t>(max_rank);
+  if (*dim >= limit || *dim < -limit)
+    return bad_placement(whole, fmt::format("dimension {} is beyond the {} that tensors can have", *dim, limit));
+  return static_cast<std::int32_t>(*dim);
+}
+
+}  // namespace
+
+std::string_view to_string(reduce_op op) {
+  for (const auto& [value, spelling] : op_names)
+    if (value == op) return spelling;
+  return "none";
+}
+
+std::optional<reduce_op> parse_reduce_op(std::string_view text) {
+  for (const auto& [value, spelling] : op_names)
+    if (spelling == text) return value;
+  return std::nullopt;
+}
+
+std::string to_string(const placement& p) {
+  switch (p.kind) {
+    case placement_kind::replicate: return "R";
+    case placement_kind::shard: return fmt::format("S({})", p.dim);
+    case placement_kind::strided_shard: return fmt::format("SS({},{})", p.dim, p.split_factor);
+    case placement_kind::partial: return fmt::format("P({})", to_string(p.reduction));
+  }
+  return "?";
+}
+
+std::string to_string(const std::vector<placement>& placements) {
+  std::string text;
+  for (const placement& p : placements) text += (text.empty() ? "" : ", ") + to_string(p);
+  return text;
+}
+
+result<placement> parse_placement(std::string_view text) {
+  text = parse::trim(text);
+  if (text == "R" || text == "r") return placement::replicate();
+  if (text == "P") return placement::partial(reduce_op::sum);
+  if (const auto op_text = argument(text, "P")) {
+    const auto op = parse_reduce_op(*op_text);
+    if (!op) return bad_placement(text, fmt::format("'{}' is not a reduction", *op_text));
+    return placement::partial(*op);
+  }
+  if (const auto arguments = argument(text, "SS")) {
+    const std::size_t comma = arguments->find(',');
+    if (comma == std::string_view::npos) return bad_placement(text, "SS takes a dimension and a split factor");
+    auto dim = parse_dim(text, parse::trim(arguments->substr(0, comma)));
+    if (!dim) return std::move(dim).take_error();
+    const auto factor = parse::integer(parse::trim(arguments->substr(comma + 1)));
+    if (!factor || *factor < 1) return bad_placement(text, "the split factor is a number of at least 1");
+    return placement::strided_shard(*dim, *factor);
+  }
+  if (const auto dim_text = argument(text, "S")) {
+    auto dim = parse_dim(text, *dim_text);
+    if (!dim) return std::move(dim).take_error();
+    return placement::shard(*dim);
+  }
+  return bad_placement(text, text.empty() ? "it is empty" : "unknown name or missing parentheses");
+}
+
+result<std::vector<placement>> parse_placements(std::string_view text) {
+  std::vector<placement> placements;
+  std::size_t begin = 0;
+  int depth = 0;
+  for (std::size_t i = 0; i <= text.size(); ++i) {
+    const char c = i < text.size() ? text[i] : ',';
+    if (c == '(') ++depth;
+    if (c == ')') --depth;
+    if (i < text.size() && (c != ',' || depth > 0)) continue;
+    auto one = parse_placement(text.substr(begin, i - begin));
+    if (!one) return std::move(one).take_error();
+    if (placements.size() == max_rank)
+      return fail(errc::rank_too_large, fmt::format("'{}' has more than {} placements", text, max_rank));
+    placements.push_back(*one);
+    begin = i + 1;
+  }
+  return placements;
+}
+
+}  // namespace shardmesh

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// placement: what one mesh dimension does to a tensor. Not here: mesh and shape (tensor_layout), cutting (cut).
+module;
+#include <compare>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+export module shardmesh.layout:placement;
+
+import shardmesh.core;
+import :reduction;
+
+export namespace shardmesh {
+
+enum class placement_kind : std::uint8_t { replicate, shard, strided_shard, partial };
+
+/// What one mesh dimension does to a tensor. A value that can be a template argument (see `static_layout`).
+/// Source: torch.distributed.tensor.placement_types.
+struct placement {
+  placement_kind kind = placement_kind::replicate;
+  reduce_op reduction = reduce_op::none;  // of partial
+  std::int32_t dim = 0;                   // of shard and strided_shard; negative counts from the last dimension
+  std::int64_t split_factor = 1;          // of strided_shard
+
+  /// Every coordinate holds the whole.
+  static constexpr placement replicate() { return {}; }
+  /// Coordinate i holds part i of tensor dimension `dim`.
+  static constexpr placement shard(std::int32_t dim) { return {placement_kind::shard, reduce_op::none, dim, 1}; }
+  /// Dimension `dim` is cut into `split_factor` pieces first; coordinate i holds part i of every piece, one after the
+  /// other: PyTorch's _StridedShard, which FSDP over tensor parallelism needs.
+  static constexpr placement strided_shard(std::int32_t dim, std::int64_t split_factor) {
+    return {placement_kind::strided_shard, reduce_op::none, dim, split_factor};
+  }
+  /// Every coordinate holds one term; the tensor is their reduction.
+  static constexpr placement partial(reduce_op op) { return {placement_kind::partial, op, 0, 1}; }
+
+  /// Cuts a tensor dimension.
+  constexpr bool is_shard() const { return kind == placement_kind::shard || kind == placement_kind::strided_shard; }
+
+  friend constexpr bool operator==(const placement&, const placement&) = default;
+  friend constexpr auto operator<=>(const placement&, const placement&) = default;
+};
+
+/// "S(0)", "SS(0,2)", "R", "P(sum)".
+std::string to_string(const placement& p);
+/// "S(0), R": the placements of all mesh dimensions.
+std::string to_string(const std::vector<placement>& placements);
+
+/// One of "S(d)", "SS(d,k)", "R", "P", "P(op)"; `P` is `P(sum)`, d may be negative, blanks do not matter.
+/// \errors errc::invalid_argument with the text.
+result<placement> parse_placement(std::string_view text);
+/// A comma-separated list of placements. \errors errc::invalid_argument with the text and the place.
+result<std::vector<placement>> parse_placements(std::string_view text);
+
+}  // namespace shardmesh

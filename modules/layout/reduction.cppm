@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// reduce_op: how the terms of a Partial are combined. Not here: the arithmetic (kernels).
+module;
+#include <cstdint>
+#include <optional>
+#include <string_view>
+export module shardmesh.layout:reduction;
+
+import shardmesh.core;
+
+export namespace shardmesh {
+
+/// How terms of a Partial are combined; `none` when there are no terms.
+enum class reduce_op : std::uint8_t { none, sum, avg, product, min, max, band, bor, bxor };
+
+/// PyTorch's spelling: "sum", "avg", "product", "min", "max", "band", "bor", "bxor"; "none".
+std::string_view to_string(reduce_op op);
+/// The operation with that spelling, or nothing; "none" is not one.
+std::optional<reduce_op> parse_reduce_op(std::string_view text);
+
+}  // namespace shardmesh

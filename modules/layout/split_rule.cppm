@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// split_rule: how a length is cut into parts. Libraries differ here (10 over 4 is 3,3,3,1 or 3,3,2,2), so it is a named
+// policy and never an assumption.
+module;
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+export module shardmesh.layout:split_rule;
+
+import shardmesh.core;
+
+export namespace shardmesh {
+
+/// Indices [begin, begin + size).
+struct index_range {
+  std::int64_t begin = 0, size = 0;
+  friend constexpr bool operator==(const index_range&, const index_range&) = default;
+};
+
+enum class split_policy : std::uint8_t { torch_chunk, balanced, explicit_sizes, weighted };
+
+/// How a length is cut into consecutive parts.
+class split_rule {
+ public:
+  /// torch.chunk: every part has ceil(length / parts), the last ones less or nothing: 10 over 4 is 3, 3, 3, 1.
+  constexpr split_rule() = default;
+  static constexpr split_rule torch_chunk() { return {}; }
+  /// Parts differ by one at most, the larger ones first: 10 over 4 is 3, 3, 2, 2.
+  static constexpr split_rule balanced() { return split_rule(split_policy::balanced); }
+  /// These sizes; as many as there are parts, and their sum is the length.
+  /// \errors errc::invalid_argument, errc::overflow
+  static result<split_rule> explicit_sizes(std::vector<std::int64_t> sizes);
+  /// In proportion to these weights: part i ends at floor(length * (w0 + .. + wi) / sum).
+  /// \errors errc::invalid_argument when one is negative or all are 0, errc::overflow
+  static result<split_rule> weighted(std::vector<std::int64_t> weights);
+
+  constexpr split_policy policy() const { return policy_; }
+  /// Running sums of the sizes or weights; empty for the other policies.
+  const std::vector<std::int64_t>& ends() const { return ends_; }
+
+  /// Part `index` of `parts`. Precondition: this rule `fits(length, parts)`, 0 <= index < parts. Cost: O(1).
+  constexpr index_range part(std::int64_t length, std::int64_t parts, std::int64_t index) const {
+    const std::int64_t begin = boundary(length, parts, index);
+    return {begin, boundary(length, parts, index + 1) - begin};
+  }
+
+  /// The part that holds `position`. Precondition: 0 <= position < length. Cost: O(1), O(log parts) for listed rules.
+  constexpr std::int64_t part_of(std::int64_t length, std::int64_t parts, std::int64_t position) const {
+    if (policy_ == split_policy::torch_chunk) return position / chunk(length, parts);
+    if (policy_ == split_policy::balanced) {
+      const std::int64_t low = length / parts, larger = length % parts;
+      if (position < larger * (low + 1)) return position / (low + 1);
+      return larger + (position - larger * (low + 1)) / low;
+    }
+    std::int64_t first = 0, last = parts - 1;  // the last part whose begin is <= position
+    while (first < last) {
+      const std::int64_t middle = first + (last - first + 1) / 2;
+      if (boundary(length, parts, middle) <= position) first = middle;
+      else last = middle - 1;
+    }
+    return first;
+  }
+
+  /// True when a length can be cut into that many parts by this rule.
+  constexpr bool fits(std::int64_t length, std::int64_t parts) const {
+    if (policy_ == split_policy::torch_chunk || policy_ == split_policy::balanced) return true;
+    if (static_cast<std::int64_t>(ends_.size()) != parts) return false;
+    return policy_ == split_policy::weighted || ends_.back() == length;
+  }
+
+  friend constexpr bool operator==(const split_rule&, const split_rule&) = default;
+
+ private:
+  constexpr explicit split_rule(split_policy policy) : policy_(policy) {}
+
+  static constexpr std::int64_t chunk(std::int64_t length, std::int64_t parts) {
+    return length / parts + (length % parts != 0 ? 1 : 0);
+  }
+
+  // Where part `index` begins; `boundary(parts)` is the length.
+  constexpr std::int64_t boundary(std::int64_t length, std::int64_t parts, std::int64_t index) const {
+    if (index == parts) return length;
+    if (index == 0) return 0;
+    switch (policy_) {
+      case split_policy::torch_chunk: {
+        const std::int64_t size = chunk(length, parts);
+        return size == 0 || index > length / size ? length : size * index;
+      }
+      case split_policy::balanced: return length / parts * index + std::min(index, length % parts);
+      case split_policy::explicit_sizes: return ends_[static_cast<std::size_t>(index - 1)];
+      case split_policy::weighted: {
+        __extension__ using wide = unsigned __int128;
+        const wide share = static_cast<wide>(length) * static_cast<wide>(ends_[static_cast<std::size_t>(index - 1)]);
+        return static_cast<std::int64_t>(share / static_cast<wide>(ends_.back()));
+      }
+    }
+    return length;
+  }
+
+  split_policy policy_ = split_policy::torch_chunk;
+  std::vector<std::int64_t> ends_;
+};
+
+/// "torch_chunk", "balanced", "sizes:3,3,4", "weights:1,2".
+std::string to_string(const split_rule& rule);
+/// The rule with that spelling. \errors errc::invalid_argument with the text, errc::overflow
+result<split_rule> parse_split_rule(std::string_view text);
+
+}  // namespace shardmesh

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// layout: a tensor's shape, a mesh, and what each mesh dimension does to the tensor. Not here: fragments (distribution).
+module;
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+export module shardmesh.layout:tensor_layout;
+
+import shardmesh.core;
+import :cut;
+import :mesh;
+import :placement;
+import :reduction;
+import :split_rule;
+
+export namespace shardmesh {
+
+/// A box of the global tensor and where it lies in its holder's local tensor. Both have equal sizes.
+struct placed_box {
+  box where;
+  extents local_offsets;
+  friend bool operator==(const placed_box&, const placed_box&) = default;
+};
+
+/// Which piece of a tensor each rank of a mesh holds: the validated union of mesh, placements, shape and split rule.
+/// Mesh dimensions act from left to right, as in PyTorch's DTensor. Cheap to copy.
+class layout {
+ public:
+  /// A scalar on one rank.
+  layout();
+
+  /// \param placements  one per mesh dimension; negative tensor dimensions are resolved
+  /// \param shape       sizes of the whole tensor
+  /// \param rule        how every sharding mesh dimension cuts
+  /// \errors errc::invalid_argument (number of placements, split factor, a rule that does not fit),
+  ///         errc::out_of_bounds (a tensor dimension that does not exist), errc::mixed_partial, errc::overflow
+  static result<layout> make(device_mesh mesh, std::vector<placement> placements, const extents& shape,
+                             const split_rule& rule = {});
+  /// The same with one split rule per mesh dimension.
+  static result<layout> make(device_mesh mesh, std::vector<placement> placements, const extents& shape,
+                             std::span<const split_rule> rules);
+
+  const device_mesh& mesh() const;
+  /// One per mesh dimension; tensor dimensions are not negative.
+  const std::vector<placement>& placements() const;
+  const extents& shape() const;
+  /// One per mesh dimension.
+  const std::vector<split_rule>& rules() const;
+  /// How the terms on partial mesh dimensions combine; `none` without such a dimension.
+  reduce_op reduction() const;
+  /// Number of terms that `avg` dimensions average over; 1 when there is none.
+  std::int64_t divisor() const;
+
+  /// What a rank holds of one tensor dimension, in local order. Precondition: the rank is in the mesh.
+  std::vector<index_run> runs(std::int32_t rank, std::size_t dim) const;
+  /// Sizes of the rank's local tensor. Precondition: the rank is in the mesh.
+  extents local_shape(std::int32_t rank) const;
+  /// Global index of the rank's first element; the dimension's size along a dimension of which it holds nothing, as in
+  /// torch's compute_local_shape_and_global_offset. Precondition: the rank is in the mesh.
+  extents first_index(std::int32_t rank) const;
+  /// The boxes of the rank's local tensor, row-major in local order; several when a strided shard (or several mesh
+  /// dimensions on one tensor dimension) holds runs with gaps; none when it holds nothing or is not in the mesh.
+  std::vector<placed_box> boxes(std::int32_t rank) const;
+
+  friend bool operator==(const layout& a, const layout& b);
+
+  struct description;
+  /// For this room: the parts above in one place.
+  const std::shared_ptr<const description>& parts() const { return description_; }
+
+ private:
+  std::shared_ptr<const description> description_;
+};
+
+/// "[10, 7] on 2,3 as S(0), S(1)".
+std::string to_string(const layout& l);
+
+}  // namespace shardmesh

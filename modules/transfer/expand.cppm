@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Not exported: one kind of transfer (equal distributions and dtypes), and the steps of one owner in it.
+module;
+#include <cstdint>
+#include <algorithm>
+module shardmesh.transfer:expand;
+
+import shardmesh.core;
+import shardmesh.layout;
+import :rank_plan;
+import :step;
+
+namespace shardmesh {
+
+// One source box met by one destination box: all owners of the one hold it, all owners of the other want it.
+enum class transfer_mode : std::uint8_t {
+  values,  // the source has no terms
+  terms,   // both have the same terms: each travels as a tensor of its own
+  reduce,  // the source's terms are combined
+};
+
+struct transfer_class {
+  distribution from, to;
+  dtype from_type = dtype::undefined, to_type = dtype::undefined;
+  transfer_mode mode = transfer_mode::values;
+  std::int64_t reduce_grain_bytes = 1;
+
+  bool one_space() const { return from.space() == to.space(); }
+  // Bits of an element on the wire: of values, and of terms on their way to the reducer.
+  std::int64_t wire_bits() const { return std::min(bits(from_type), bits(to_type)); }
+  std::int64_t term_bits() const { return bits(from_type); }
+  std::int64_t wire_bits_of(const step& s) const { return s.to.side == buffer_side::staging ? term_bits() : wire_bits(); }
+  bool travels(const step& s) const {
+    if (s.kind == step_kind::scale || s.kind == step_kind::fill) return false;
+    if (s.from.side == buffer_side::destination) return false;       // between slots of one owner
+    if (s.to.side == buffer_side::staging || one_space()) return s.from.owner != s.to.owner;
+    return true;
+  }
+};
+
+// Calls `emit` with every step in which `owner` of `space` takes part, in no particular order.
+void expand(const transfer_class& c, owner_id owner, owner_space space, function_ref<void(const step&)> emit);
+
+// The steps of one owner, sorted, with what it sends and receives.
+owner_steps steps_of(const transfer_class& c, owner_id owner, owner_space space);
+
+// The least number of bytes that any plan moves.
+std::int64_t lower_bound_of(const transfer_class& c);
+
+}  // namespace shardmesh

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// item_source and item_sink: owners that are files or parts of files, as the executor sees them.
+module;
+#include <compare>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+export module shardmesh.transfer:items;
+
+import shardmesh.core;
+import shardmesh.layout;
+
+export namespace shardmesh {
+
+/// One stored piece: a fragment's owner (a file) and slot (which of the file's pieces).
+struct item_id {
+  owner_id owner = 0;
+  std::int32_t slot = 0;
+  friend auto operator<=>(const item_id&, const item_id&) = default;
+};
+
+/// Gives any box of an item's own index space. Called from several threads at once.
+template <class S>
+concept item_source = requires(S& s, item_id item, const box& part, const tensor_view& to) {
+  /// Fills `to` (sizes equal to part's; any strides; the transfer's from_type or a type it converts to).
+  { s.read(item, part, to) } -> std::same_as<result<void>>;
+  /// True when reads should ascend in row-major order: a compressed item, where going back costs a whole pass.
+  { s.reads_in_order(item) } -> std::same_as<bool>;
+};
+
+/// Takes an item's elements as row-major bytes. Each item is written front to back by one thread at a time.
+template <class S>
+concept item_sink = requires(S& s, item_id item, std::int64_t first_byte, std::span<const std::byte> bytes) {
+  { s.write(item, first_byte, bytes) } -> std::same_as<result<void>>;
+};
+
+/// Refers to any item_source, which must outlive it: below it nothing is a template.
+class any_item_source {
+ public:
+  template <item_source S>
+    requires(!std::same_as<S, any_item_source>)
+  any_item_source(S& source)  // NOLINT: implicit, as a parameter type
+      : object_(&source),
+        read_([](void* object, item_id item, const box& part, const tensor_view& to) {
+          return static_cast<S*>(object)->read(item, part, to);
+        }),
+        reads_in_order_([](void* object, item_id item) { return static_cast<S*>(object)->reads_in_order(item); }) {}
+
+  result<void> read(item_id item, const box& part, const tensor_view& to) const { return read_(object_, item, part, to); }
+  bool reads_in_order(item_id item) const { return reads_in_order_(object_, item); }
+
+ private:
+  void* object_;
+  result<void> (*read_)(void*, item_id, const box&, const tensor_view&);
+  bool (*reads_in_order_)(void*, item_id);
+};
+
+/// Refers to any item_sink, which must outlive it.
+class any_item_sink {
+ public:
+  template <item_sink S>
+    requires(!std::same_as<S, any_item_sink>)
+  any_item_sink(S& sink)  // NOLINT: implicit, as a parameter type
+      : object_(&sink), write_([](void* object, item_id item, std::int64_t first_byte, std::span<const std::byte> bytes) {
+          return static_cast<S*>(object)->write(item, first_byte, bytes);
+        }) {}
+
+  result<void> write(item_id item, std::int64_t first_byte, std::span<const std::byte> bytes) const {
+    return write_(object_, item, first_byte, bytes);
+  }
+
+ private:
+  void* object_;
+  result<void> (*write_)(void*, item_id, std::int64_t, std::span<const std::byte>);
+};
+
+}  // namespace shardmesh

@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checks transfers, finds the equal ones, and answers for the plan.
+module;
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <numeric>
+#include <optional>
+#include <span>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <try.hpp>
+module shardmesh.transfer;
+
+import :expand;
+
+namespace shardmesh {
+
+struct transfer_plan::state {
+  std::vector<tensor_transfer> transfers;
+  plan_options options;
+  std::vector<transfer_class> classes;
+  std::vector<std::size_t> class_of;  // per transfer
+  std::vector<std::size_t> uses;      // transfers per class
+  std::vector<std::pair<std::size_t, std::size_t>> batches;
+
+  mutable std::once_flag totals_once, bound_once, digest_once;
+  mutable std::int64_t total = 0, moved = 0, bound = 0;
+  mutable digest128 digest;
+
+  void count_totals() const;
+};
+
+namespace {
+
+constexpr std::size_t named_boxes = 100;
+
+error at_transfer(error e, std::size_t index) {
+  e.message = fmt::format("transfer {}: {}", index, e.message);
+  return e;
+}
+
+// Overlaps of different boxes are refused on both sides.
+result<cover_report> check_overlaps(const distribution& d, const char* side) {
+  cover_report report = check_cover(d, 1'000'000);
+  std::vector<const cover_problem*> overlaps;
+  for (const cover_problem& p : report.problems)
+    if (p.kind == cover_kind::overlap) overlaps.push_back(&p);
+  if (overlaps.empty()) return report;
+  error e = fail(errc::overlap, fmt::format("{} different boxes of the {} overlap, the first: {}", overlaps.size() * 2, side, to_string(*overlaps.front())));
+  for (std::size_t i = 0; i < std::min(overlaps.size(), named_boxes); ++i) {
+    e.boxes.push_back(overlaps[i]->where);
+    for (const owner_id owner : {overlaps[i]->first, overlaps[i]->second})
+      if (std::find(e.ranks.begin(), e.ranks.end(), owner) == e.ranks.end()) e.ranks.push_back(owner);
+  }
+  return e;
+}
+
+// Cells that `to` wants and nobody of `from` holds.
+result<void> check_gaps(const cover_report& source, const distribution& to) {
+  std::vector<box> missing;
+  for (const cover_problem& p : source.problems) {
+    if (p.kind != cover_kind::gap) continue;
+    to.overlapping(p.where, [&](const fragment& f) {
+      const box cell = *intersect(f.where, p.where);
+      if (std::find(missing.begin(), missing.end(), cell) == missing.end()) missing.push_back(cell);
+      return missing.size() < 10'000;
+    });
+    if (missing.size() >= 10'000) break;
+  }
+  if (missing.empty()) return {};
+  error e = fail(errc::gap, fmt::format("{} wanted box{} held by nobody", missing.size(), missing.size() == 1 ? " is" : "es are"));
+  missing.resize(std::min(missing.size(), named_boxes));
+  e.boxes = std::move(missing);
+  return e;
+}
+
+// Sub-byte elements: every fragment begins and ends at whole bytes, in the tensor and in its slot, and so do its rows.
+result<void> check_alignment(const distribution& d, dtype type) {
+  const std::int64_t width = bits(type);
+  if (width % 8 == 0) return {};
+  const std::int64_t unit = 8 / std::gcd(width, std::int64_t{8});
+  const extents& shape = d.global_shape();
+  std::optional<error> problem;
+  d.for_each_owner([&](owner_id owner) {
+    if (problem) return;
+    d.fragments_of(owner, [&](const fragment& f) {
+      const std::size_t rank = shape.rank();
+      if (f.where.is_empty()) return true;
+      // Rows run along the last dimension; outer dimensions may be cut freely when rows are whole bytes.
+      bool aligned = rank > 0 && f.where.offsets[rank - 1] % unit == 0 && f.where.sizes[rank - 1] % unit == 0 &&
+                     f.local_offsets[rank - 1] % unit == 0;
+      if (!aligned && f.where == box::whole(shape) && f.where.volume() % unit == 0) aligned = true;
+      if (!aligned) problem = fail(errc::unaligned, fmt::format("{} elements are cut inside a byte", name(type))).with_rank(owner).with_box(f.where);
+      return aligned;
+    });
+  });
+  if (problem) return *problem;
+  return {};
+}
+
+result<void> check_dtypes(const tensor_transfer& t, const plan_options& options) {
+  if (t.from_type == dtype::undefined || t.to_type == dtype::undefined) return fail(errc::dtype_mismatch, "a dtype is undefined");
+  if (t.from_type == t.to_type) return {};
+  if (bits(t.from_type) % 8 != 0 || bits(t.to_type) % 8 != 0 || !is_convertible(t.from_type, t.to_type))
+    return fail(errc::unsupported, fmt::format("no cast from {} to {}", name(t.from_type), name(t.to_type)));
+  if (!options.allow_narrowing && !widens(t.from_type, t.to_type))
+    return fail(errc::narrowing, fmt::format("casting {} to {} loses values", name(t.from_type), name(t.to_type)))
+        .with_hint("allow narrowing to do it anyway");
+  return {};
+}
+
+bool same_terms(const distribution& a, const distribution& b) {
+  return a.reduction() != reduce_op::none && a.reduction() == b.reduction() && a.terms() == b.terms() && a.divisor() == b.divisor();
+}
+
+result<transfer_class> make_class(const tensor_transfer& t, const plan_options& options) {
+  if (t.from.global_shape() != t.to.global_shape())
+    return fail(errc::shape_mismatch, "source and destination are different tensors")
+        .with_values(to_string(t.from.global_shape()), to_string(t.to.global_shape()));
+  SHARDMESH_CHECK(check_dtypes(t, options));
+  SHARDMESH_CHECK(check_alignment(t.from, t.from_type));
+  SHARDMESH_CHECK(check_alignment(t.to, t.to_type));
+  const std::int64_t widest = std::max({bits(t.from_type), bits(t.to_type), 64});
+  if (!checked_multiply(box::whole(t.from.global_shape()).volume(), widest))
+    return fail(errc::overflow, fmt::format("the bytes of shape {} do not fit in 64 bits", to_string(t.from.global_shape())));
+  transfer_class c{t.from, t.to, t.from_type, t.to_type, transfer_mode::values, options.reduce_grain_bytes};
+  if (t.from.reduction() != reduce_op::none) {
+    if (t.from.space() == owner_space::items) return fail(errc::unsupported, "items cannot hold terms of a reduction");
+    c.mode = same_terms(t.from, t.to) ? transfer_mode::terms : transfer_mode::reduce;
+    if (c.mode == transfer_mode::reduce && bits(t.from_type) % 8 != 0)
+      return fail(errc::unsupported, fmt::format("reductions of {}", name(t.from_type)));
+  }
+  if (!t.from.is_complete()) {
+    SHARDMESH_TRY(const cover_report report, check_overlaps(t.from, "source"));
+    SHARDMESH_CHECK(check_gaps(report, t.to));
+  }
+  if (!t.to.is_complete()) SHARDMESH_CHECK(check_overlaps(t.to, "destination"));
+  return c;
+}
+
+// The most that one owner has in flight for a class.
+std::int64_t largest_share(const transfer_class& c) {
+  std::int64_t most = 0;
+  const auto visit = [&](const distribution& d) {
+    d.for_each_owner([&](owner_id owner) {
+      const owner_steps part = steps_of(c, owner, d.space());
+      most = std::max(most, part.sent_bytes + part.received_bytes + part.staging_bytes);
+    });
+  };
+  if (c.from.space() == owner_space::ranks) visit(c.from);
+  if (c.to.space() == owner_space::ranks || c.from.space() == owner_space::items) visit(c.to);
+  return most;
+}
+
+result<void> make_batches(transfer_plan::state& s) {
+  const std::size_t count = s.transfers.size();
+  if (s.options.memory_bytes <= 0) {
+    s.batches.emplace_back(0, count);
+    return {};
+  }
+  std::vector<std::int64_t> share;
+  for (const transfer_class& c : s.classes) share.push_back(largest_share(c));
+  std::size_t first = 0;
+  std::int64_t used = 0;
+  for (std::size_t t = 0; t < count; ++t) {
+    const std::int64_t needed = share[s.class_of[t]];
+    if (needed > s.options.memory_bytes)
+      return at_transfer(fail(errc::no_memory, "it needs more than the memory budget")
+                             .with_values(fmt::format("at most {} bytes", s.options.memory_bytes), fmt::format("{} bytes", needed)), t);
+    if (used > s.options.memory_bytes - needed) {
+      s.batches.emplace_back(first, t);
+      first = t;
+      used = 0;
+    }
+    used += needed;
+  }
+  s.batches.emplace_back(first, count);
+  return {};
+}
+
+}  // namespace
+
+void transfer_plan::state::count_totals() const {
+  for (std::size_t i = 0; i < classes.size(); ++i) {
+    const transfer_class& c = classes[i];
+    std::int64_t class_total = 0, class_moved = 0;
+    // Every copy is counted at its giver, which is an owner of the source; only copies between slots are elsewhere.
+    c.from.for_each_owner([&](owner_id owner) {
+      expand(c, owner, c.from.space(), [&](const step& s) {
+        if (s.from.owner != owner || s.from.side == buffer_side::destination) return;
+        if (s.kind == step_kind::scale || s.kind == step_kind::fill) return;
+        const std::int64_t size = s.where.volume() * c.wire_bits_of(s) / 8;
+        class_total += size;
+        if (c.travels(s)) class_moved += size;
+      });
+    });
+    total += class_total * static_cast<std::int64_t>(uses[i]);
+    moved += class_moved * static_cast<std::int64_t>(uses[i]);
+  }
+}
+
+transfer_plan::transfer_plan() : state_(std::make_shared<const state>()) {}
+
+std::span<const tensor_transfer> transfer_plan::transfers() const { return state_->transfers; }
+const plan_options& transfer_plan::options() const { return state_->options; }
+std::span<const std::pair<std::size_t, std::size_t>> transfer_plan::batches() const { return state_->batches; }
+
+std::int64_t transfer_plan::bytes_total() const {
+  std::call_once(state_->totals_once, [this] { state_->count_totals(); });
+  return state_->total;
+}
+
+std::int64_t transfer_plan::bytes_moved() const {
+  std::call_once(state_->totals_once, [this] { state_->count_totals(); });
+  return state_->moved;
+}
+
+std::int64_t transfer_plan::bytes(owner_id from, owner_id to) const {
+  std::int64_t sum = 0;
+  for (std::size_t i = 0; i < state_->classes.size(); ++i) {
+    const transfer_class& c = state_->classes[i];
+    std::int64_t one = 0;
+    expand(c, from, c.from.space(), [&](const step& s) {
+      if (s.from.owner == from && s.to.owner == to && c.travels(s)) one += s.where.volume() * c.wire_bits_of(s) / 8;
+    });
+    sum += one * static_cast<std::int64_t>(state_->uses[i]);
+  }
+  return sum;
+}
+
+std::int64_t transfer_plan::lower_bound() const {
+  std::call_once(state_->bound_once, [this] {
+    for (std::size_t i = 0; i < state_->classes.size(); ++i)
+      state_->bound += lower_bound_of(state_->classes[i]) * static_cast<std::int64_t>(state_->uses[i]);
+  });
+  return state_->bound;
+}
+
+digest128 transfer_plan::digest() const {
+  std::call_once(state_->digest_once, [this] {
+    std::vector<std::int64_t> numbers{state_->options.memory_bytes, state_->options.allow_narrowing,
+                                      state_->options.deterministic, state_->options.reduce_grain_bytes};
+    for (const tensor_transfer& t : state_->transfers) {
+      for (const distribution* d : {&t.from, &t.to}) {
+        const digest128 one = d->digest();
+        numbers.push_back(static_cast<std::int64_t>(one.low));
+        numbers.push_back(static_cast<std::int64_t>(one.high));
+      }
+      numbers.push_back(static_cast<std::int64_t>(t.from_type));
+      numbers.push_back(static_cast<std::int64_t>(t.to_type));
+    }
+    state_->digest = digest_of(numbers);
+  });
+  return state_->digest;
+}
+
+rank_plan transfer_plan::for_owner(owner_id owner, owner_space space) const {
+  rank_plan made;
+  made.owner_ = owner;
+  made.space_ = space;
+  made.batches_ = state_->batches;
+  std::vector<std::shared_ptr<const owner_steps>> tables;
+  for (const transfer_class& c : state_->classes) tables.push_back(std::make_shared<const owner_steps>(steps_of(c, owner, space)));
+  for (const std::size_t i : state_->class_of) {
+    made.parts_.push_back(tables[i]);
+    made.wire_bits_.push_back(state_->classes[i].wire_bits());
+    made.source_bits_.push_back(state_->classes[i].term_bits());
+  }
+  return made;
+}
+
+result<transfer_plan> plan(std::vector<tensor_transfer> transfers, plan_options options) {
+  auto s = std::make_shared<transfer_plan::state>();
+  s->options = options;
+  std::map<std::tuple<std::uintptr_t, std::uintptr_t, dtype, dtype>, std::size_t> known;
+  std::map<std::pair<digest128, std::tuple<digest128, dtype, dtype>>, std::size_t> known_lists;
+  for (std::size_t i = 0; i < transfers.size(); ++i) {
+    const tensor_transfer& t = transfers[i];
+    const auto [entry, is_new] = known.try_emplace({t.from.identity(), t.to.identity(), t.from_type, t.to_type}, s->classes.size());
+    if (is_new) {
+      // The same description made twice is one class too.
+      const auto [twin, is_first] = known_lists.try_emplace({t.from.description_digest(), {t.to.description_digest(), t.from_type, t.to_type}}, s->classes.size());
+      entry->second = twin->second;
+      if (is_first) {
+        auto made = make_class(t, options);
+        if (!made) return at_transfer(std::move(made).take_error(), i);
+        s->classes.push_back(*std::move(made));
+        s->uses.push_back(0);
+      }
+    }
+    s->class_of.push_back(entry->second);
+    ++s->uses[entry->second];
+  }
+  s->transfers = std::move(transfers);
+  SHARDMESH_CHECK(make_batches(*s));
+  transfer_plan made;
+  made.state_ = std::move(s);
+  return made;
+}
+
+// --- rank_plan ---
+
+std::vector<peer_traffic> rank_plan::traffic(bool sends) const {
+  std::map<owner_id, peer_traffic> peers;
+  for (std::size_t t = 0; t < parts_.size(); ++t)
+    for (const auto& [peer, index] : sends ? parts_[t]->sends : parts_[t]->receives) {
+      const step s = parts_[t]->steps[index];
+      peer_traffic& one = peers[peer];
+      one.peer = peer;
+      ++one.pieces;
+      one.size_bytes += s.where.volume() * (s.to.side == buffer_side::staging ? source_bits_[t] : wire_bits_[t]) / 8;
+    }
+  std::vector<peer_traffic> list;
+  for (const auto& [peer, one] : peers) list.push_back(one);
+  return list;
+}
+
+std::vector<peer_traffic> rank_plan::sends() const { return traffic(true); }
+std::vector<peer_traffic> rank_plan::receives() const { return traffic(false); }
+
+std::int64_t rank_plan::sent_bytes() const {
+  std::int64_t sum = 0;
+  for (const auto& part : parts_) sum += part->sent_bytes;
+  return sum;
+}
+
+std::int64_t rank_plan::received_bytes() const {
+  std::int64_t sum = 0;
+  for (const auto& part : parts_) sum += part->received_bytes;
+  return sum;
+}
+
+std::int64_t rank_plan::peak_bytes() const {
+  std::int64_t most = 0;
+  for (const auto& [first, last] : batches_) {
+    std::int64_t sum = 0;
+    for (std::size_t t = first; t < last; ++t) sum += parts_[t]->sent_bytes + parts_[t]->received_bytes + parts_[t]->staging_bytes;
+    most = std::max(most, sum);
+  }
+  return most;
+}
+
+}  // namespace shardmesh

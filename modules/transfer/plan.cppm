@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// plan: from distributions to what every owner sends, receives and does, before a byte moves. Nothing global is
+// expanded: one owner's part is made on demand. Not here: moving bytes.
+module;
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+export module shardmesh.transfer:plan;
+
+import shardmesh.core;
+import shardmesh.layout;
+import :rank_plan;
+import :step;
+
+export namespace shardmesh {
+
+/// Bytes of `from` to where `to` wants them. `to` need not cover the tensor; `from` must hold what `to` wants.
+struct tensor_transfer {
+  distribution from, to;
+  dtype from_type = dtype::undefined, to_type = dtype::undefined;
+};
+
+struct plan_options {
+  std::int64_t memory_bytes = 0;   // most bytes of messages and staging alive on one owner; 0: no limit
+  bool allow_narrowing = false;    // casts that lose values
+  bool deterministic = true;       // sums in ascending term order
+  std::int64_t reduce_grain_bytes = 4096;  // a reduction is spread over its term holders in parts of at least this size
+};
+
+/// What moves between whom. Immutable, cheap to copy.
+/// Rules: a receiver that holds a cell copies its own; otherwise the i-th of a cell's receivers (in owner order, without
+/// those that hold it) takes it from holder i mod k of its k holders. Terms of a Partial meet at one owner, which is one
+/// of those with the least to receive, are combined in ascending term order, and the result goes to the receivers. A
+/// Partial destination with another reduction or number of terms gets the value as term 0, the identity elsewhere.
+class transfer_plan {
+ public:
+  transfer_plan();
+
+  std::span<const tensor_transfer> transfers() const;
+  const plan_options& options() const;
+
+  /// Equal when the same bytes move the same way: over distributions, dtypes and options.
+  digest128 digest() const;
+  /// Bytes of all copies, those within one owner too. Cost of this and the next two: O(copies) once.
+  std::int64_t bytes_total() const;
+  /// Bytes that travel between different owners.
+  std::int64_t bytes_moved() const;
+  /// Bytes that travel from one owner to another. Cost: O(copies of `from`).
+  std::int64_t bytes(owner_id from, owner_id to) const;
+  /// The least that any plan moves: what owners want and do not hold; for terms, per cell, those that the best reducer
+  /// lacks and one result for every other receiver. Computed without the plan. Cost: O(fragments), with terms O(copies).
+  std::int64_t lower_bound() const;
+
+  /// What one owner does. Cost: O(its copies), equal transfers share them.
+  rank_plan for_owner(owner_id owner, owner_space space = owner_space::ranks) const;
+
+  /// Runs of transfers [first, last) that move together within the memory budget.
+  std::span<const std::pair<std::size_t, std::size_t>> batches() const;
+
+  struct state;
+
+ private:
+  friend result<transfer_plan> plan(std::vector<tensor_transfer> transfers, plan_options options);
+  std::shared_ptr<const state> state_;
+};
+
+/// Plans transfers.
+/// \errors errc::shape_mismatch, errc::narrowing, errc::unsupported (no such cast; terms of items), errc::unaligned
+///         (a sub-byte type is cut inside a byte), errc::gap naming boxes that nobody holds, errc::overlap naming owners
+///         and boxes, errc::mixed_partial, errc::no_memory (one transfer needs more than the budget). `ranks`, `boxes`
+///         and the index of the transfer in the message say where.
+/// Cost: O(transfers); lists that are not complete by construction are checked, O(n log n). No communication.
+result<transfer_plan> plan(std::vector<tensor_transfer> transfers, plan_options options = {});
+
+}  // namespace shardmesh

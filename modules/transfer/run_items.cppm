@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// The executor over items and memory: files to files in bounded memory, files to tensors at the speed of reads.
+// Not here: ranks that exchange messages (the executor over a communicator), file formats (checkpoint).
+module;
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <vector>
+export module shardmesh.transfer:run_items;
+
+import shardmesh.core;
+import shardmesh.layout;
+import :items;
+import :plan;
+
+export namespace shardmesh {
+
+struct item_run_options {
+  std::int64_t memory_bytes = std::int64_t{1} << 30;  // staging of all threads together
+  int threads = 0;                                    // 0: all cores
+  std::stop_token cancel;
+  std::function<void(std::int64_t bytes)> progress;   // called from any thread with the bytes that were just moved
+};
+
+/// The least `memory_bytes` that `run_to_items` accepts, for one thread.
+inline constexpr std::int64_t least_run_bytes = std::int64_t{4} << 20;
+
+/// Writes every fragment of each transfer's `to` (owners are items of `sink`) from its `from` (items of `source`).
+/// Each source item is read once and each destination item written once, both front to back: a tensor is cut into
+/// slabs that are contiguous in every item of either side, so memory is bounded whatever the two layouts are.
+/// `keys` names the transfers in errors (empty, or one per transfer).
+/// \errors those of source and sink with the key; errc::gap when `from` does not hold a cell that `to` wants;
+///         errc::no_memory when the budget is below `least_run_bytes`; errc::cancelled.
+result<void> run_to_items(std::span<const tensor_transfer> transfers, std::span<const std::string> keys,
+                          any_item_source source, any_item_sink sink, const item_run_options& options = {});
+
+/// One box of a tensor that is wanted in memory: `where` in the global tensor, `to` with equal sizes.
+struct memory_target {
+  std::size_t transfer = 0;  // index into the distributions below
+  box where;
+  tensor_view to;
+};
+
+/// Fills every target from the items of its distribution. What is contiguous on both sides is read straight into the
+/// target; a source range that several targets share is read once.
+/// \errors as `run_to_items`; targets that were not reached hold unspecified values.
+result<void> run_to_memory(std::span<const distribution> from, std::span<const std::string> keys,
+                           std::span<const memory_target> targets, any_item_source source,
+                           const item_run_options& options = {});
+
+}  // namespace shardmesh

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files to tensors in memory: grouped by source item, so that each is opened once and shared ranges are read once.
+module;
+#include <fmt/format.h>
+#include <try.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+module shardmesh.transfer;
+
+namespace shardmesh {
+namespace {
+
+constexpr std::int64_t unit_bytes = std::int64_t{8} << 20;     // work that one thread takes at a time
+constexpr std::int64_t scratch_bytes = std::int64_t{1} << 20;  // stays in the cache between read and scatter
+
+// A wanted part of one stored fragment.
+struct demand {
+  fragment from;
+  const memory_target* target = nullptr;
+  box part;  // of the global tensor
+};
+
+// Demands on one stored fragment, or on a slab of it.
+struct unit {
+  std::span<const demand> demands;
+  box region;
+};
+
+std::int64_t wanted_volume(std::span<const demand> demands, const box& region) {
+  std::int64_t volume = 0;
+  for (const demand& d : demands)
+    if (const auto common = intersect(d.part, region)) volume += common->volume();
+  return volume;
+}
+
+result<void> read_one(const any_item_source& source, const demand& d, const box& region) {
+  const auto common = intersect(d.part, region);
+  if (!common) return {};
+  const box local = shifted(relative_to(*common, d.from.where), d.from.local_offsets);
+  return source.read({d.from.owner, d.from.slot}, local, subview(d.target->to, relative_to(*common, d.target->where)));
+}
+
+result<void> read_shared(const any_item_source& source, const unit& work, dtype stored, std::vector<std::byte>& scratch) {
+  slab_walk walk(work.region, scratch_bytes / item_bytes(stored));
+  while (const auto slab = walk.next()) {
+    const std::int64_t wanted = wanted_volume(work.demands, *slab);
+    if (wanted == 0) continue;
+    const std::int64_t volume = slab->volume();
+    if (wanted < volume - volume / 8) {  // sparse: the source reads runs, or the covering range, for each
+      for (const demand& d : work.demands) SHARDMESH_CHECK(read_one(source, d, *slab));
+      continue;
+    }
+    scratch.resize(static_cast<std::size_t>(volume * item_bytes(stored)));
+    const tensor_view staged{scratch.data(), stored, {}, slab->sizes, contiguous_strides(slab->sizes)};
+    const fragment& from = work.demands.front().from;
+    const box local = shifted(relative_to(*slab, from.where), from.local_offsets);
+    SHARDMESH_CHECK(source.read({from.owner, from.slot}, local, staged));
+    for (const demand& d : work.demands)
+      if (const auto common = intersect(d.part, *slab))
+        SHARDMESH_CHECK(copy(subview(d.target->to, relative_to(*common, d.target->where)),
+                             subview(staged, relative_to(*common, *slab))));
+  }
+  return {};
+}
+
+box hull(std::span<const demand> demands) {
+  box all = demands.front().part;
+  for (const demand& d : demands)
+    for (std::size_t i = 0; i < all.rank(); ++i) {
+      const std::int64_t end = std::max(all.end(i), d.part.end(i));
+      all.offsets[i] = std::min(all.offsets[i], d.part.offsets[i]);
+      all.sizes[i] = end - all.offsets[i];
+    }
+  return all;
+}
+
+}  // namespace
+
+result<void> run_to_memory(std::span<const distribution> from, std::span<const std::string> keys,
+                           std::span<const memory_target> targets, any_item_source source,
+                           const item_run_options& options) {
+  const auto name_of = [&](std::size_t transfer) { return keys.empty() ? std::string() : keys[transfer]; };
+  std::vector<demand> demands;
+  for (const memory_target& target : targets) {
+    if (target.where.sizes != target.to.sizes || target.where.rank() != from[target.transfer].global_shape().rank() ||
+        !lies_within(target.where, box::whole(from[target.transfer].global_shape())))
+      return fail(errc::shape_mismatch, "the target's sizes do not fit the box that is wanted")
+          .with_key(name_of(target.transfer))
+          .with_box(target.where)
+          .with_values(to_string(target.where.sizes), to_string(target.to.sizes));
+    if (target.where.is_empty()) continue;
+    std::vector<demand> found;
+    from[target.transfer].overlapping(target.where, [&](const fragment& f) {
+      return found.push_back({f, &target, *intersect(f.where, target.where)}), true;
+    });
+    // Replicas: one per distinct box; the first in owner order serves.
+    std::sort(found.begin(), found.end(), [](const demand& a, const demand& b) {
+      return std::tie(a.from.where, a.from.owner, a.from.slot) < std::tie(b.from.where, b.from.owner, b.from.slot);
+    });
+    found.erase(std::unique(found.begin(), found.end(),
+                            [](const demand& a, const demand& b) { return a.from.where == b.from.where; }),
+                found.end());
+    if (wanted_volume(found, target.where) != target.where.volume())
+      return fail(errc::gap, "the box is not held exactly once").with_key(name_of(target.transfer)).with_box(target.where);
+    demands.insert(demands.end(), found.begin(), found.end());
+  }
+  const auto identity = [](const demand& d) { return std::tuple(d.target->transfer, d.from.owner, d.from.slot); };
+  std::sort(demands.begin(), demands.end(), [&](const demand& a, const demand& b) {
+    return std::pair(identity(a), a.target) < std::pair(identity(b), b.target);
+  });
+
+  std::vector<unit> units;
+  for (std::size_t begin = 0, end = 0; begin < demands.size(); begin = end) {
+    while (end < demands.size() && identity(demands[end]) == identity(demands[begin])) ++end;
+    const std::span<const demand> group(demands.data() + begin, end - begin);
+    const demand& first = group.front();
+    const bool whole = bits(first.target->to.type) % 8 != 0 || source.reads_in_order({first.from.owner, first.from.slot});
+    if (whole) {
+      units.push_back({group, hull(group)});
+      continue;
+    }
+    slab_walk walk(hull(group), unit_bytes / item_bytes(first.target->to.type));
+    while (const auto slab = walk.next()) units.push_back({group, *slab});
+  }
+  return parallel_for(options.threads, static_cast<std::int64_t>(units.size()), [&](std::int64_t i) -> result<void> {
+    if (options.cancel.stop_requested()) return fail(errc::cancelled, "cancelled");
+    const unit& work = units[static_cast<std::size_t>(i)];
+    thread_local std::vector<std::byte> scratch;
+    const demand& first = work.demands.front();
+    auto done = work.demands.size() == 1 ? read_one(source, first, work.region)
+                                         : read_shared(source, work, first.target->to.type, scratch);
+    if (done && options.progress)
+      options.progress(wanted_volume(work.demands, work.region) * item_bytes(first.target->to.type));
+    if (done || !done.cause().key.empty()) return done;
+    return std::move(done).take_error().with_key(name_of(first.target->transfer));
+  });
+}
+
+}  // namespace shardmesh

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// step: one piece of work of a transfer, and the flat tables that hold them. Not here: who decides (plan).
+module;
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+export module shardmesh.transfer:step;
+
+import shardmesh.core;
+import shardmesh.layout;
+
+export namespace shardmesh {
+
+enum class step_kind : std::uint8_t {
+  copy,        // from -> to, with a cast where their types differ
+  accumulate,  // to = to (reduction) from
+  scale,       // to = to * factor
+  fill,        // to = the identity of the destination's reduction
+};
+
+/// Which of an owner's buffers a step touches: a slot of the source or the destination distribution, or a row-major
+/// buffer of the planner's own, of the type that reductions accumulate in, as large as the step's box.
+enum class buffer_side : std::uint8_t { source, destination, staging };
+
+/// One end of a step. `offsets` are the first element's indices in the slot's own index space (zeros in staging).
+struct step_end {
+  owner_id owner = 0;
+  buffer_side side = buffer_side::source;
+  std::int32_t slot = 0;
+  extents offsets;
+  friend bool operator==(const step_end&, const step_end&) = default;
+};
+
+/// One piece of work. Local when both owners are the same (in one owner space); otherwise the piece travels.
+/// Phases run in order; every message of a phase is complete before the next phase uses what it brought:
+///   0 copies and the gathering of terms, 1 scaling of sums, 2 results to their receivers, 3 copies between slots of one
+///   owner, 4 scaling and filling of a partial destination.
+struct step {
+  step_kind kind = step_kind::copy;
+  std::uint8_t phase = 0;
+  reduce_op reduction = reduce_op::none;  // of accumulate and fill
+  std::int32_t term = 0;                  // which term of the source it carries
+  double factor = 1;                      // of scale
+  box where;                              // of the global tensor; its sizes are the piece's
+  step_end from, to;
+  friend bool operator==(const step&, const step&) = default;
+};
+
+/// Steps in flat arrays, in execution order: about 50 bytes and 4 numbers per dimension each.
+class step_table {
+ public:
+  explicit step_table(std::size_t rank = 0) : rank_(rank) {}
+
+  std::size_t size() const { return steps_.size(); }
+  step operator[](std::size_t i) const;
+  /// Elements of step i.
+  std::int64_t volume(std::size_t i) const;
+
+  void push_back(const step& s);
+  /// Puts the steps into execution order: by phase, box, term, owners. Cost: O(n log n).
+  void sort();
+
+ private:
+  struct packed {
+    double factor;
+    owner_id from_owner, to_owner;
+    std::int32_t from_slot, to_slot, term;
+    step_kind kind;
+    std::uint8_t phase;
+    reduce_op reduction;
+    buffer_side from_side, to_side;
+  };
+  std::span<const std::int64_t> numbers(std::size_t i) const { return std::span(numbers_).subspan(i * 4 * rank_, 4 * rank_); }
+  bool before(std::uint32_t a, std::uint32_t b) const;
+
+  std::size_t rank_;
+  std::vector<packed> steps_;
+  std::vector<std::int64_t> numbers_;  // per step: offsets, sizes, from offsets, to offsets
+};
+
+}  // namespace shardmesh

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A failed or killed command never harms what was there: each writing command is run once per call that changes files
+(counted by the preloaded shim), with that call failing, the disk being full from then on, a write cut short, and the process
+killed. Afterwards the destination is exactly the old one (or absent) or the complete new one. Needs no package."""
+import concurrent.futures
+import errno
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from common import Oracle, fingerprint
+
+MODES = {
+    "fail": {"FAULT_MODE": "fail", "FAULT_ERRNO": str(errno.EIO)},
+    "full": {"FAULT_MODE": "fail", "FAULT_ERRNO": str(errno.ENOSPC), "FAULT_STICKY": "1"},
+    "short": {"FAULT_MODE": "short"},
+    "kill": {"FAULT_MODE": "kill"},
+}
+TEMPORARY = "shardmesh-tmp"
+
+
+class Command:
+    """A command line with SRC and DST left open, and what an older run left at DST (None: nothing)."""
+
+    def __init__(self, name, source, arguments, destination, old=None):
+        self.name, self.source, self.arguments, self.destination, self.old = name, source, arguments, destination, old
+
+    def line(self, folder, force):
+        values = {"SRC": str(self.source), "DST": str(folder / self.destination)}
+        return [values.get(a, a) for a in self.arguments] + (["--force"] if force else []) + ["--threads", "1"]
+
+
+def commands(oracle):
+    dcp, other = oracle.golden / "single_rank" / "checkpoint", oracle.golden / "hf_sharded" / "checkpoint"
+    plain = oracle.golden / "hf_consolidated" / "expected.safetensors"
+    mesh = ["--mesh", "3", "--place", ".*=S(0)"]
+    for name, source, arguments, destination in (
+            ("dcp to safetensors", dcp, ["convert", "SRC", "DST"], "model.safetensors"),
+            ("dcp to safetensors without objects", dcp, ["convert", "SRC", "DST", "--skip-objects"], "plain.safetensors"),
+            ("dcp to dcp", dcp, ["reshard", "SRC", "DST", *mesh], "resharded"),
+            ("safetensors to dcp", plain, ["convert", "SRC", "DST", "--to", "dcp"], "converted"),
+            ("safetensors to hf", plain, ["convert", "SRC", "DST", "--to", "hf", "--max-shard-size", "1KiB"], "hf")):
+        yield Command(name, source, arguments, destination)
+        # An older run of the same command on other data is what --force replaces.
+        yield Command(name + " --force", source, arguments, destination, other)
+
+
+def siblings(folder, destination):
+    """Everything in `folder` that is not a temporary: the destination with what belongs to it."""
+    found = {}
+    for entry in sorted(folder.iterdir()):
+        if not (entry.name.startswith(".") and TEMPORARY in entry.name):
+            found[entry.name] = fingerprint(entry)
+    return found
+
+
+class Checker:
+    def __init__(self, oracle, shim):
+        self.oracle, self.shim = oracle, shim
+
+    def tool(self, arguments, environment=None):
+        done = subprocess.run([self.oracle.tool, *arguments], capture_output=True, text=True, errors="replace", timeout=60,
+                              env={**os.environ, **(environment or {})})
+        return done.returncode, done.stderr
+
+    def prepare(self, command, folder):
+        """An empty folder, or one with the older state. Returns what it holds."""
+        shutil.rmtree(folder, ignore_errors=True)
+        if command.old is None:
+            folder.mkdir(parents=True)
+        else:
+            shutil.copytree(self.olds[command.name], folder, symlinks=True)
+        return siblings(folder, command.destination)
+
+    def make_old(self, command):
+        folder = self.oracle.work / "old" / command.name.replace(" ", "_")
+        folder.mkdir(parents=True)
+        older = Command(command.name, command.old, command.arguments, command.destination)
+        status, err = self.tool(older.line(folder, False))
+        self.oracle.check(status == 0, command.name, f"cannot make the older state: {status} {err[-300:]}")
+        return folder
+
+    def environment(self, folder, at, mode):
+        return {"LD_PRELOAD": str(self.shim), "FAULT_UNDER": str(folder), "FAULT_AT": str(at),
+                "FAULT_COUNT_FILE": str(folder) + ".count", **MODES[mode]}
+
+    def complete(self, command, folder):
+        """The destination is a whole new one: it verifies and equals the source."""
+        target = str(folder / command.destination)
+        left_out = ["--only", "w|nested.b"] if "--skip-objects" in command.arguments else []
+        for arguments in (["verify", target], ["diff", str(command.source), target, *left_out]):
+            status, err = self.tool(arguments)
+            if status != 0:
+                return f"{arguments[0]} exits {status}: {err[-300:]}"
+        return ""
+
+    def one(self, command, at, mode, new):
+        """One run with one fault; returns what is wrong, or ''."""
+        folder = self.oracle.work / "runs" / f"{command.name.replace(' ', '_')}.{mode}.{at}"
+        old = self.prepare(command, folder)
+        status, err = self.tool(command.line(folder, command.old is not None), self.environment(folder, at, mode))
+        now = siblings(folder, command.destination)
+        if mode == "kill" and status != -9:
+            return f"was not killed but exits {status}: {err[-300:]}"
+        if mode != "kill" and status not in (0, 3):
+            return f"exits {status}, expected 0 or 3: {err[-300:]}"
+        if mode == "short" and status != 0:
+            return f"a short write is no error, but exits {status}: {err[-300:]}"
+        if mode != "kill" and status == 3 and not err.strip():
+            return "fails without a word"
+        if now == old:
+            if status == 0:
+                return "exits 0 but the destination is the old one"
+        else:
+            # The copy of the objects beside a single file follows its rename; the file itself is whole without it.
+            copies = {name for name in new if name.endswith(".objects.json")}
+            if set(now) - copies != set(new) - copies:
+                return f"holds {sorted(now)}, neither the old {sorted(old)} nor the new {sorted(new)}"
+            wrong = self.complete(command, folder)
+            if wrong:
+                return f"status {status}; the destination is neither old nor complete: {wrong}"
+        # Whatever was left behind is no obstacle.
+        status, err = self.tool(command.line(folder, True))
+        wrong = self.complete(command, folder) if status == 0 else f"exits {status}: {err[-300:]}"
+        if wrong:
+            return f"the next run: {wrong}"
+        shutil.rmtree(folder)
+        return ""
+
+    def run(self, command, pool):
+        folder = self.oracle.work / "runs" / command.name.replace(" ", "_")
+        self.prepare(command, folder)
+        status, err = self.tool(command.line(folder, command.old is not None), self.environment(folder, 0, "fail"))
+        if not self.oracle.check(status == 0, command.name, f"without a fault exits {status}: {err[-300:]}"):
+            return
+        wrong = self.complete(command, folder)
+        self.oracle.check(not wrong, command.name, f"without a fault: {wrong}")
+        new = siblings(folder, command.destination)
+        calls = int(Path(str(folder) + ".count").read_text())
+        self.oracle.check(calls > 3, command.name, f"only {calls} calls counted: is the shim loaded?")
+        runs = {pool.submit(self.one, command, at, mode, new): (at, mode) for mode in MODES for at in range(1, calls + 1)}
+        for run in concurrent.futures.as_completed(runs):
+            at, mode = runs[run]
+            wrong = run.result()
+            self.oracle.check(not wrong, command.name, f"{mode} at call {at} of {calls}: {wrong}")
+        print(f"{command.name}: {calls} calls, {len(runs)} faults", flush=True)
+
+
+def main():
+    oracle = Oracle(__doc__, lambda parser: parser.add_argument("--shim", type=Path, required=True))
+    checker = Checker(oracle, oracle.args.shim.resolve())
+    checker.olds = {}
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        for command in commands(oracle):
+            if oracle.args.only in command.name:
+                if command.old is not None:
+                    checker.olds[command.name] = checker.make_old(command)
+                checker.run(command, pool)
+    oracle.finish()
+
+
+if __name__ == "__main__":
+    main()

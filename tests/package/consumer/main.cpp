@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// A consumer of the installed package: values of core, a distribution of layout, and an error's text.
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+import shardmesh;
+
+int main() {
+  using namespace shardmesh;
+  // A 5 x 4 tensor cut by rows over two ranks: 3 and 2 rows.
+  const extents shape{5, 4};
+  const std::vector<fragment> rows = {
+      {.where = {{0, 0}, {3, 4}}, .owner = 0, .local_offsets = {0, 0}},
+      {.where = {{3, 0}, {2, 4}}, .owner = 1, .local_offsets = {0, 0}},
+  };
+  auto cut = distribution::from_fragments(shape, rows, owner_space::ranks);
+  if (!cut) {
+    std::fprintf(stderr, "%s\n", to_string(cut.cause()).c_str());
+    return 1;
+  }
+  std::int64_t held = 0;
+  for (owner_id owner = 0; owner < cut->owners(); ++owner)
+    cut->fragments_of(owner, [&](const fragment& f) {
+      std::printf("rank %d holds %s\n", owner, to_string(f.where).c_str());
+      held += f.where.volume();
+      return true;
+    });
+
+  // A third row-block that leaves the tensor is an error that names its box.
+  const std::vector<fragment> beyond = {{.where = {{4, 0}, {2, 4}}, .local_offsets = {0, 0}}};
+  const auto refused = distribution::from_fragments(shape, beyond, owner_space::ranks);
+  const bool named = !refused && to_string(refused.cause()).find("[4:6, 0:4)") != std::string::npos;
+
+  const auto bytes = size_bytes(dtype::bfloat16, held);
+  std::printf("%s: %lld bytes\n", std::string(name(dtype::bfloat16)).c_str(),
+              static_cast<long long>(bytes.value_or(-1)));
+  return held == 20 && bytes.value_or(-1) == 40 && named ? 0 : 1;
+}

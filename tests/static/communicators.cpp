@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is a communicator and what is not.
+#include <catch2/catch_test_macros.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+import shardmesh;
+
+using namespace shardmesh;
+
+namespace {
+
+// The smallest model: one rank that talks to nobody.
+struct alone {
+  std::string* log = nullptr;
+  std::int32_t rank() const { return 0; }
+  std::int32_t size() const { return 1; }
+  result<std::vector<std::vector<std::byte>>> all_gather(std::span<const std::byte> bytes, const call_options&) {
+    return std::vector<std::vector<std::byte>>(1, std::vector<std::byte>(bytes.begin(), bytes.end()));
+  }
+  result<pending> start_exchange(std::span<const outgoing> sends, std::span<const incoming>, const call_options&) {
+    if (!sends.empty()) return fail(errc::communication, "nobody is there").with_rank(sends.front().peer);
+    return pending{};
+  }
+  void abort(const error& reason) { *log = reason.message; }
+};
+
+struct no_abort {
+  std::int32_t rank() const;
+  std::int32_t size() const;
+  result<std::vector<std::vector<std::byte>>> all_gather(std::span<const std::byte>, const call_options&);
+  result<pending> start_exchange(std::span<const outgoing>, std::span<const incoming>, const call_options&);
+};
+
+struct blocking_exchange : alone {
+  result<void> start_exchange(std::span<const outgoing>, std::span<const incoming>, const call_options&);
+};
+
+struct rank_is_text : alone {
+  std::string rank() const;
+};
+
+static_assert(communicator<alone>);
+static_assert(communicator<any_communicator>);
+static_assert(!communicator<no_abort>);
+static_assert(!communicator<blocking_exchange>);
+static_assert(!communicator<rank_is_text>);
+static_assert(!communicator<int>);
+
+}  // namespace
+
+TEST_CASE("any_communicator passes every call on") {
+  std::string log;
+  any_communicator c(alone{&log});
+  CHECK(c.size() == 1);
+  const std::vector<std::byte> bytes{std::byte{7}};
+  CHECK(c.all_gather(bytes, {}).value() == std::vector<std::vector<std::byte>>(1, bytes));
+  CHECK(c.start_exchange({}, {}, {}).value().done());
+  const std::vector<outgoing> sends{{3, bytes}};
+  CHECK(c.start_exchange(sends, {}, {}).cause().ranks == std::vector<std::int32_t>{3});
+  alone mine{&log};
+  any_communicator::refer(mine).abort(fail(errc::cancelled, "enough"));
+  CHECK(log == "enough");
+}

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs the built command line and keeps what it wrote. Tests only.
+#pragma once
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+struct tool_output {
+  int status = -1;
+  std::string out, err;
+  long error_lines() const { return std::count(err.begin(), err.end(), '\n'); }
+};
+
+inline std::string read_text(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+/// A folder of its own for a test; removed with the object.
+class scratch_folder {
+ public:
+  scratch_folder() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "shardmesh-test-XXXXXX").string();
+    if (::mkdtemp(pattern.data()) == nullptr) std::abort();
+    path_ = pattern;
+  }
+  ~scratch_folder() { std::filesystem::remove_all(path_); }
+  scratch_folder(const scratch_folder&) = delete;
+  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+/// `arguments` is a shell command's tail: quote what needs it.
+inline tool_output run_tool(const std::string& arguments) {
+  const scratch_folder folder;
+  const auto out = folder / "out", err = folder / "err";
+  const int status = std::system((std::string(SHARDMESH_TOOL " ") + arguments + " >" + out.string() + " 2>" + err.string() + " </dev/null").c_str());
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128, read_text(out), read_text(err)};
+}

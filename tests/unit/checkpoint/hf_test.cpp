@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <catch2/catch_test_macros.hpp>
+#include <nlohmann/json.hpp>
+#include <safetensors_files.hpp>
+#include <shardmesh/dtype.hpp>
+#include <shardmesh/extents.hpp>
+#include <shardmesh/tensor_view.hpp>
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+import shardmesh.checkpoint;
+
+using namespace shardmesh;
+namespace fs = std::filesystem;
+
+namespace {
+
+// A file of uint8 tensors, name by name.
+std::string tensor_file(const std::map<std::string, std::int64_t>& sizes, std::string metadata = {}) {
+  std::string json = "{";
+  if (!metadata.empty()) json += "\"__metadata__\":" + metadata + ",";
+  std::int64_t end = 0;
+  for (const auto& [name, size] : sizes) {
+    json += fmt::format(R"("{}":{{"dtype":"U8","shape":[{}],"data_offsets":[{},{}]}},)", name, size, end, end + size);
+    end += size;
+  }
+  if (json.back() == ',') json.pop_back();
+  return safetensors_files::bytes(json + "}", static_cast<std::size_t>(end));
+}
+
+std::string index_of(const std::map<std::string, std::string>& weight_map) {
+  return nlohmann::json{{"metadata", {{"total_size", 7}}}, {"weight_map", weight_map}}.dump();
+}
+
+std::string sharding(const std::string& info) {
+  return nlohmann::json{{"DCP_SHARDING_INFO", info}, {"format", "pt"}}.dump();
+}
+
+void check_refused(const fs::path& folder, errc code, std::string_view key, const std::vector<std::string>& words) {
+  file_pool pool;
+  const auto opened = open_hf_folder(folder, pool);
+  REQUIRE_FALSE(opened);
+  INFO(to_string(opened.cause()));
+  CHECK(opened.cause().code == code);
+  CHECK(opened.cause().key == key);
+  for (const std::string& word : words) CHECK(to_string(opened.cause()).find(word) != std::string::npos);
+}
+
+// The bytes of a whole tensor, put together from its chunks.
+std::vector<std::byte> assemble(const hf_folder& folder, const hf_tensor& tensor) {
+  auto whole = host_tensor::make(tensor.type, tensor.shape).value();
+  for (const hf_chunk& chunk : tensor.chunks) {
+    auto part = host_tensor::make(tensor.type, chunk.sizes).value();
+    REQUIRE(static_cast<std::int64_t>(part.bytes().size()) == chunk.end - chunk.begin);
+    REQUIRE(folder.files[chunk.file].source->read(chunk.begin, part.bytes()));
+    REQUIRE(copy(subview(adapter<host_tensor>::view(whole), {chunk.offsets, chunk.sizes}),
+                 adapter<host_tensor>::view(part)));
+  }
+  return {whole.bytes().begin(), whole.bytes().end()};
+}
+
+}  // namespace
+
+TEST_CASE("the Hugging Face folders that PyTorch wrote hold the expected tensors, bit for bit") {
+  const fs::path golden = SHARDMESH_TEST_DATA "/golden";
+  const std::vector<std::pair<fs::path, fs::path>> folders{
+      {golden / "hf_sharded/checkpoint", golden / "hf_sharded"},
+      {golden / "hf_consolidated/checkpoint", golden / "hf_consolidated"},
+      {golden / "hf_consolidated/checkpoint/sharded", golden / "hf_consolidated"}};
+  for (const auto& [path, reference] : folders) {
+    INFO(path.string());
+    file_pool pool;
+    const auto opened = open_hf_folder(path, pool);
+    REQUIRE(opened);
+    const auto expected = open_hf_folder(reference / "expected.safetensors", pool);
+    REQUIRE(expected);
+    REQUIRE(opened->tensors.size() == expected->tensors.size());
+    for (std::size_t i = 0; i < expected->tensors.size(); ++i) {
+      const hf_tensor &found = opened->tensors[i], &wanted = expected->tensors[i];
+      INFO(wanted.name);
+      CHECK(found.name == wanted.name);
+      CHECK(found.type == wanted.type);
+      REQUIRE(found.shape == wanted.shape);
+      CHECK(assemble(*opened, found) == assemble(*expected, wanted));
+    }
+  }
+}
+
+TEST_CASE("the chunks of a sharded folder are the boxes that PyTorch held") {
+  file_pool pool;
+  const auto opened = open_hf_folder(SHARDMESH_TEST_DATA "/golden/hf_sharded/checkpoint", pool);
+  REQUIRE(opened);
+  CHECK_FALSE(opened->index);
+  const hf_tensor& tensor = opened->tensors[2];
+  REQUIRE(tensor.name == "c.w");
+  REQUIRE(tensor.chunks.size() == 2);
+  CHECK(tensor.chunks[0].offsets == extents{0, 0});
+  CHECK(tensor.chunks[0].sizes == extents{3, 4});
+  CHECK(tensor.chunks[1].offsets == extents{0, 4});
+  CHECK(tensor.chunks[1].sizes == extents{3, 3});
+  CHECK(opened->files[tensor.chunks[1].file].name == "shard-00002-model-00001-of-00001.safetensors");
+}
+
+TEST_CASE("without an index all safetensors files of a folder are one model, in name order") {
+  const safetensors_files::temporary_folder folder;
+  folder.write("b.safetensors", tensor_file({{"x", 2}}));
+  folder.write("a.safetensors", tensor_file({{"y", 3}, {"z", 0}}));
+  folder.write("._a.safetensors", "not one");
+  folder.write("notes.txt", "");
+  file_pool pool;
+  const auto opened = open_hf_folder(folder.path(), pool);
+  REQUIRE(opened);
+  CHECK(opened->files[0].name == "a.safetensors");
+  REQUIRE(opened->tensors.size() == 3);
+  CHECK(opened->tensors[0].name == "x");
+  CHECK(opened->tensors[0].chunks[0].file == 1);
+  folder.write("c.safetensors", tensor_file({{"x", 2}}));
+  check_refused(folder.path(), errc::duplicate_key, "x", {"b.safetensors", "c.safetensors"});
+}
+
+TEST_CASE("a folder without safetensors files is refused") {
+  const safetensors_files::temporary_folder folder;
+  check_refused(folder.path(), errc::bad_format, "", {"no safetensors file"});
+  check_refused(folder.path() / "gone.safetensors", errc::io, "", {"gone.safetensors"});
+}
+
+TEST_CASE("an index chooses the files and must agree with them") {
+  const safetensors_files::temporary_folder folder;
+  folder.write("1.safetensors", tensor_file({{"x", 2}}));
+  folder.write("2.safetensors", tensor_file({{"y", 3}}));
+  folder.write("stray.safetensors", tensor_file({{"x", 2}, {"q", 2}}));
+  const std::string name(hf_index_name);
+  folder.write(name, index_of({{"x", "1.safetensors"}, {"y", "2.safetensors"}}));
+  file_pool pool;
+  for (const fs::path& path : {folder.path(), folder.path() / name}) {
+    const auto opened = open_hf_folder(path, pool);
+    REQUIRE(opened);
+    CHECK(opened->tensors.size() == 2);
+    CHECK(opened->index->total_size == 7);
+  }
+  folder.write(name, index_of({{"x", "1.safetensors"}, {"y", "gone.safetensors"}}));
+  check_refused(folder.path(), errc::io, "y", {"gone.safetensors", name});
+  folder.write(name, index_of({{"x", "2.safetensors"}, {"y", "1.safetensors"}}));
+  check_refused(folder.path(), errc::missing_key, "x", {name, "2.safetensors", "it is in 1.safetensors"});
+  folder.write(name, index_of({{"x", "1.safetensors"}, {"y", "2.safetensors"}, {"w", "2.safetensors"}}));
+  check_refused(folder.path(), errc::missing_key, "w", {"2.safetensors"});
+  folder.write(name, index_of({{"q", "stray.safetensors"}, {"x", "1.safetensors"}}));
+  check_refused(folder.path(), errc::duplicate_key, "x", {"1.safetensors", "stray.safetensors"});
+  folder.write(name, index_of({{"q", "stray.safetensors"}}));
+  check_refused(folder.path(), errc::bad_format, "x", {"stray.safetensors", "does not name it"});
+}
+
+TEST_CASE("the one index of another name is used, two are refused") {
+  const safetensors_files::temporary_folder folder;
+  folder.write("1.safetensors", tensor_file({{"x", 2}}));
+  folder.write("2.safetensors", tensor_file({{"x", 2}}));
+  folder.write("diffusion.safetensors.index.json", index_of({{"x", "2.safetensors"}}));
+  file_pool pool;
+  const auto opened = open_hf_folder(folder.path(), pool);
+  REQUIRE(opened);
+  CHECK(opened->files.size() == 1);
+  folder.write("other.safetensors.index.json", index_of({{"x", "1.safetensors"}}));
+  check_refused(folder.path(), errc::bad_format, "",
+                {"diffusion.safetensors.index.json", "other.safetensors.index.json"});
+}
+
+TEST_CASE("an index that is broken or leaves the folder is refused") {
+  const auto parse = [](const std::string& text) {
+    const memory_source source(std::as_bytes(std::span(text)), "i.json");
+    return parse_hf_index(source);
+  };
+  for (const std::string file : {"../x.safetensors", "/etc/x", "a/b.safetensors", "..", ".", "", "a\\b"}) {
+    const auto index = parse(index_of({{"w", file}}));
+    REQUIRE_FALSE(index);
+    CHECK(index.cause().code == errc::unsafe_path);
+    CHECK(index.cause().key == "w");
+    CHECK(index.cause().file == "i.json");
+  }
+  for (const std::string text :
+       {"", "[]", "1", "{", "{}", R"({"weight_map":[]})", R"({"weight_map":{"a":1}})", R"({"weight_map":{"a":{}}})",
+        R"({"weight_map":{"a":["b"]}})", R"({"weight_map":{}}x)"}) {
+    INFO(text);
+    const auto index = parse(text);
+    REQUIRE_FALSE(index);
+    CHECK(index.cause().code == errc::bad_format);
+  }
+  CHECK(parse(R"({"weight_map":{"a":"b","a":"c"}})").cause().code == errc::duplicate_key);
+  CHECK(parse(R"({"weight_map":{"a":"b"},"weight_map":{}})").cause().code == errc::duplicate_key);
+  const auto odd =
+      parse(R"({"x":[{"weight_map":{"q":1}}],"metadata":{"total_size":"many","n":[1]},"weight_map":{"a":"b"}})");
+  REQUIRE(odd);
+  CHECK_FALSE(odd->total_size);
+  CHECK(odd->weight_map == std::vector<std::pair<std::string, std::string>>{{"a", "b"}});
+}
+
+TEST_CASE("a written index is read back") {
+  const std::vector<std::pair<std::string, std::string>> map{{"b\xC3\xA9", "model-00002-of-00002.safetensors"},
+                                                             {"a", "model-00001-of-00002.safetensors"}};
+  const std::string text = write_hf_index(1234, map);
+  CHECK(
+      text.starts_with("{\n  \"metadata\": {\n    \"total_size\": 1234\n  },\n  \"weight_map\": {\n    \"a\": "
+                       "\"model-00001-of-00002.safetensors\","));
+  const memory_source source(std::as_bytes(std::span(text)), "i.json");
+  const auto index = parse_hf_index(source);
+  REQUIRE(index);
+  CHECK(index->total_size == 1234);
+  CHECK(index->weight_map == std::vector<std::pair<std::string, std::string>>{map[1], map[0]});
+}
+
+TEST_CASE("sharding info must name every tensor of its file and fit its shape") {
+  const safetensors_files::temporary_folder folder;
+  folder.write("1.safetensors", tensor_file({{"x", 2}}, sharding(R"({"x":{"saved_offsets":[0]}})")));
+  folder.write("2.safetensors",
+               tensor_file({{"x", 3}}, sharding(R"({"x":{"saved_offsets":[2]},"elsewhere":{"saved_offsets":[]}})")));
+  file_pool pool;
+  const auto opened = open_hf_folder(folder.path(), pool);
+  REQUIRE(opened);
+  CHECK(opened->tensors.front().shape == extents{5});
+  const auto second = [&](const std::string& info) {
+    folder.write("2.safetensors", tensor_file({{"x", 3}}, sharding(info)));
+  };
+  second(R"({"y":{"saved_offsets":[2]}})");
+  check_refused(folder.path(), errc::missing_key, "x", {"2.safetensors", "DCP_SHARDING_INFO"});
+  second(R"({"x":{"saved_offsets":[2,0]}})");
+  check_refused(folder.path(), errc::shape_mismatch, "x", {"2.safetensors"});
+  second(R"({"x":{"saved_offsets":[9223372036854775807]}})");
+  check_refused(folder.path(), errc::overflow, "x", {"2.safetensors"});
+  for (const std::string info : {"", "[]", R"({"x":[2]})", R"({"x":{}})", R"({"x":{"saved_offsets":[-1]}})",
+                                 R"({"x":{"saved_offsets":["2"]}})"}) {
+    second(info);
+    INFO(info);
+    file_pool again;
+    const auto refused = open_hf_folder(folder.path(), again);
+    REQUIRE_FALSE(refused);
+    CHECK(refused.cause().code == errc::bad_format);
+    CHECK(refused.cause().file.ends_with("2.safetensors"));
+  }
+}
+
+TEST_CASE("parts of one tensor must agree in dtype and rank") {
+  const safetensors_files::temporary_folder folder;
+  folder.write("1.safetensors", tensor_file({{"x", 2}}, sharding(R"({"x":{"saved_offsets":[0]}})")));
+  const auto second = [&](std::string_view entry, const std::string& offsets) {
+    folder.write("2.safetensors",
+                 safetensors_files::bytes(
+                     fmt::format(R"({{"__metadata__":{},"x":{}}})",
+                                 sharding(fmt::format(R"({{"x":{{"saved_offsets":{}}}}})", offsets)), entry),
+                     2));
+  };
+  second(R"({"dtype":"I8","shape":[2],"data_offsets":[0,2]})", "[2]");
+  check_refused(folder.path(), errc::dtype_mismatch, "x", {"1.safetensors", "2.safetensors", "uint8", "int8"});
+  second(R"({"dtype":"U8","shape":[2,1],"data_offsets":[0,2]})", "[2,0]");
+  check_refused(folder.path(), errc::shape_mismatch, "x", {"1.safetensors", "2.safetensors"});
+}
+
+TEST_CASE("tensors fill files in order up to the limit, larger ones get a file of their own") {
+  // huggingface_hub's docstring: 10 GB and [6, 6, 2, 6, 2, 2] give [6], [6, 2], [6, 2, 2].
+  const std::vector<std::int64_t> sizes{6, 6, 2, 6, 2, 2};
+  const auto plan = plan_hf_shards(sizes, 10);
+  REQUIRE(plan);
+  CHECK(plan->file_of == std::vector<std::size_t>{0, 1, 1, 2, 2, 2});
+  CHECK(plan->file_names == std::vector<std::string>{"model-00001-of-00003.safetensors",
+                                                     "model-00002-of-00003.safetensors",
+                                                     "model-00003-of-00003.safetensors"});
+  CHECK(plan->total_size == 24);
+  CHECK(plan->needs_index());
+  // The large tensor's file is finished before the one that is being filled, as in huggingface_hub.
+  CHECK(plan_hf_shards(std::vector<std::int64_t>{3, 11, 3}, 10)->file_of == std::vector<std::size_t>{1, 0, 1});
+  const auto one = plan_hf_shards(sizes, 0);
+  CHECK(one->file_names == std::vector<std::string>{"model.safetensors"});
+  CHECK_FALSE(one->needs_index());
+  CHECK(plan_hf_shards({}, 5)->file_names == std::vector<std::string>{"model.safetensors"});
+  CHECK(plan_hf_shards(std::vector<std::int64_t>{INT64_MAX, 1}, 5).cause().code == errc::overflow);
+}

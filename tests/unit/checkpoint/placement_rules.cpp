@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <catch2/catch_test_macros.hpp>
+#include <string>
+#include <vector>
+import shardmesh.checkpoint;
+
+using namespace shardmesh;
+
+namespace {
+
+placement_rule rule(const char* text) { return parse_placement_rule(text).value(); }
+std::string placed(const placement_resolution& r, std::size_t i) { return to_string(r.placements.at(i)); }
+const device_mesh mesh = parse_mesh("dp=2,tp=4").value();
+
+}  // namespace
+
+TEST_CASE("a placement rule is split at its last equals sign") {
+  const auto r = rule("a=b.*=S(0),R");
+  CHECK(r.pattern == "a=b.*");
+  CHECK(to_string(r.placements) == "S(0), R");
+  for (const char* wrong : {"", "abc", "=R", "a=Q", "(=R"}) CHECK(parse_placement_rule(wrong).cause().code == errc::invalid_argument);
+}
+
+TEST_CASE("the first rule that matches the whole key wins, the others get the default") {
+  const std::vector<keyed_shape> tensors{{"a.weight", {4, 4}}, {"a.weight2", {4, 4}}, {"b.weight", {4, 4}}};
+  const std::vector<placement_rule> rules{rule(R"(a\.weight=S(0),R)"), rule(R"(.*\.weight=R,S(-1))")};
+  const auto r = resolve_placements(tensors, mesh, rules);
+  REQUIRE(r.ok());
+  CHECK(placed(r, 0) == "S(0), R");
+  CHECK(placed(r, 1) == "R, R");
+  CHECK(placed(r, 2) == "R, S(1)");
+}
+
+TEST_CASE("a placement rule that matches nothing is an error unless that is allowed") {
+  const std::vector<keyed_shape> tensors{{"a", {4}}};
+  const std::vector<placement_rule> rules{rule("b=S(0),R"), rule("c=S(0),R")};
+  const auto r = resolve_placements(tensors, mesh, rules);
+  REQUIRE(r.errors.size() == 2);
+  CHECK(to_string(r.errors[1]).find("'c'") != std::string::npos);
+  CHECK(resolve_placements(tensors, mesh, rules, {.allow_unused = true}).ok());
+}
+
+TEST_CASE("a dimension that tensors lack is one error that names all of them, but scalars are replicated with a note") {
+  const std::vector<keyed_shape> tensors{{"m.w", {4, 4}}, {"m.b", {4}}, {"m.c", {4}}, {"m.s", {}}};
+  const std::vector<placement_rule> rules{rule("m.*=R,S(1)")};
+  const auto r = resolve_placements(tensors, mesh, rules);
+  REQUIRE(r.errors.size() == 1);
+  CHECK(r.errors[0].code == errc::out_of_bounds);
+  CHECK(to_string(r.errors[0]).find("m.b, m.c") != std::string::npos);
+  CHECK(to_string(r.errors[0]).find("m.s") == std::string::npos);
+  REQUIRE(r.notes.size() == 1);
+  CHECK(r.notes[0].find("m.s") != std::string::npos);
+  CHECK(r.placements.empty());
+}
+
+TEST_CASE("the number of placements must be the mesh's") {
+  const std::vector<keyed_shape> tensors{{"a", {4}}};
+  const std::vector<placement_rule> rules{rule("a=S(0)")};
+  const auto r = resolve_placements(tensors, mesh, rules);
+  REQUIRE(r.errors.size() == 1);
+  CHECK(to_string(r.errors[0]).find("rule 'a'") != std::string::npos);
+}
+
+TEST_CASE("optimizer state of equal shape follows its parameter, also a prefixed one") {
+  const std::vector<keyed_shape> tensors{{"model.layers.0.weight", {4, 4}},
+                                         {"optim.state.layers.0.weight.exp_avg", {4, 4}},
+                                         {"optim.state.layers.0.weight.step", {}},
+                                         {"optim.state.layers.0.weight.row_sums", {4}},
+                                         {"optim.state.layers.0.weight.exp_avg_sq", {4, 4}}};
+  const std::vector<placement_rule> rules{rule("model.*=S(0),S(1)"), rule(".*exp_avg_sq=R,S(0)")};
+  const auto r = resolve_placements(tensors, mesh, rules);
+  REQUIRE(r.ok());
+  CHECK(placed(r, 1) == "S(0), S(1)");
+  CHECK(placed(r, 2) == "R, R");
+  CHECK(placed(r, 3) == "R, R");
+  CHECK(placed(r, 4) == "R, S(0)");
+  const auto off = resolve_placements(tensors, mesh, rules, {.optimizer_follow = false});
+  CHECK(placed(off, 1) == "R, R");
+}
+
+TEST_CASE("optimizer state that could follow two parameters follows none unless they agree") {
+  const std::vector<keyed_shape> tensors{{"model.w", {4}}, {"ema.w", {4}}, {"opt.state.w.m", {4}}, {"w.state.1.m", {4}}};
+  const std::vector<placement_rule> one{rule("model.*=S(0),R")}, both{rule("(model|ema).*=S(0),R")};
+  const auto split = resolve_placements(tensors, mesh, one);
+  CHECK(placed(split, 2) == "R, R");
+  REQUIRE(split.notes.size() == 1);
+  CHECK(split.notes[0].find("opt.state.w.m") != std::string::npos);
+  CHECK(placed(resolve_placements(tensors, mesh, both), 2) == "S(0), R");
+}
+
+TEST_CASE("an exact parameter name beats longer ones") {
+  const std::vector<keyed_shape> tensors{{"w", {4}}, {"ema.w", {4}}, {"optim.state.w.m", {4}}};
+  const std::vector<placement_rule> rules{rule("w=S(0),R")};
+  CHECK(placed(resolve_placements(tensors, mesh, rules), 2) == "S(0), R");
+}

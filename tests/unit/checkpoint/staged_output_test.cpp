@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <catch2/catch_test_macros.hpp>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <random>
+#include <span>
+#include <string>
+#include <string_view>
+
+import shardmesh.checkpoint;
+
+using namespace shardmesh;
+namespace fs = std::filesystem;
+
+namespace {
+
+struct scratch_folder {
+  fs::path path = fs::temp_directory_path() / ("shardmesh-test-" + std::to_string(std::random_device{}()));
+  scratch_folder() { fs::create_directory(path); }
+  ~scratch_folder() { fs::remove_all(path); }
+  std::size_t entries() const { return static_cast<std::size_t>(std::distance(fs::directory_iterator(path), fs::directory_iterator())); }
+};
+
+std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text.data(), text.size())); }
+
+void write_text(const fs::path& path, std::string_view text) { std::ofstream(path) << text; }
+
+std::string text_of(const fs::path& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+result<void> save(const fs::path& destination, std::string_view text, bool overwrite, bool commit = true) {
+  auto output = staged_output::directory(destination, {.overwrite = overwrite});
+  if (!output) return output.cause();
+  const auto file = output->add_file("__0_0.distcp");
+  if (!file) return file.cause();
+  if (auto done = output->write(*file, 0, bytes_of(text)); !done) return done;
+  return commit ? output->commit() : result<void>{};
+}
+
+}  // namespace
+
+TEST_CASE("without a commit nothing remains, not even the temporary") {
+  const scratch_folder scratch;
+  REQUIRE(save(scratch.path / "out", "new", false, false));
+  CHECK(scratch.entries() == 0);
+}
+
+TEST_CASE("an existing destination needs overwrite, and is then replaced whole") {
+  const scratch_folder scratch;
+  REQUIRE(save(scratch.path / "out", "old", false));
+  const auto refused = save(scratch.path / "out", "new", false);
+  REQUIRE_FALSE(refused);
+  CHECK(refused.cause().code == errc::destination_exists);
+  CHECK(to_string(refused.cause()).find("--force") != std::string::npos);
+  CHECK(text_of(scratch.path / "out" / "__0_0.distcp") == "old");
+  write_text(scratch.path / "out" / "__7_0.distcp", "stale");
+  REQUIRE(save(scratch.path / "out", "new", true));
+  CHECK(text_of(scratch.path / "out" / "__0_0.distcp") == "new");
+  CHECK_FALSE(fs::exists(scratch.path / "out" / "__7_0.distcp"));
+  CHECK(scratch.entries() == 1);
+}
+
+TEST_CASE("a folder that holds more than a checkpoint is never replaced") {
+  const scratch_folder scratch;
+  fs::create_directory(scratch.path / "home");
+  write_text(scratch.path / "home" / "thesis.txt", "years");
+  const auto refused = save(scratch.path / "home", "new", true);
+  REQUIRE_FALSE(refused);
+  CHECK(to_string(refused.cause()).find("thesis.txt") != std::string::npos);
+  CHECK(text_of(scratch.path / "home" / "thesis.txt") == "years");
+}
+
+TEST_CASE("an empty folder may be filled without overwrite") {
+  const scratch_folder scratch;
+  fs::create_directory(scratch.path / "out");
+  REQUIRE(save(scratch.path / "out", "new", false));
+  CHECK(text_of(scratch.path / "out" / "__0_0.distcp") == "new");
+}
+
+TEST_CASE("a destination inside the source is refused, also through a symbolic link") {
+  const scratch_folder scratch;
+  fs::create_directory(scratch.path / "source");
+  fs::create_directory_symlink(scratch.path / "source", scratch.path / "link");
+  CHECK_FALSE(check_not_inside(scratch.path / "source" / "out", scratch.path / "source"));
+  CHECK_FALSE(check_not_inside(scratch.path / "link" / "out", scratch.path / "source"));
+  CHECK_FALSE(check_not_inside(scratch.path / "source", scratch.path / "source"));
+  CHECK(check_not_inside(scratch.path / "source2", scratch.path / "source"));
+}
+
+TEST_CASE("a bare name is a destination in the current folder") {
+  const scratch_folder scratch;
+  const fs::path before = fs::current_path();
+  fs::current_path(scratch.path);
+  const auto done = save("out", "new", false);
+  fs::current_path(before);
+  REQUIRE(done);
+  CHECK(text_of(scratch.path / "out" / "__0_0.distcp") == "new");
+}
+
+TEST_CASE("a missing parent folder is named before anything is written") {
+  const scratch_folder scratch;
+  const auto refused = save(scratch.path / "no" / "out", "new", false);
+  REQUIRE_FALSE(refused);
+  CHECK(to_string(refused.cause()).find("parent folder does not exist") != std::string::npos);
+}

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <checkpoint_data.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+import shardmesh.checkpoint;
+
+using namespace shardmesh;
+using namespace std::string_literals;
+namespace data = checkpoint_data;
+
+namespace {
+
+const std::filesystem::path fixtures = std::filesystem::path(SHARDMESH_TEST_DATA) / "pickle";
+
+result<std::vector<flat_entry>> flattened(const std::string& pickle, const flatten_options& options = {}) {
+  std::vector<std::byte> bytes;
+  for (const char c : pickle) bytes.push_back(static_cast<std::byte>(c));
+  const memory_source source(bytes, "made");
+  static std::vector<torch_item> alive;  // entries refer to the item
+  alive.push_back(torch_item::open(source).value());
+  return flatten_state_dict(alive.back(), alive.back().root(), options);
+}
+
+}  // namespace
+
+TEST_CASE("a .pt state dict flattens to PyTorch's paths and tensors, by both rules and from both file formats") {
+  const std::string file = GENERATE("state.pt", "state_legacy.pt");
+  const bool old_rule = GENERATE(false, true);
+  INFO(file << " " << old_rule);
+  const auto bytes = data::read(fixtures / file);
+  const memory_source source(bytes, file);
+  const auto item = torch_item::open(source);
+  if (!item) FAIL(to_string(item.cause()));
+  CHECK(item->format() == (file == "state.pt" ? torch_item_format::zip : torch_item_format::legacy_stream));
+  const auto entries = flatten_state_dict(*item, item->root(), {.rule = old_rule ? flatten_rule::torch_2_3 : flatten_rule::torch_2_4});
+  if (!entries) FAIL(to_string(entries.cause()));
+  const auto expected = data::read_json(fixtures / "state.json")[old_rule ? "2.3" : "2.4"];
+  REQUIRE(entries->size() == expected.size());
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const flat_entry& entry = (*entries)[i];
+    INFO(entry.fqn);
+    nlohmann::json path = nlohmann::json::array();
+    for (const flat_path_item& part : entry.path) {
+      if (const auto* text = std::get_if<std::string>(&part)) path.push_back(*text);
+      else path.push_back(std::get<std::int64_t>(part));
+    }
+    CHECK(path == expected[i]["path"]);
+    REQUIRE(entry.tensor.has_value() == expected[i].contains("sha256"));
+    if (!entry.tensor) continue;
+    const torch_tensor& tensor = item->tensors()[*entry.tensor];
+    CHECK(std::string(name(tensor.type)) == expected[i]["dtype"].get<std::string>());
+    CHECK(std::vector<std::int64_t>(tensor.sizes.begin(), tensor.sizes.end()) == expected[i]["shape"].get<std::vector<std::int64_t>>());
+    CHECK(sha256::hex_of(read_tensor(source, *item, *entry.tensor, 1 << 20).value()) == expected[i]["sha256"].get<std::string>());
+  }
+  const auto by_name = [&](std::string_view fqn) {
+    for (const flat_entry& entry : *entries)
+      if (entry.fqn == fqn) return entry;
+    return flat_entry{};
+  };
+  CHECK(classify(*item, by_name("q").value).kind == object_kind::opaque_tensor);
+  CHECK(classify(*item, by_name("sparse").value).kind == object_kind::opaque_tensor);
+  CHECK(item->tensors()[*by_name("param").tensor].python_type == "torch.nn.parameter.Parameter");
+  CHECK(item->tensors()[*by_name("param").tensor].requires_grad);
+  CHECK(item->tensors()[*by_name("t").tensor].storage == item->tensors()[*by_name("w").tensor].storage);
+}
+
+TEST_CASE("two paths with one dotted name are an error that names it") {
+  const auto entries = flattened("(S'a.b'\nI1\nS'a'\n(S'b'\nI2\ndd.");
+  REQUIRE(!entries);
+  CHECK(entries.cause().code == errc::duplicate_key);
+  CHECK(entries.cause().key == "a.b");
+}
+
+TEST_CASE("a dict inside itself, and one that doubles sixty times, are errors and end") {
+  CHECK(flattened("}q\0S'a'\nh\0s."s).cause().code == errc::unsupported);
+  std::string doubling = "}q\0"s;
+  for (int i = 0; i < 60; ++i) {
+    const char at = static_cast<char>(i), next = static_cast<char>(i + 1);
+    doubling += "(S'a'\nh"s + at + "S'b'\nh"s + at + "dq" + next;
+  }
+  CHECK(flattened(doubling + ".", {.max_entries = 100000}).cause().code == errc::unsupported);
+}
+
+TEST_CASE("a key that is a tuple cannot be flattened") {
+  CHECK(flattened("}(I1\ntI2\ns.").cause().code == errc::unsupported);
+}
+
+TEST_CASE("a shared object that doubles sixty times is an error instead of endless JSON") {
+  std::string doubling = "]q\0"s;
+  for (int i = 0; i < 60; ++i) doubling += "(h"s + static_cast<char>(i) + "h" + static_cast<char>(i) + "lq" + static_cast<char>(i + 1);
+  std::vector<std::byte> bytes;
+  for (const char c : doubling + ".") bytes.push_back(static_cast<std::byte>(c));
+  const memory_source source(bytes, "laughs");
+  const auto item = torch_item::open(source).value();
+  CHECK(object_json(source, item, item.root(), {.limit_bytes = 1 << 20}).cause().code == errc::unsupported);
+}
+
+TEST_CASE("JSON is valid for strings that are not UTF-8 and for lists inside themselves") {
+  const std::string pickle = "]q\0X\3\0\0\0\xed\xa0\x80" "aX\2\0\0\0\xff\"ah\0a."s;
+  std::vector<std::byte> bytes;
+  for (const char c : pickle) bytes.push_back(static_cast<std::byte>(c));
+  const memory_source source(bytes, "odd");
+  const auto item = torch_item::open(source).value();
+  const auto printed = nlohmann::json::parse(object_json(source, item, item.root()).value());
+  CHECK(printed == nlohmann::json::parse(R"([{"$str":"eda080"},{"$str":"ff22"},{"$ref":1}])"));
+  CHECK(json_quoted("a\xff\n") == R"("a\udcff\n")");
+}

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <string>
+import shardmesh.draw;
+
+using namespace shardmesh;
+
+namespace {
+distribution grid(const char* mesh, const char* placements, const extents& shape) {
+  return distribute(layout::make(parse_mesh(mesh).value(), parse_placements(placements).value(), shape).value()).value();
+}
+std::size_t longest_line(const std::string& text) {
+  std::size_t longest = 0, begin = 0;
+  for (std::size_t i = 0; i <= text.size(); ++i)
+    if (i == text.size() || text[i] == '\n') longest = std::max(longest, i - begin), begin = i + 1;
+  return longest;
+}
+}  // namespace
+
+TEST_CASE("a matrix is drawn with its boxes, coordinates and owners") {
+  CHECK(draw_layout(grid("2,2", "S(0),S(1)", {4, 6}), {.max_columns = 30}) ==
+        "  0           3           6\n"
+        "0 +-----------+-----------+\n"
+        "  |     0     |     1     |\n"
+        "2 +-----------+-----------+\n"
+        "  |     2     |     3     |\n"
+        "4 +-----------+-----------+\n");
+}
+
+TEST_CASE("vectors, scalars, replicas, gaps and slices are drawn") {
+  CHECK(draw_layout(grid("4", "R", {})) == "scalar on 0-3\n");
+  CHECK(draw_layout(grid("3", "S(0)", {3})).find("0") != std::string::npos);
+  CHECK(draw_layout(grid("2,2", "R,S(0)", {4, 4})).find("0,2") != std::string::npos);
+  CHECK(draw_layout(grid("2", "S(0)", {0, 4})).find("no cells") != std::string::npos);
+  const std::string slices = draw_layout(grid("16", "S(0)", {16, 2, 2}));
+  CHECK(slices.find("slice [3:4)") != std::string::npos);
+  CHECK(slices.find("and 8 more slices") != std::string::npos);
+}
+
+TEST_CASE("pictures stay within their width and take colour only when asked") {
+  for (const char* placements : {"S(0),S(1)", "S(1),S(1)", "S(0),S(0)"}) {
+    const std::string text = draw_layout(grid("32,32", placements, {4096, 4096}), {.max_columns = 80});
+    CHECK(longest_line(text) <= 100);
+    CHECK(text.find('\x1b') == std::string::npos);
+  }
+  CHECK(draw_layout(grid("2", "S(0)", {4, 4}), {.color = true}).find("\x1b[") != std::string::npos);
+}
+
+TEST_CASE("a plan is drawn as a matrix of bytes, and only its busiest pairs when it is large") {
+  const auto planned = plan({{grid("2", "S(0)", {8, 8}), grid("2", "S(1)", {8, 8}), dtype::float32, dtype::float32}}).value();
+  CHECK(draw_plan(planned).find("64 bytes") != std::string::npos);
+  const auto large = plan({{grid("64", "S(0)", {64, 64}), grid("64", "S(1)", {64, 64}), dtype::float32, dtype::float32}}).value();
+  CHECK(draw_plan(large).find("more pairs") != std::string::npos);
+  const auto same = plan({{grid("2", "R", {8}), grid("2", "R", {8}), dtype::float32, dtype::float32}}).value();
+  CHECK(draw_plan(same) == "nothing moves\n");
+}
+
+TEST_CASE("SVG pictures have one rectangle per box and per pair") {
+  const auto count = [](const std::string& text, const std::string& what) {
+    std::size_t found = 0;
+    for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++found;
+    return found;
+  };
+  CHECK(count(svg_layout(grid("2,2", "S(0),S(1)", {4, 6})), "fill=\"hsl") == 4);
+  const auto planned = plan({{grid("3", "S(0)", {9, 9}), grid("3", "S(1)", {9, 9}), dtype::float32, dtype::float32}}).value();
+  CHECK(count(svg_plan(planned), "<title>") == 6);
+}

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layouts against PyTorch's own answers (golden/layouts.json), every case and every rank.
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <cstdint>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <string>
+#include <vector>
+import shardmesh.layout;
+
+using namespace shardmesh;
+using nlohmann::json;
+
+namespace {
+
+extents to_extents(const json& values) {
+  extents made;
+  for (const json& v : values) made.push_back(v.get<std::int64_t>());
+  return made;
+}
+
+placement to_placement(const json& p) {
+  const auto type = p.at("type").get<std::string>();
+  if (type == "Shard") return placement::shard(p.at("dim").get<std::int32_t>());
+  if (type == "StridedShard") return placement::strided_shard(p.at("dim").get<std::int32_t>(), p.at("split_factor").get<std::int64_t>());
+  return placement::replicate();
+}
+
+layout to_layout(const json& c) {
+  std::vector<placement> placements;
+  for (const json& p : c.at("placements")) placements.push_back(to_placement(p));
+  const extents mesh = to_extents(c.at("mesh"));
+  return layout::make(device_mesh::make(mesh).value(), placements, to_extents(c.at("shape"))).value();
+}
+
+json golden() {
+  std::ifstream file(SHARDMESH_TEST_DATA "/golden/layouts.json");
+  return json::parse(file);
+}
+
+// The global indices that PyTorch's local tensor holds, per dimension.
+std::vector<std::vector<std::int64_t>> expected_indices(const json& rank, const extents& local, const extents& offset) {
+  std::vector<std::vector<std::int64_t>> indices(local.rank());
+  for (std::size_t d = 0; d < local.rank(); ++d) {
+    if (rank.contains("index")) {
+      indices[d] = rank["index"][d].get<std::vector<std::int64_t>>();
+    } else {
+      indices[d].resize(static_cast<std::size_t>(local[d]));
+      std::iota(indices[d].begin(), indices[d].end(), offset[d]);
+    }
+  }
+  return indices;
+}
+
+}  // namespace
+
+TEST_CASE("layouts hold what PyTorch's DTensors hold, in the same local order") {
+  const json all = golden();
+  REQUIRE(all["cases"].size() == 420);
+  std::int64_t several = 0;
+  for (const json& c : all["cases"]) {
+    const layout l = to_layout(c);
+    const distribution d = distribute(l).value();
+    INFO(to_string(l) << " " << c["spec"]);
+    std::int64_t fragments = 0;
+    for (std::size_t r = 0; r < c["ranks"].size(); ++r) {
+      INFO("rank " << r);
+      const auto rank = static_cast<std::int32_t>(r);
+      const json& expected = c["ranks"][r];
+      REQUIRE(l.mesh().coordinate_of(rank).value() == to_extents(expected["coord"]));
+      REQUIRE(l.local_shape(rank) == to_extents(expected["shape"]));
+      REQUIRE(l.first_index(rank) == to_extents(expected["offset"]));
+      const extents local = to_extents(expected["shape"]);
+      const auto indices = expected_indices(expected, local, to_extents(expected["offset"]));
+
+      // Every local cell, through the boxes.
+      std::int64_t cells = 0;
+      for (const placed_box& b : l.boxes(rank)) {
+        ++fragments;
+        REQUIRE(!b.where.is_empty());
+        cells += b.where.volume();
+        for (std::size_t dim = 0; dim < local.rank(); ++dim)
+          for (std::int64_t i = 0; i < b.where.sizes[dim]; ++i)
+            REQUIRE(indices[dim].at(static_cast<std::size_t>(b.local_offsets[dim] + i)) == b.where.offsets[dim] + i);
+      }
+      REQUIRE(cells == box::whole(local).volume());
+      several += l.boxes(rank).size() > 1 ? 1 : 0;
+
+      std::vector<placed_box> held;
+      d.fragments_of(rank, [&](const fragment& f) {
+        REQUIRE((f.owner == rank && f.slot == 0 && f.term == 0));
+        held.push_back({f.where, f.local_offsets});
+        return true;
+      });
+      REQUIRE(held == l.boxes(rank));
+    }
+    REQUIRE(d.fragment_count() == fragments);
+    REQUIRE(check_cover(d).ok());
+  }
+  REQUIRE(several > 50);
+}
+
+TEST_CASE("a grid answers as the list of its fragments does") {
+  const json known = golden();
+  for (const json& c : known["cases"]) {
+    const layout l = to_layout(c);
+    INFO(to_string(l));
+    const distribution grid = distribute(l).value();
+    std::vector<fragment> all;
+    grid.for_each_owner([&](owner_id o) { grid.fragments_of(o, [&](const fragment& f) { return all.push_back(f), true; }); });
+    std::reverse(all.begin(), all.end());
+    distribution_builder builder(l.shape(), owner_space::ranks);
+    for (const fragment& f : all) builder.add(f);
+    builder.at_least_owners(grid.owners());
+    const distribution list = builder.finish().value();
+    REQUIRE(list.digest() == grid.digest());
+    REQUIRE(check_cover(list).ok());
+
+    // Overlap queries: every fragment's box, the whole, and a few others, against a filter of all fragments.
+    std::reverse(all.begin(), all.end());
+    std::vector<box> queries{box::whole(l.shape())};
+    for (std::size_t i = 0; i < all.size(); i += 1 + all.size() / 8) queries.push_back(all[i].where);
+    for (std::size_t i = 0; i < 3; ++i) {
+      box q = box::whole(l.shape());
+      for (std::size_t d = 0; d < q.rank(); ++d) {
+        q.offsets[d] = q.sizes[d] * static_cast<std::int64_t>(i) / 3;
+        q.sizes[d] = (q.sizes[d] - q.offsets[d]) / static_cast<std::int64_t>(1 + i);
+      }
+      queries.push_back(q);
+    }
+    for (const box& q : queries) {
+      std::vector<fragment> expected, from_grid, from_list;
+      if (!q.is_empty())
+        std::copy_if(all.begin(), all.end(), std::back_inserter(expected), [&](const fragment& f) { return intersect(f.where, q).has_value(); });
+      grid.overlapping(q, [&](const fragment& f) { return from_grid.push_back(f), true; });
+      list.overlapping(q, [&](const fragment& f) { return from_list.push_back(f), true; });
+      const auto order = [](const fragment& a, const fragment& b) { return a.owner != b.owner ? a.owner < b.owner : a.where < b.where; };
+      for (auto* list_of : {&expected, &from_grid, &from_list}) std::sort(list_of->begin(), list_of->end(), order);
+      REQUIRE(from_grid == expected);
+      REQUIRE(from_list == expected);
+    }
+  }
+}

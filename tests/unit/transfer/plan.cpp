@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans of lists and of many ranks, errors and budgets. The rules themselves: plan_property.cpp.
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <chrono>
+#include <cstdint>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+import shardmesh.transfer;
+
+using namespace shardmesh;
+using nlohmann::json;
+
+namespace {
+
+distribution grid(const char* mesh, const char* placements, const extents& shape) {
+  return distribute(layout::make(parse_mesh(mesh).value(), parse_placements(placements).value(), shape).value()).value();
+}
+
+fragment piece(owner_id owner, const extents& offsets, const extents& sizes) {
+  fragment f;
+  f.where = {offsets, sizes};
+  f.owner = owner;
+  f.local_offsets = extents::filled(sizes.rank(), 0);
+  return f;
+}
+
+distribution list(const extents& shape, const std::vector<fragment>& fragments, owner_space space = owner_space::ranks) {
+  return distribution::from_fragments(shape, fragments, space).value();
+}
+
+error plan_error(const distribution& from, const distribution& to, dtype a = dtype::float32, dtype b = dtype::float32, plan_options options = {}) {
+  const auto planned = plan({{from, to, a, b}}, options);
+  REQUIRE(!planned);
+  return planned.cause();
+}
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+extents to_extents(const json& values) {
+  extents made;
+  for (const json& v : values) made.push_back(v.get<std::int64_t>());
+  return made;
+}
+
+layout to_layout(const json& mesh, const json& shape, const json& specs) {
+  std::vector<placement> placements;
+  for (const json& p : specs) {
+    const auto type = p.at("type").get<std::string>();
+    if (type == "Shard") placements.push_back(placement::shard(p.at("dim").get<std::int32_t>()));
+    else if (type == "StridedShard") placements.push_back(placement::strided_shard(p.at("dim").get<std::int32_t>(), p.at("split_factor").get<std::int64_t>()));
+    else if (type == "Partial") placements.push_back(placement::partial(parse_reduce_op(p.value("reduce_op", "sum")).value()));
+    else placements.push_back(placement::replicate());
+  }
+  return layout::make(device_mesh::make(to_extents(mesh)).value(), placements, to_extents(shape)).value();
+}
+
+}  // namespace
+
+TEST_CASE("receivers take turns between the holders of a cell") {
+  // Ranks 0 and 1 hold everything; 2, 3 and 4 want it.
+  const auto from = list({4}, {piece(0, {0}, {4}), piece(1, {0}, {4})});
+  const auto to = list({4}, {piece(2, {0}, {4}), piece(3, {0}, {4}), piece(4, {0}, {4}), piece(1, {0}, {4})});
+  const auto planned = plan({{from, to, dtype::float32, dtype::float32}}).value();
+  CHECK(planned.bytes(0, 2) == 16);
+  CHECK(planned.bytes(1, 3) == 16);
+  CHECK(planned.bytes(0, 4) == 16);
+  CHECK(planned.bytes_moved() == 48);
+  CHECK(planned.bytes_total() == 64);
+  CHECK(planned.for_owner(1).part(0).local_bytes == 16);
+}
+
+TEST_CASE("a cell that nobody holds is an error that names its box") {
+  const auto from = list({6, 2}, {piece(0, {0, 0}, {2, 2}), piece(1, {3, 0}, {3, 2})});
+  const error e = plan_error(from, grid("2", "S(0)", {6, 2}));
+  CHECK(e.code == errc::gap);
+  CHECK(to_string(e).find("[2:3, 0:2)") != std::string::npos);
+  // What is not wanted may be missing.
+  CHECK(plan({{from, list({6, 2}, {piece(0, {4, 0}, {1, 1})}), dtype::float32, dtype::float32}}).has_value());
+}
+
+TEST_CASE("overlapping sources and destinations, shapes and casts are refused with names") {
+  const auto overlapping = list({4}, {piece(0, {0}, {3}), piece(7, {2}, {2})});
+  const error e = plan_error(overlapping, grid("2", "R", {4}));
+  CHECK(e.code == errc::overlap);
+  CHECK(to_string(e).find("ranks 0 and 7 overlap in [2:3)") != std::string::npos);
+  CHECK(plan_error(grid("2", "R", {4}), overlapping).code == errc::overlap);
+  CHECK(plan_error(grid("2", "R", {4}), grid("2", "R", {5})).code == errc::shape_mismatch);
+  CHECK(plan_error(grid("2", "R", {4}), grid("2", "R", {4}), dtype::float32, dtype::bfloat16).code == errc::narrowing);
+  CHECK(plan_error(grid("2", "S(0)", {6}), grid("2", "R", {6}), dtype::float4_e2m1fn, dtype::float4_e2m1fn).code == errc::unaligned);
+  CHECK(plan({{grid("2", "S(0)", {8}), grid("2", "R", {8}), dtype::float4_e2m1fn, dtype::float4_e2m1fn}}).value().bytes_moved() == 4);
+}
+
+TEST_CASE("the wire carries the smaller type") {
+  const auto s = grid("2", "S(0)", {8}), r = grid("2", "R", {8});
+  CHECK(plan({{s, r, dtype::float32, dtype::bfloat16}}, {.allow_narrowing = true}).value().bytes_moved() == 2 * 4 * 2);
+  CHECK(plan({{s, r, dtype::bfloat16, dtype::float32}}).value().bytes_moved() == 2 * 4 * 2);
+}
+
+TEST_CASE("items are read by ranks in turns, and written by one rank") {
+  const auto files = list({4}, {piece(0, {0}, {2}), piece(1, {2}, {2})}, owner_space::items);
+  const auto load = plan({{files, grid("2", "R", {4}), dtype::float32, dtype::float32}}).value();
+  CHECK(load.bytes_moved() == 32);
+  CHECK(load.for_owner(0).received_bytes() == 16);
+  CHECK(load.for_owner(0).sent_bytes() == 0);
+  CHECK(load.for_owner(0, owner_space::items).sent_bytes() == 16);
+  const auto save = plan({{grid("2", "S(0)", {4}), files, dtype::float32, dtype::float32}}).value();
+  CHECK(save.for_owner(1).sends() == std::vector<peer_traffic>{{1, 1, 8}});
+}
+
+TEST_CASE("a memory budget cuts the plan into batches or is refused") {
+  const auto s = grid("2", "S(0)", {8}), r = grid("2", "R", {8});
+  const std::vector<tensor_transfer> four(4, {s, r, dtype::float32, dtype::float32});  // 16 out, 16 in on each rank
+  CHECK(plan(four).value().for_owner(0).peak_bytes() == 128);
+  const auto budgeted = plan(four, {.memory_bytes = 70}).value();
+  CHECK(budgeted.batches().size() == 2);
+  CHECK(budgeted.for_owner(0).peak_bytes() == 64);
+  CHECK(plan(four, {.memory_bytes = 31}).cause().code == errc::no_memory);
+}
+
+TEST_CASE("rows to columns over 1024 ranks for 1024 tensors plans one rank in well under a second") {
+  std::vector<tensor_transfer> transfers;
+  const auto rows = grid("1024", "S(0)", {4096, 8192}), columns = grid("1024", "S(1)", {4096, 8192});
+  for (int i = 0; i < 1024; ++i) transfers.push_back({rows, columns, dtype::float32, dtype::float32});
+  const auto start = std::chrono::steady_clock::now();
+  const auto planned = plan(transfers).value();
+  const auto mine = planned.for_owner(511);
+  const double seconds = seconds_since(start);
+  CHECK(mine.steps(0).size() == 1024 + 1023);
+  CHECK(mine.received_bytes() == std::int64_t{1024} * 1023 * 4 * 8 * 4);
+  CHECK(seconds < 1);
+  WARN(seconds << " s for one rank");
+}
+
+TEST_CASE("a thousand different tensors plan one rank in about a second") {
+  std::vector<tensor_transfer> transfers;
+  for (std::int64_t i = 0; i < 1000; ++i)
+    transfers.push_back({grid("1024", "S(0)", {4096 + i, 8192}), grid("1024", "S(1)", {4096 + i, 8192}), dtype::float32, dtype::float32});
+  const auto start = std::chrono::steady_clock::now();
+  const auto mine = plan(transfers).value().for_owner(3);
+  CHECK(mine.transfers() == 1000);
+  WARN(seconds_since(start) << " s for one rank");
+  CHECK(seconds_since(start) < 10);
+}
+
+TEST_CASE("the digest depends on what moves, not on how it was described") {
+  const auto s = grid("2", "S(0)", {8});
+  const auto same = list({8}, {piece(1, {4}, {4}), piece(0, {0}, {4})});
+  const auto r = grid("2", "R", {8});
+  const auto digest = [](const distribution& a, const distribution& b) { return plan({{a, b, dtype::float32, dtype::float32}}).value().digest(); };
+  CHECK(digest(s, r) == digest(same, r));
+  CHECK(digest(s, r) != digest(r, s));
+}
+
+TEST_CASE("PyTorch's redistribution cases plan at their lower bound") {
+  std::ifstream file(SHARDMESH_TEST_DATA "/golden/redistribute.json");
+  const json all = json::parse(file);
+  std::size_t cases = 0;
+  const auto run = [&](const layout& from, const layout& to) {
+    INFO(to_string(from) << " -> " << to_string(to));
+    const auto planned = plan({{distribute(from).value(), distribute(to).value(), dtype::float32, dtype::float32}});
+    REQUIRE(planned.has_value());
+    REQUIRE(planned->bytes_moved() == planned->lower_bound());
+    ++cases;
+  };
+  for (const json& c : all["same_mesh"]) run(to_layout(c["mesh"], c["shape"], c["src"]), to_layout(c["mesh"], c["shape"], c["dst"]));
+  for (const json& c : all["other_mesh"]) run(to_layout(c["src_mesh"], c["shape"], c["src"]), to_layout(c["dst_mesh"], c["shape"], c["dst"]));
+  CHECK(cases == 300);
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// shardmesh convert: DCP, .pt, safetensors and Hugging Face folders to one another.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "command.hpp"
+#include "report.hpp"
+#include "saving.hpp"
+#include "selection_options.hpp"
+
+import shardmesh;
+
+namespace tool {
+namespace {
+
+using namespace shardmesh;
+
+struct arguments {
+  std::string source, destination;
+  convert_options options;
+};
+
+int run(arguments& given, const common_options& common, bool format_given) {
+  auto reader = open_checkpoint(given.source);
+  if (!reader) return report(reader.cause());
+  if (!format_given) {
+    if (!given.destination.ends_with(".safetensors")) {
+      print_problem(fmt::format("{}: say --to dcp, --to safetensors or --to hf (only a name that ends in .safetensors "
+                                "says it by itself)", escaped(given.destination)));
+      return wrong_usage;
+    }
+    given.options.to = target_format::safetensors;
+  }
+  progress_bar bar((*reader)->contents().tensor_bytes());
+  given.options.saving.progress = [&bar](std::int64_t bytes) { bar.advance(bytes); };
+  given.options.saving.threads = common.threads;
+  return print_report(convert(**reader, given.destination, given.options), given.destination);
+}
+
+}  // namespace
+
+void add_convert(CLI::App& app, invocation& call) {
+  auto given = std::make_shared<arguments>();
+  CLI::App* command = app.add_subcommand("convert", "Rewrite a checkpoint in another format, streaming");
+  command->add_option("SRC", given->source, "A DCP folder, .pt file, safetensors file or Hugging Face folder")->required();
+  command->add_option("DST", given->destination, "The file (safetensors) or folder (dcp, hf) to write")->required();
+  CLI::Option* to = command->add_option("--to", given->options.to, "Format of DST")
+                        ->transform(CLI::CheckedTransformer(std::map<std::string, target_format>{
+                            {"dcp", target_format::dcp}, {"safetensors", target_format::safetensors}, {"hf", target_format::hf}}));
+  command
+      ->add_option_function<std::string>(
+          "--max-shard-size",
+          [given](const std::string& text) {
+            const auto amount = parse_bytes(text);
+            if (!amount || *amount == 0) throw CLI::ValidationError("--max-shard-size", "'" + text + "' is not an amount such as 5GB");
+            given->options.max_shard_bytes = *amount;
+          },
+          "hf: largest file (default 5GB; a tensor that is larger gets its own)")
+      ->type_name("BYTES");
+  command->add_flag("--skip-objects", given->options.skip_objects, "safetensors, hf: drop what is not a tensor instead of writing objects.json");
+  command->add_flag("--skip-unsupported", given->options.skip_unsupported, "Drop tensors that the destination cannot hold, instead of refusing");
+  command->add_flag("--dedup", given->options.dedup, "Write tensors with equal stored bytes (tied weights) once");
+  command->add_flag("--nest", given->options.nest, "dcp: split flat names at dots into nested paths");
+  add_saving_options(*command, given->options.saving);
+  add_selection_options(*command, given->options.selection);
+  command->callback([given, to, &call] { call.status = run(*given, call.common, to->count() > 0); });
+}
+
+}  // namespace tool

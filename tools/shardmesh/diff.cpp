@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// shardmesh diff: what differs between two checkpoints of any formats?
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "command.hpp"
+#include "report.hpp"
+#include "selection_options.hpp"
+
+import shardmesh;
+
+namespace tool {
+namespace {
+
+using namespace shardmesh;
+
+struct arguments {
+  std::string left, right;
+  bool json = false;
+  diff_options options;
+  selection_options selection;
+};
+
+// A rule may match on one side only, so here no rule has to match.
+result<diff_side> chosen_side(checkpoint_reader& reader, selection_options options) {
+  options.allow_unused = true;
+  auto rules = selection::compile(options);
+  if (!rules) return rules.cause();
+  diff_side all = whole_side(reader);
+  std::vector<selectable> candidates;
+  for (const diff_entry& entry : all.entries) candidates.push_back({entry.key, entry.type, entry.is_tensor});
+  selection_result chosen = rules->apply(candidates);
+  if (!chosen.errors.empty()) return chosen.errors.front();
+  diff_side side{reader, {}};
+  for (selected& one : chosen.kept) {
+    const diff_entry& entry = all.entries[one.index];
+    side.entries.push_back({std::move(one.key), entry.index, entry.is_tensor, one.type});
+  }
+  return side;
+}
+
+std::string to_json(const difference& d) {
+  std::string text = fmt::format(R"({{"key":{},"what":"{}","text":{})", json_quoted(d.key), name(d.what), json_quoted(d.text));
+  if (d.what == difference_kind::values)
+    text += fmt::format(R"(,"different":{},"elements":{},"first_index":[{}],"largest_difference":{})", d.different, d.elements,
+                        fmt::join(d.first_index.begin(), d.first_index.end(), ","), json_quoted(fmt::format("{}", d.largest)));
+  return text + "}";
+}
+
+int run(arguments& given, const common_options& common) {
+  auto left = open_checkpoint(given.left);
+  if (!left) return report(left.cause());
+  auto right = open_checkpoint(given.right);
+  if (!right) return report(right.cause());
+  for (const auto* reader : {left->get(), right->get()})
+    if (!reader->problems().empty()) {
+      for (const error& e : reader->problems()) print_problem(e);
+      return problem;
+    }
+  auto left_side = chosen_side(**left, given.selection);
+  if (!left_side) return report(left_side.cause());
+  auto right_side = chosen_side(**right, given.selection);
+  if (!right_side) return report(right_side.cause());
+  given.options.threads = common.threads;
+  const auto outcome = diff(*left_side, *right_side, given.options);
+  if (!outcome) return report(outcome.cause());
+  for (const difference& d : outcome->differences) print_problem(fmt::format("{}: {}", escaped(d.key), d.text));
+  if (given.json) {
+    std::string list;
+    for (const difference& d : outcome->differences) list += (list.empty() ? "" : ",") + to_json(d);
+    fmt::print(R"({{"equal":{},"differences":[{}],"tensors":{},"objects":{},"bytes":{}}})" "\n", outcome->differences.empty(),
+               list, outcome->tensors, outcome->objects, outcome->bytes);
+  } else if (outcome->differences.empty()) {
+    fmt::print("equal: {} tensors ({}) and {} objects\n", outcome->tensors, human_bytes(outcome->bytes), outcome->objects);
+  }
+  return outcome->differences.empty() ? done : problem;
+}
+
+}  // namespace
+
+void add_diff(CLI::App& app, invocation& call) {
+  auto given = std::make_shared<arguments>();
+  CLI::App* command = app.add_subcommand("diff", "Compare names, dtypes, shapes and values of two checkpoints of any formats");
+  command->add_option("A", given->left, "The left checkpoint")->required();
+  command->add_option("B", given->right, "The right checkpoint")->required();
+  command->add_flag("--json", given->json, "Print one JSON document");
+  command->add_option("--tolerance", given->options.tolerance,
+                      "|a-b| <= T + T*|b| counts as equal (default: equal bits; NaN equals NaN, -0 equals 0)")
+      ->type_name("T")->check(CLI::NonNegativeNumber);
+  command->add_flag("--layout", given->options.layout, "Compare how tensors are cut into chunks, too");
+  command->add_flag("--ignore-dtype", given->options.ignore_dtype, "Compare values across dtypes");
+  add_selection_options(*command, given->selection);
+  command->callback([given, &call] { call.status = run(*given, call.common); });
+}
+
+}  // namespace tool

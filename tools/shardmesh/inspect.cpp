@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+// shardmesh inspect: what is in a checkpoint?
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "command.hpp"
+#include "report.hpp"
+
+import shardmesh;
+
+namespace tool {
+namespace {
+
+using namespace shardmesh;
+
+struct arguments {
+  std::string path;
+  bool json = false, map = false;
+  std::int64_t limit = -1;
+  selection_options selection;
+};
+
+// Output of any length without holding it: flushed as it grows.
+class out_buffer {
+ public:
+  ~out_buffer() { flush(); }
+  template <class... Values>
+  void print(fmt::format_string<Values...> format, Values&&... values) {
+    fmt::format_to(std::back_inserter(text_), format, std::forward<Values>(values)...);
+    if (text_.size() > 1 << 20) flush();
+  }
+
+ private:
+  void flush() {
+    std::fwrite(text_.data(), 1, text_.size(), stdout);
+    text_.clear();
+  }
+  std::string text_;
+};
+
+// The entries to show, by index: tensors, then objects.
+struct shown_entries {
+  std::vector<std::size_t> tensors, objects;
+};
+
+result<shown_entries> choose(const catalog& contents, const arguments& given) {
+  shown_entries shown;
+  if (given.selection.only.empty()) {
+    for (std::size_t i = 0; i < contents.tensors.size(); ++i) shown.tensors.push_back(i);
+    for (std::size_t i = 0; i < contents.objects.size(); ++i) shown.objects.push_back(i);
+    return shown;
+  }
+  auto rules = selection::compile(given.selection);
+  if (!rules) return rules.cause();
+  std::vector<selectable> candidates;
+  for (const tensor_entry& tensor : contents.tensors) candidates.push_back({tensor.key, tensor.type, true});
+  for (const object_entry& object : contents.objects) candidates.push_back({object.key, dtype::undefined, false});
+  const selection_result chosen = rules->apply(candidates);
+  if (!chosen.errors.empty()) return chosen.errors.front();
+  for (const selected& one : chosen.kept)
+    if (one.index < contents.tensors.size()) shown.tensors.push_back(one.index);
+    else shown.objects.push_back(one.index - contents.tensors.size());
+  return shown;
+}
+
+// An object behind something that we do not decode (an unknown transform) is shown as opaque: it is there all the same.
+result<object_value> shown_object(checkpoint_reader& reader, std::size_t index) {
+  auto value = reader.read_object(index);
+  if (value || value.cause().code != errc::unsupported) return value;
+  print_problem("warning: " + to_string(value.cause()));
+  return object_value{"opaque", value.cause().found, "null"};
+}
+
+void print_json_tensor(out_buffer& out, const catalog& contents, const tensor_entry& tensor) {
+  out.print(R"({}:{{"dtype":"{}","shape":[{}],"chunks":[)", json_quoted(tensor.key), name(tensor.type),
+            fmt::join(tensor.shape.begin(), tensor.shape.end(), ","));
+  for (std::int32_t i = 0; i < tensor.chunk_count; ++i) {
+    const std::int32_t chunk = tensor.first_chunk + i;
+    const stored_range& place = contents.chunk_places[static_cast<std::size_t>(chunk)];
+    out.print("{}{{{}", i == 0 ? "" : ",", box_members(contents.chunk_box(tensor, chunk)));
+    if (place.file >= 0)
+      out.print(R"(,"file":{},"offset":{},"length":{}}})", json_quoted(contents.files[static_cast<std::size_t>(place.file)]),
+                place.offset, place.length);
+    else
+      out.print(R"(,"file":null,"offset":null,"length":null}})");
+  }
+  out.print("]}}");
+}
+
+int print_json(checkpoint_reader& reader, const shown_entries& shown) {
+  const catalog& contents = reader.contents();
+  // Objects are read first: a document that was begun must be whole.
+  std::map<std::size_t, object_value> values;
+  int status = done;
+  for (const std::size_t i : shown.objects) {
+    auto value = shown_object(reader, i);
+    if (value) values[i] = std::move(*value);
+    else status = std::max(status, report(value.cause()));
+  }
+  out_buffer out;
+  out.print(R"({{"format":"{}","version":{},"tensors":{{)", name(contents.format),
+            contents.version.empty() ? "null" : json_quoted(contents.version));
+  std::string_view separator;
+  std::vector<const tensor_entry*> opaque;
+  for (const std::size_t i : shown.tensors) {
+    const tensor_entry& tensor = contents.tensors[i];
+    if (!tensor.opaque_type.empty()) {
+      opaque.push_back(&tensor);
+      continue;
+    }
+    out.print("{}", separator);
+    print_json_tensor(out, contents, tensor);
+    separator = ",";
+  }
+  out.print(R"(}},"objects":{{)");
+  separator = "";
+  for (const auto& [i, value] : values) {
+    out.print(R"({}{}:{{"kind":{},"type":{},"value":{}}})", separator, json_quoted(contents.objects[i].key),
+              json_quoted(value.kind), json_quoted(value.type), value.json);
+    separator = ",";
+  }
+  for (const tensor_entry* tensor : opaque) {
+    out.print(R"({}{}:{{"kind":"opaque-tensor","type":{},"value":null}})", separator, json_quoted(tensor->key),
+              json_quoted(tensor->opaque_type));
+    separator = ",";
+  }
+  out.print("}}}}\n");
+  return status;
+}
+
+std::optional<std::int32_t> rank_of_file(std::string_view file) {
+  std::int32_t rank = 0;
+  if (!file.starts_with("__")) return std::nullopt;
+  const auto [end, code] = std::from_chars(file.data() + 2, file.data() + file.size(), rank);
+  if (code != std::errc{} || end == file.data() + file.size() || *end != '_') return std::nullopt;
+  return rank;
+}
+
+void print_summary(out_buffer& out, const checkpoint_reader& reader, const shown_entries& shown) {
+  const catalog& contents = reader.contents();
+  std::map<std::string_view, std::pair<std::int64_t, std::int64_t>> by_dtype;  // bytes, tensors
+  std::map<std::string, std::int64_t> top_level;
+  std::int64_t chunks = 0, parameters = 0, optimizer = 0, bytes = 0;
+  for (const std::size_t i : shown.tensors) {
+    const tensor_entry& tensor = contents.tensors[i];
+    chunks += tensor.chunk_count;
+    const std::int64_t numel = checked_volume(tensor.shape).value_or(0);
+    const std::int64_t size = size_bytes(tensor.type, numel).value_or(0);
+    auto& [dtype_bytes, count] = by_dtype[name(tensor.type)];
+    dtype_bytes += size;
+    ++count;
+    bytes += size;
+    (is_optimizer_key(tensor.key) ? optimizer : parameters) += numel;
+    ++top_level[tensor.key.substr(0, tensor.key.find('.'))];
+  }
+  for (const std::size_t i : shown.objects) ++top_level[contents.objects[i].key.substr(0, contents.objects[i].key.find('.'))];
+  std::set<std::int32_t> ranks;
+  for (const std::string& file : contents.files)
+    if (const auto rank = rank_of_file(file)) ranks.insert(*rank);
+  out.print("{}: {}{}{}, {} tensors in {} chunks, {} objects, {} files\n", escaped(reader.path().string()), name(contents.format),
+            contents.version.empty() ? "" : " ", escaped(contents.version), shown.tensors.size(), chunks, shown.objects.size(),
+            contents.files.size());
+  out.print("  parameters  {}{}\n", parameters, optimizer > 0 ? fmt::format(" (and {} numbers of optimizer state)", optimizer) : "");
+  std::vector<std::string> dtypes;
+  for (const auto& [type, total] : by_dtype) dtypes.push_back(fmt::format("{} {} in {}", type, human_bytes(total.first), total.second));
+  out.print("  bytes       {}{}{}\n", human_bytes(bytes), dtypes.empty() ? "" : ": ", fmt::join(dtypes, ", "));
+  if (!ranks.empty()) out.print("  ranks       {} ({} to {})\n", ranks.size(), *ranks.begin(), *ranks.rbegin());
+  std::vector<std::string> keys;
+  for (const auto& [key, count] : top_level) {
+    if (keys.size() == 20) {
+      keys.push_back(fmt::format("... and {} more", top_level.size() - 20));
+      break;
+    }
+    keys.push_back(fmt::format("{} ({})", escaped(key), count));
+  }
+  out.print("  keys        {}\n", fmt::join(keys, ", "));
+}
+
+int print_list(checkpoint_reader& reader, const shown_entries& shown, const arguments& given) {
+  const catalog& contents = reader.contents();
+  out_buffer out;
+  print_summary(out, reader, shown);
+  const std::size_t all = shown.tensors.size() + shown.objects.size();
+  const std::size_t limit = given.limit < 0 ? all : static_cast<std::size_t>(given.limit);
+  std::size_t widest = 0, printed = 0;
+  for (const std::size_t i : shown.tensors) widest = std::max(widest, std::min<std::size_t>(contents.tensors[i].key.size(), 60));
+  int status = done;
+  for (const std::size_t i : shown.tensors) {
+    if (printed++ >= limit) break;
+    const tensor_entry& tensor = contents.tensors[i];
+    out.print("{:<{}}  {:<14} {:<18} {} chunk{}{}\n", escaped(tensor.key), widest, name(tensor.type), to_string(tensor.shape),
+              tensor.chunk_count, tensor.chunk_count == 1 ? "" : "s",
+              tensor.opaque_type.empty() ? "" : fmt::format("  opaque-tensor {}", escaped(tensor.opaque_type)));
+    if (!given.map) continue;
+    const auto held = contents.distribution_of(tensor);
+    if (!held) status = std::max(status, report(held.cause()));
+    else out.print("{}", draw_layout(*held, {}));
+  }
+  for (const std::size_t i : shown.objects) {
+    if (printed++ >= limit) break;
+    auto value = shown_object(reader, i);
+    if (!value) {
+      status = std::max(status, report(value.cause()));
+      continue;
+    }
+    const bool is_long = value->json.size() > 60;
+    out.print("{:<{}}  {:<14} {}{}\n", escaped(contents.objects[i].key), widest, value->kind,
+              value->kind == "opaque" ? escaped(value->type) : value->json.substr(0, is_long ? 57 : 60), is_long ? "..." : "");
+  }
+  if (limit < all) out.print("... and {} more\n", all - limit);
+  return status;
+}
+
+int run(const arguments& given) {
+  auto reader = open_checkpoint(given.path);
+  if (!reader) return report(reader.cause());
+  const auto shown = choose((*reader)->contents(), given);
+  if (!shown) return report(shown.cause());
+  int status = given.json ? print_json(**reader, *shown) : print_list(**reader, *shown, given);
+  for (const error& e : (*reader)->problems()) status = std::max(status, report(e));
+  for (const error& e : (*reader)->warnings()) print_problem("warning: " + to_string(e));
+  return status;
+}
+
+}  // namespace
+
+void add_inspect(CLI::App& app, invocation& call) {
+  auto given = std::make_shared<arguments>();
+  CLI::App* command = app.add_subcommand("inspect", "Show what is in a checkpoint: a summary and the list of tensors and objects");
+  command->add_option("PATH", given->path, "A DCP folder, .pt file, safetensors file or Hugging Face folder")->required();
+  command->add_flag("--json", given->json, "Print one JSON document");
+  command->add_option("--only", given->selection.only, "Show only keys that match RE (RE2, whole key; repeatable)")
+      ->type_name("RE")->allow_extra_args(false)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command->add_option("--limit", given->limit, "List at most N entries")->type_name("N")->check(CLI::NonNegativeNumber);
+  command->add_flag("--map", given->map, "Draw who holds what, tensor by tensor");
+  command->callback([given, &call] { call.status = run(*given); });
+}
+
+}  // namespace tool

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "report.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include "command.hpp"
+
+import shardmesh;
+
+namespace tool {
+using namespace shardmesh;
+
+void print_problem(const error& problem) { print_problem(to_string(problem)); }
+
+int status_of(const error& problem) {
+  switch (problem.code) {
+    case errc::io:
+    case errc::no_space:
+    case errc::cancelled:
+    case errc::deadline_exceeded:
+    case errc::communication: return not_completed;
+    case errc::invalid_argument:
+    case errc::destination_exists:
+    case errc::no_memory: return wrong_usage;
+    default: return tool::problem;
+  }
+}
+
+int report(const error& problem) {
+  print_problem(problem);
+  return status_of(problem);
+}
+
+std::string box_members(const box& b) {
+  return fmt::format(R"("offsets":[{}],"sizes":[{}])", fmt::join(b.offsets.begin(), b.offsets.end(), ","),
+                     fmt::join(b.sizes.begin(), b.sizes.end(), ","));
+}
+
+std::string to_json(const error& problem) {
+  std::string boxes;
+  for (const box& b : problem.boxes) boxes += fmt::format("{}{{{}}}", boxes.empty() ? "" : ",", box_members(b));
+  return fmt::format(
+      R"({{"code":{},"message":{},"key":{},"file":{},"ranks":[{}],"boxes":[{}],"expected":{},"found":{},"hint":{},"text":{}}})",
+      json_quoted(make_error_code(problem.code).message()), json_quoted(problem.message), json_quoted(problem.key),
+      json_quoted(problem.file), fmt::join(problem.ranks, ","), boxes, json_quoted(problem.expected),
+      json_quoted(problem.found), json_quoted(problem.hint), json_quoted(to_string(problem)));
+}
+
+struct progress_bar::state {
+  using clock = std::chrono::steady_clock;
+  std::int64_t total = 0;
+  std::atomic<std::int64_t> moved{0};
+  bool on_terminal = ::isatty(STDERR_FILENO) == 1;
+  clock::time_point start = clock::now();
+  std::mutex lock;
+  clock::time_point shown{};
+  bool drawn = false;
+};
+
+progress_bar::progress_bar(std::int64_t total_bytes) : state_(std::make_unique<state>()) { state_->total = total_bytes; }
+
+progress_bar::~progress_bar() {
+  if (state_->drawn) fmt::print(stderr, "\r\033[K");
+}
+
+void progress_bar::advance(std::int64_t bytes) {
+  const std::int64_t moved = state_->moved += bytes;
+  if (!state_->on_terminal || state_->total <= 0) return;
+  const auto now = state::clock::now();
+  const std::unique_lock guard(state_->lock, std::try_to_lock);
+  if (!guard || now - state_->start < std::chrono::seconds(1) || now - state_->shown < std::chrono::milliseconds(100)) return;
+  state_->shown = now;
+  state_->drawn = true;
+  constexpr int width = 30;
+  const auto filled = static_cast<int>(std::min<std::int64_t>(moved, state_->total) * width / state_->total);
+  fmt::print(stderr, "\r[{}{}] {} of {}\033[K", std::string(static_cast<std::size_t>(filled), '#'),
+             std::string(static_cast<std::size_t>(width - filled), '.'), human_bytes(moved), human_bytes(state_->total));
+}
+
+}  // namespace tool

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the commands speak: one line per problem on stderr, one JSON document or plain text on stdout, a progress bar on
+// terminals.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+import shardmesh;
+
+namespace tool {
+
+/// One line on stderr.
+void print_problem(const shardmesh::error& problem);
+/// The exit status that an error means: 3 for the operating system's, 2 for the user's, 1 for the data's.
+int status_of(const shardmesh::error& problem);
+/// Prints the error; returns its exit status.
+int report(const shardmesh::error& problem);
+
+/// An error as a JSON object: {"code","message","key","file","ranks","boxes","expected","found","hint","text"}.
+std::string to_json(const shardmesh::error& problem);
+/// {"offsets":[..],"sizes":[..]} without the braces' content being wrapped: the two members alone.
+std::string box_members(const shardmesh::box& b);
+
+/// A bar on stderr when that is a terminal and the work takes longer than a second; nothing otherwise.
+class progress_bar {
+ public:
+  explicit progress_bar(std::int64_t total_bytes);
+  ~progress_bar();
+  void advance(std::int64_t bytes);
+
+ private:
+  struct state;
+  std::unique_ptr<state> state_;
+};
+
+}  // namespace tool

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// shardmesh reshard: rewrite a checkpoint for another mesh.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "command.hpp"
+#include "report.hpp"
+#include "saving.hpp"
+#include "selection_options.hpp"
+
+import shardmesh;
+
+namespace tool {
+namespace {
+
+using namespace shardmesh;
+
+struct arguments {
+  std::string source, destination, mesh, like, defaults;
+  std::vector<std::string> places;
+  bool dry_run = false;
+  reshard_options options;
+};
+
+// What would be written, rank by rank.
+int print_plan(const reshard_plan& plan) {
+  for (const std::string& note : plan.notes) print_problem("note: " + escaped(note));
+  int status = done;
+  for (const error& e : plan.problems) status = std::max(status, report(e));
+  if (status != done) return status;
+  std::map<std::int32_t, std::pair<std::int64_t, std::int64_t>> by_rank;  // chunks, bytes
+  std::int64_t total = 0;
+  for (const output_tensor& tensor : plan.tensors)
+    for (const output_chunk& chunk : tensor.chunks) {
+      auto& [chunks, bytes] = by_rank[chunk.rank];
+      const std::int64_t size = size_bytes(tensor.type, chunk.where.volume()).value_or(0);
+      ++chunks;
+      bytes += size;
+      total += size;
+    }
+  for (const auto& [rank, sums] : by_rank)
+    fmt::print("__{}_0.distcp  {} chunks, {}\n", rank, sums.first, human_bytes(sums.second));
+  fmt::print("dry run: {} tensors ({}) and {} objects for {} ranks, nothing written; excluded {}\n", plan.tensors.size(),
+             human_bytes(total), plan.objects.size(), plan.ranks, plan.excluded);
+  return done;
+}
+
+result<void> parse_rules(arguments& given) {
+  for (const std::string& text : given.places) {
+    auto rule = parse_placement_rule(text);
+    if (!rule) return rule.cause();
+    given.options.placement_rules.push_back(std::move(*rule));
+  }
+  if (given.defaults.empty()) return {};
+  auto placements = parse_placements(given.defaults);
+  if (!placements) return placements.cause();
+  given.options.default_placements = std::move(*placements);
+  return {};
+}
+
+int run(arguments& given, const common_options& common) {
+  if (given.mesh.empty() == given.like.empty()) {
+    print_problem("say either --mesh (with --place) or --like");
+    return wrong_usage;
+  }
+  auto reader = open_checkpoint(given.source);
+  if (!reader) return report(reader.cause());
+  std::unique_ptr<checkpoint_reader> like;
+  if (!given.like.empty()) {
+    auto opened = open_checkpoint(given.like);
+    if (!opened) return report(opened.cause());
+    like = std::move(*opened);
+    given.options.like = like.get();
+  } else {
+    auto mesh = parse_mesh(given.mesh);
+    if (!mesh) {
+      print_problem(mesh.cause());
+      return wrong_usage;
+    }
+    given.options.mesh = std::move(*mesh);
+    if (auto parsed = parse_rules(given); !parsed) {
+      print_problem(parsed.cause());
+      return wrong_usage;
+    }
+  }
+  given.options.saving.threads = common.threads;
+  if (given.dry_run) return print_plan(plan_reshard(**reader, given.options));
+  progress_bar bar((*reader)->contents().tensor_bytes());
+  given.options.saving.progress = [&bar](std::int64_t bytes) { bar.advance(bytes); };
+  return print_report(reshard(**reader, given.destination, given.options), given.destination);
+}
+
+}  // namespace
+
+void add_reshard(CLI::App& app, invocation& call) {
+  auto given = std::make_shared<arguments>();
+  CLI::App* command = app.add_subcommand("reshard", "Rewrite a checkpoint as DCP for another mesh: each rank's bytes in its own file");
+  command->add_option("SRC", given->source, "A DCP folder, .pt file, safetensors file or Hugging Face folder")->required();
+  command->add_option("DST", given->destination, "The DCP folder to write")->required();
+  command->add_option("--mesh", given->mesh, "The new mesh, such as 3 or dp=2,tp=4")->type_name("MESH");
+  command->add_option("--place", given->places,
+                      "Placements of keys that match RE, one per mesh dimension: S(d), SS(d,k), R; the first rule wins (repeatable)")
+      ->type_name("RE=S(0),R")->allow_extra_args(false)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command->add_option("--default", given->defaults, "Placements of keys that no rule matches (default: R everywhere)")
+      ->type_name("R,R");
+  command->add_flag_callback("--no-optimizer-follow", [given] { given->options.optimizer_follows = false; },
+                             "Optimizer state does not take its parameter's placement");
+  command->add_option("--like", given->like, "Take boxes and ranks of every tensor from another checkpoint")->type_name("CKPT");
+  command->add_flag("--dry-run", given->dry_run, "Say what each rank's file would hold, write nothing");
+  add_saving_options(*command, given->options.saving);
+  add_selection_options(*command, given->options.selection);
+  command->callback([given, &call] { call.status = run(*given, call.common); });
+}
+
+}  // namespace tool

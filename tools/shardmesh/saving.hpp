@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// The last words of every command that writes.
+#pragma once
+#include <string>
+
+import shardmesh;
+
+namespace tool {
+
+/// Notes and problems on stderr; on success a last line on stdout with tensors and bytes written, skipped and excluded.
+/// Returns the exit status.
+int print_report(const shardmesh::save_report& report, const std::string& destination);
+
+}  // namespace tool

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// shardmesh verify: is the checkpoint whole?
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
+
+#include "command.hpp"
+#include "report.hpp"
+
+import shardmesh;
+
+namespace tool {
+namespace {
+
+using namespace shardmesh;
+
+struct arguments {
+  std::string path;
+  bool json = false, quick = false, strict = false;
+};
+
+void print_json(const verify_report& report, bool strict) {
+  const auto list = [](const std::vector<error>& errors) {
+    std::string text;
+    for (const error& e : errors) text += (text.empty() ? "" : ",") + to_json(e);
+    return text;
+  };
+  fmt::print(R"({{"ok":{},"problems":[{}],"unnamed_problems":{},"warnings":[{}],"chunks":{},"objects":{},"bytes":{},"checked_bytes":{}}})" "\n",
+             report.ok() && !(strict && !report.warnings.empty()), list(report.problems), report.unnamed_problems,
+             list(report.warnings), report.chunks, report.objects, report.bytes, report.checked_bytes);
+}
+
+int run(const arguments& given, const common_options& common) {
+  auto reader = open_checkpoint(given.path);
+  verify_report report;
+  if (reader) {
+    report = verify(**reader, {.quick = given.quick, .threads = common.threads});
+  } else if (status_of(reader.cause()) != problem) {
+    return tool::report(reader.cause());
+  } else {
+    report.problems.push_back(reader.cause());
+  }
+  if (given.json) print_json(report, given.strict);
+  for (const error& e : report.problems) print_problem(e);
+  if (report.unnamed_problems > 0) print_problem(fmt::format("... and {} more problems", report.unnamed_problems));
+  for (const error& e : report.warnings) print_problem("warning: " + to_string(e));
+  int status = report.ok() && !(given.strict && !report.warnings.empty()) ? done : problem;
+  for (const error& e : report.problems)
+    if (e.code == errc::io || e.code == errc::no_space) status = not_completed;
+  if (!given.json && status == done)
+    fmt::print("{}: ok: {} chunks and {} objects, {}; checksums compared over {}{}\n", escaped(given.path), report.chunks,
+               report.objects, human_bytes(report.bytes), human_bytes(report.checked_bytes),
+               report.warnings.empty() ? "" : fmt::format("; {} warnings", report.warnings.size()));
+  return status;
+}
+
+}  // namespace
+
+void add_verify(CLI::App& app, invocation& call) {
+  auto given = std::make_shared<arguments>();
+  CLI::App* command = app.add_subcommand("verify", "Check that a checkpoint is whole: every chunk present, readable, of the declared\n"
+                                                   "dtype, shape and storage, without overlap or gap, and unchanged where checksums exist");
+  command->add_option("PATH", given->path, "A DCP folder, .pt file, safetensors file or Hugging Face folder")->required();
+  command->add_flag("--json", given->json, "Print one JSON document");
+  command->add_flag("--quick", given->quick, "Open every item, but read no tensor bytes (no checksums)");
+  command->add_flag("--strict", given->strict, "Warnings count as problems (exit 1)");
+  command->callback([given, &call] { call.status = run(*given, call.common); });
+}
+
+}  // namespace tool
