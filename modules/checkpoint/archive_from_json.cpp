@@ -54,6 +54,7 @@ class object_pickler {
     if (tag == "$float") return write_float(value);
     if (tag == "$int") return write_digits(value);
     if (tag == "$bytes") return write_bytes(value);
+    if (tag == "$str") return write_surrogates(value);
     if (tag == "$tuple") return write_tuple(value);
     if (tag == "$dict") return write_pairs(value);
     if (tag == "$odict") return write_call("collections", "OrderedDict", [&] { return write_pair_list(value); });
@@ -62,13 +63,15 @@ class object_pickler {
     if (tag == "$bytearray") return write_call("builtins", "bytearray", [&] { return write_bytes(value); });
     if (tag == "$size") return write_call("torch", "Size", [&] { return write_tuple(value); });
     if (tag == "$device") return write_call("torch", "device", [&] { return write(value); });
-    if (tag == "$dtype" && value.is_string()) return out_.global("torch", value.get_ref<const std::string&>()), result<void>{};
+    if (tag == "$dtype" && value.is_string())
+      return out_.global("torch", value.get_ref<const std::string&>()), result<void>{};
     if (tag == "$complex" && value.is_array() && value.size() == 2) return write_complex(value);
     return unsupported(tag);
   }
 
   static result<void> unsupported(std::string_view what) {
-    return fail(errc::unsupported, fmt::format("objects.json does not hold it whole ({}), so it cannot be pickled again", what));
+    return fail(errc::unsupported,
+                fmt::format("objects.json does not hold it whole ({}), so it cannot be pickled again", what));
   }
 
   static std::optional<double> number_of(const json& value) {
@@ -113,15 +116,28 @@ class object_pickler {
     return out_.reduce(), result<void>{};
   }
 
-  result<void> write_bytes(const json& value) {
-    if (!value.is_string() || value.get_ref<const std::string&>().size() % 2 != 0) return unsupported("$bytes");
+  // Hexadecimal digits, two a byte.
+  static std::optional<std::vector<std::byte>> bytes_from(const json& value) {
+    if (!value.is_string() || value.get_ref<const std::string&>().size() % 2 != 0) return std::nullopt;
     const auto& digits = value.get_ref<const std::string&>();
     std::vector<std::byte> bytes;
     for (std::size_t i = 0; i < digits.size(); i += 2) {
       const auto nibble = [&](char c) { return c <= '9' ? c - '0' : (c | 32) - 'a' + 10; };
       bytes.push_back(static_cast<std::byte>(nibble(digits[i]) << 4 | nibble(digits[i + 1])));
     }
-    return out_.bytes(bytes), result<void>{};
+    return bytes;
+  }
+
+  result<void> write_bytes(const json& value) {
+    const auto bytes = bytes_from(value);
+    if (!bytes) return unsupported("$bytes");
+    return out_.bytes(*bytes), result<void>{};
+  }
+
+  result<void> write_surrogates(const json& value) {
+    const auto bytes = bytes_from(value);
+    if (!bytes) return unsupported("$str");
+    return out_.text({reinterpret_cast<const char*>(bytes->data()), bytes->size()}), result<void>{};
   }
 
   result<void> write_tuple(const json& value) {
@@ -148,7 +164,8 @@ class object_pickler {
   }
 
   // callable(argument)
-  result<void> write_call(std::string_view module_name, std::string_view callable, function_ref<result<void>()> argument) {
+  result<void> write_call(std::string_view module_name, std::string_view callable,
+                          function_ref<result<void>()> argument) {
     out_.global(module_name, callable);
     out_.begin_tuple();
     SHARDMESH_CHECK(argument());

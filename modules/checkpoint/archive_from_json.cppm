@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// archive_from_json: an object that `object_json` printed, as a torch.save archive again: the way back from objects.json.
+// archive_from_json: an object that `object_json` printed, as a torch.save archive again: the way back from
+// objects.json.
 module;
 #include <cstddef>
 #include <string_view>

@@ -14,19 +14,26 @@ namespace shardmesh {
 
 std::string_view name(checkpoint_format format) {
   switch (format) {
-    case checkpoint_format::dcp: return "dcp";
-    case checkpoint_format::torch_file: return "torch";
-    case checkpoint_format::safetensors: return "safetensors";
-    case checkpoint_format::hf: return "hf";
+    case checkpoint_format::dcp:
+      return "dcp";
+    case checkpoint_format::torch_file:
+      return "torch";
+    case checkpoint_format::safetensors:
+      return "safetensors";
+    case checkpoint_format::hf:
+      return "hf";
   }
   return "unknown";
 }
 
 error to_error(const cover_problem& problem) {
   switch (problem.kind) {
-    case cover_kind::overlap: return fail(errc::overlap, "two chunks overlap").with_box(problem.where);
-    case cover_kind::gap: return fail(errc::gap, "no chunk holds these cells").with_box(problem.where);
-    case cover_kind::out_of_bounds: return fail(errc::out_of_bounds, "a chunk lies outside of the tensor").with_box(problem.where);
+    case cover_kind::overlap:
+      return fail(errc::overlap, "two chunks overlap").with_box(problem.where);
+    case cover_kind::gap:
+      return fail(errc::gap, "no chunk holds these cells").with_box(problem.where);
+    case cover_kind::out_of_bounds:
+      return fail(errc::out_of_bounds, "a chunk lies outside of the tensor").with_box(problem.where);
   }
   return fail(errc::bad_format, "the chunks do not tile the tensor");
 }
@@ -41,8 +48,8 @@ void catalog::add_chunk(const box& where, const stored_range& place) {
 
 box catalog::chunk_box(const tensor_entry& tensor, std::int32_t chunk) const {
   const std::size_t rank = tensor.shape.rank();
-  const std::span<const std::int64_t> bounds(
-      chunk_bounds_.data() + first_bound_[static_cast<std::size_t>(chunk)], 2 * rank);
+  const std::span<const std::int64_t> bounds(chunk_bounds_.data() + first_bound_[static_cast<std::size_t>(chunk)],
+                                             2 * rank);
   return {extents(bounds.first(rank)), extents(bounds.last(rank))};
 }
 

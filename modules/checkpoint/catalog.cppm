@@ -72,7 +72,9 @@ class catalog {
   void add_chunk(const box& where, const stored_range& place);
   /// The box of a chunk (its number over all tensors) of `tensor`.
   box chunk_box(const tensor_entry& tensor, std::int32_t chunk) const;
-  void set_place(std::int32_t chunk, const stored_range& place) { chunk_places[static_cast<std::size_t>(chunk)] = place; }
+  void set_place(std::int32_t chunk, const stored_range& place) {
+    chunk_places[static_cast<std::size_t>(chunk)] = place;
+  }
   /// The tensor's chunks as a distribution over items: a fragment's owner is the file (chunks without a place: one past
   /// the last file), its slot the chunk's number.
   result<distribution> distribution_of(const tensor_entry& tensor) const;

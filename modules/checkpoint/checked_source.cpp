@@ -31,8 +31,10 @@ result<void> checked_source::sum(std::int64_t offset, std::span<const std::byte>
     return {};
   }
   next_ += static_cast<std::int64_t>(bytes.size());
-  if (chunk_->digest) sum_.update(bytes);
-  else crc32_ = libdeflate_crc32(crc32_, bytes.data(), bytes.size());
+  if (chunk_->digest)
+    sum_.update(bytes);
+  else
+    crc32_ = libdeflate_crc32(crc32_, bytes.data(), bytes.size());
   if (next_ < end_) return {};
   const bool equal = chunk_->digest ? sum_.digest() == *chunk_->digest : crc32_ == chunk_->crc32;
   if (equal) return {};

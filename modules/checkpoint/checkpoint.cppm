@@ -27,6 +27,7 @@ export import :reader;
 export import :safetensors;
 export import :safetensors_checksum;
 export import :safetensors_writer;
+export import :save;
 export import :save_dcp;
 export import :save_safetensors;
 export import :selection;

@@ -24,7 +24,9 @@ namespace {
 
 constexpr std::string_view first_line = "shardmesh-checksums 1 xxh3-128\n";
 
-std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text.data(), text.size())); }
+std::span<const std::byte> bytes_of(std::string_view text) {
+  return std::as_bytes(std::span(text.data(), text.size()));
+}
 
 error damaged(std::string_view what) {
   return fail(errc::checksum_mismatch, fmt::format("the checksum record is damaged: {}", what));
@@ -42,7 +44,8 @@ result<void> check_range(const byte_source& file, const checksum_range& range) {
   xxh3_stream sum;
   std::vector<std::byte> buffer(static_cast<std::size_t>(std::min<std::int64_t>(range.length, 1 << 20)));
   for (std::int64_t at = 0; at < range.length;) {
-    const auto piece = std::span(buffer).first(static_cast<std::size_t>(std::min<std::int64_t>(range.length - at, 1 << 20)));
+    const auto piece =
+        std::span(buffer).first(static_cast<std::size_t>(std::min<std::int64_t>(range.length - at, 1 << 20)));
     SHARDMESH_CHECK(file.read(range.offset + at, piece));
     sum.update(piece);
     at += static_cast<std::int64_t>(piece.size());
@@ -59,7 +62,8 @@ result<void> check_range(const byte_source& file, const checksum_range& range) {
 std::string format_checksums(std::span<const checksum_range> ranges) {
   std::string text(first_line);
   for (const checksum_range& range : ranges)
-    fmt::format_to(std::back_inserter(text), "{} {} {} {}\n", range.digits, range.offset, range.length, escaped(range.file));
+    fmt::format_to(std::back_inserter(text), "{} {} {} {}\n", range.digits, range.offset, range.length,
+                   escaped(range.file));
   return text + to_hex(xxh3(bytes_of(text))) + "\n";
 }
 
@@ -83,7 +87,8 @@ result<std::vector<checksum_range>> parse_checksums(std::string_view text) {
     range.length = *length;
     range.file = line;
     if (range.file.find('/') != std::string::npos || range.file == "..")
-      return fail(errc::unsafe_path, "the checksum record names a file outside of the folder").with_values("", range.file);
+      return fail(errc::unsafe_path, "the checksum record names a file outside of the folder")
+          .with_values("", range.file);
     ranges.push_back(std::move(range));
   }
   return ranges;
@@ -110,16 +115,17 @@ std::vector<error> check_checksums(const std::filesystem::path& folder, std::spa
   }
   std::mutex lock;
   std::vector<std::pair<std::size_t, error>> found;
-  static_cast<void>(parallel_for(threads, static_cast<std::int64_t>(ranges.size()), [&](std::int64_t i) -> result<void> {
-    const checksum_range& range = ranges[static_cast<std::size_t>(i)];
-    const auto source = sources.find(range.file);
-    if (source == sources.end()) return {};
-    auto checked = check_range(*source->second, range);
-    if (checked) return {};
-    const std::scoped_lock guard(lock);
-    found.emplace_back(static_cast<std::size_t>(i), std::move(checked).take_error());
-    return {};
-  }));
+  static_cast<void>(
+      parallel_for(threads, static_cast<std::int64_t>(ranges.size()), [&](std::int64_t i) -> result<void> {
+        const checksum_range& range = ranges[static_cast<std::size_t>(i)];
+        const auto source = sources.find(range.file);
+        if (source == sources.end()) return {};
+        auto checked = check_range(*source->second, range);
+        if (checked) return {};
+        const std::scoped_lock guard(lock);
+        found.emplace_back(static_cast<std::size_t>(i), std::move(checked).take_error());
+        return {};
+      }));
   std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   for (auto& [index, problem] : found) problems.push_back(std::move(problem));
   return problems;

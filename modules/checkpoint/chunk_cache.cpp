@@ -44,7 +44,8 @@ result<std::shared_ptr<const byte_source>> folder_files::open(std::int32_t file)
   return opened_[at];
 }
 
-result<std::shared_ptr<const byte_source>> folder_files::section(std::int32_t file, std::int64_t offset, std::int64_t length) {
+result<std::shared_ptr<const byte_source>> folder_files::section(std::int32_t file, std::int64_t offset,
+                                                                 std::int64_t length) {
   SHARDMESH_TRY(const auto whole, open(file));
   if (offset > whole->size_bytes() || length > whole->size_bytes() - offset)
     return fail(errc::out_of_bounds, "an item lies outside of its file")

@@ -38,8 +38,8 @@ class shared_section final : public byte_source {
 class folder_files {
  public:
   folder_files(std::filesystem::path folder, std::vector<std::string> names, std::size_t max_open);
-  /// errc::bad_format when the file is missing or not a regular file, errc::unsafe_path when a symbolic link leads out of
-  /// the folder, errc::io.
+  /// errc::bad_format when the file is missing or not a regular file, errc::unsafe_path when a symbolic link leads out
+  /// of the folder, errc::io.
   result<std::shared_ptr<const byte_source>> open(std::int32_t file);
   /// The range of a file; errc::out_of_bounds when the file is shorter.
   result<std::shared_ptr<const byte_source>> section(std::int32_t file, std::int64_t offset, std::int64_t length);

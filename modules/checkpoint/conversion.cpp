@@ -29,6 +29,13 @@ class selecting {
 
   void add_tensor(std::size_t index, std::string key, dtype type) {
     const tensor_entry& stored = contents_.tensors[index];
+    if (!stored.opaque_type.empty() && stored.chunk_count == 0) {
+      into_.problems.push_back(
+          fail(errc::unsupported, "a tensor of an unknown representation in a .pt file cannot be written")
+              .with_key(stored.key)
+              .with_values("", stored.opaque_type));
+      return;
+    }
     auto held = contents_.distribution_of(stored);
     if (!held) return into_.problems.push_back(std::move(held).take_error());
     const cover_report cover = check_cover(*held);
@@ -45,11 +52,13 @@ class selecting {
     for (std::int32_t chunk = stored.first_chunk; chunk < stored.first_chunk + stored.chunk_count; ++chunk) {
       const box where = contents_.chunk_box(stored, chunk);
       const std::int32_t file = contents_.chunk_places[static_cast<std::size_t>(chunk)].file;
-      if (!where.is_empty()) made.chunks.push_back({where, file < 0 ? 0 : rank_of_file(contents_.files[static_cast<std::size_t>(file)])});
+      if (!where.is_empty())
+        made.chunks.push_back({where, file < 0 ? 0 : rank_of_file(contents_.files[static_cast<std::size_t>(file)])});
     }
     if (made.chunks.empty()) made.chunks.push_back({box::whole(stored.shape), 0});
     if (stored.key.ends_with("_flat_param"))
-      into_.notes.push_back(fmt::format("{} is an FSDP1 flat parameter: the names and shapes of what it holds are not in the file", stored.key));
+      into_.notes.push_back(fmt::format(
+          "{} is an FSDP1 flat parameter: the names and shapes of what it holds are not in the file", stored.key));
     into_.tensors.push_back(std::move(made));
     into_.sources.push_back(index);
   }
@@ -63,7 +72,8 @@ class selecting {
     made.archive = [&reader = reader_, index] { return reader.object_archive(index); };
     made.json = [&reader = reader_, index]() -> result<std::string> {
       SHARDMESH_TRY(const object_value value, reader.read_object(index));
-      return fmt::format(R"({{"kind":{},"type":{},"value":{}}})", json_quoted(value.kind), json_quoted(value.type), value.json);
+      return fmt::format(R"({{"kind":{},"type":{},"value":{}}})", json_quoted(value.kind), json_quoted(value.type),
+                         value.json);
     };
     into_.objects.push_back(std::move(made));
   }
@@ -71,13 +81,15 @@ class selecting {
  private:
   // An unsharded tensor of an unknown representation is copied verbatim; anything else would invent bytes.
   bool take_archive(const tensor_entry& stored, dtype type, output_tensor& made) {
-    const bool whole = stored.chunk_count == 1 && contents_.chunk_box(stored, stored.first_chunk) == box::whole(stored.shape);
+    const bool whole =
+        stored.chunk_count == 1 && contents_.chunk_box(stored, stored.first_chunk) == box::whole(stored.shape);
     if (!whole || type != stored.type) {
-      into_.problems.push_back(fail(errc::unsupported, whole ? "a tensor of an unknown representation cannot be cast"
-                                                             : "a sharded tensor of an unknown representation cannot be cut anew")
-                                   .with_key(stored.key)
-                                   .with_file(reader_.path().string())
-                                   .with_values("", stored.opaque_type));
+      into_.problems.push_back(
+          fail(errc::unsupported, whole ? "a tensor of an unknown representation cannot be cast"
+                                        : "a sharded tensor of an unknown representation cannot be cut anew")
+              .with_key(stored.key)
+              .with_file(reader_.path().string())
+              .with_values("", stored.opaque_type));
       return false;
     }
     made.archive = [&reader = reader_, &stored] { return reader.chunk_archive(stored, stored.first_chunk); };
@@ -109,8 +121,10 @@ conversion select_for_output(checkpoint_reader& reader, const selection_options&
   for (error& problem : chosen.errors) made.problems.push_back(std::move(problem));
   selecting select(reader, made);
   for (selected& one : chosen.kept) {
-    if (one.index < contents.tensors.size()) select.add_tensor(one.index, std::move(one.key), one.type);
-    else select.add_object(one.index - contents.tensors.size(), std::move(one.key));
+    if (one.index < contents.tensors.size())
+      select.add_tensor(one.index, std::move(one.key), one.type);
+    else
+      select.add_object(one.index - contents.tensors.size(), std::move(one.key));
   }
   return made;
 }

@@ -16,17 +16,17 @@ import :selection;
 export namespace shardmesh {
 
 struct conversion {
-  std::vector<error> problems;        // when there are any, nothing may be written
+  std::vector<error> problems;  // when there are any, nothing may be written
   std::vector<std::string> notes;
-  std::vector<output_tensor> tensors; // chunks and ranks as they are stored; `bytes.from` over the reader's chunks
-  std::vector<std::size_t> sources;   // per tensor: its index in the reader's catalog
+  std::vector<output_tensor> tensors;  // chunks and ranks as they are stored; `bytes.from` over the reader's chunks
+  std::vector<std::size_t> sources;    // per tensor: its index in the reader's catalog
   std::vector<output_object> objects;
   std::int64_t excluded = 0;
 };
 
-/// Selects, renames and casts. Every tensor's chunks are proven to tile it: gaps, overlaps and chunks without a place are
-/// problems that name key and rows, as are the reader's own. The reader must outlive the result.
-/// A renamed entry loses its nested path: its new key is its path.
+/// Selects, renames and casts. Every tensor's chunks are proven to tile it: gaps, overlaps and chunks without a place
+/// are problems that name key and rows, as are the reader's own. The reader must outlive the result. A renamed entry
+/// loses its nested path: its new key is its path.
 conversion select_for_output(checkpoint_reader& reader, const selection_options& options);
 
 }  // namespace shardmesh

@@ -41,7 +41,8 @@ result<void> drop_equal_tensors(checkpoint_reader& reader, conversion& work) {
   std::map<shape_of, std::vector<std::size_t>> alike;
   for (std::size_t i = 0; i < work.tensors.size(); ++i) {
     const output_tensor& tensor = work.tensors[i];
-    if (tensor.archive || is_optimizer_key(tensor.key) || box::whole(tensor.bytes.from.global_shape()).volume() < 2) continue;
+    if (tensor.archive || is_optimizer_key(tensor.key) || box::whole(tensor.bytes.from.global_shape()).volume() < 2)
+      continue;
     if (bits(tensor.bytes.from_type) % 8 == 0) alike[{tensor.type, tensor.bytes.from.global_shape()}].push_back(i);
   }
   std::vector<bool> dropped(work.tensors.size());
@@ -53,7 +54,8 @@ result<void> drop_equal_tensors(checkpoint_reader& reader, conversion& work) {
       const auto [kept, is_new] = first.try_emplace(digest, i);
       if (is_new) continue;
       dropped[i] = true;
-      work.notes.push_back(fmt::format("{} has the bytes of {} and is written once", work.tensors[i].key, work.tensors[kept->second].key));
+      work.notes.push_back(fmt::format("{} has the bytes of {} and is written once", work.tensors[i].key,
+                                       work.tensors[kept->second].key));
     }
   }
   std::vector<output_tensor> kept;
@@ -84,7 +86,8 @@ void split_at_dots(path& where, std::string_view key) {
 
 }  // namespace
 
-save_report convert(checkpoint_reader& reader, const std::filesystem::path& destination, const convert_options& options) {
+save_report convert(checkpoint_reader& reader, const std::filesystem::path& destination,
+                    const convert_options& options) {
   if (auto apart = check_not_inside(destination, reader.path()); !apart) return failed(std::move(apart).take_error());
   conversion work = select_for_output(reader, options.selection);
   if (!work.problems.empty()) {
@@ -106,6 +109,9 @@ save_report convert(checkpoint_reader& reader, const std::filesystem::path& dest
   } else {
     if (options.skip_unsupported) skipped_tensors = drop_unsupported(work.tensors);
     if (options.skip_objects) skipped_objects = static_cast<std::int64_t>(std::exchange(work.objects, {}).size());
+    auto incomplete = objects_not_held_whole(work.objects);
+    if (!incomplete) return failed(std::move(incomplete).take_error());
+    work.notes.insert(work.notes.end(), incomplete->begin(), incomplete->end());
     const safetensors_options format{options.to == target_format::hf, options.max_shard_bytes};
     report = save_safetensors(destination, std::move(work.tensors), work.objects, source, format, options.saving);
   }

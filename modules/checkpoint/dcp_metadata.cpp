@@ -55,7 +55,8 @@ result<extents> read_sizes(pickle_value value, std::string_view what) {
     value = arguments[0];
   }
   if (value.kind() != pickle_kind::tuple && value.kind() != pickle_kind::list)
-    return fail(errc::bad_format, fmt::format("its {} is not a torch.Size", what)).with_values("", std::string(name(value.kind())));
+    return fail(errc::bad_format, fmt::format("its {} is not a torch.Size", what))
+        .with_values("", std::string(name(value.kind())));
   if (value.size() > max_rank)
     return fail(errc::rank_too_large, fmt::format("its {} has too many dimensions", what))
         .with_values(fmt::format("at most {}", max_rank), fmt::format("{}", value.size()));
@@ -100,7 +101,8 @@ struct string_hash {
 
 class metadata_parser {
  public:
-  metadata_parser(std::shared_ptr<const pickle_graph> graph, std::string_view file) : graph_(std::move(graph)), file_(file) {}
+  metadata_parser(std::shared_ptr<const pickle_graph> graph, std::string_view file)
+      : graph_(std::move(graph)), file_(file) {}
 
   result<dcp_metadata> parse() {
     const pickle_value root = graph_->root();
@@ -160,9 +162,14 @@ class metadata_parser {
     const auto found = paths_.find(key);
     if (found == paths_.end()) return where;
     for (const pickle_value item : found->second.items()) {
-      if (const auto number = item.as_int()) where.push_back(*number);
-      else if (const auto text = item.text()) where.push_back(std::string(*text));
-      else return problem(errc::bad_format, "its planner_data path holds something that is neither text nor an index", key), path{};
+      if (const auto number = item.as_int())
+        where.push_back(*number);
+      else if (const auto text = item.text())
+        where.push_back(std::string(*text));
+      else
+        return problem(errc::bad_format, "its planner_data path holds something that is neither text nor an index",
+                       key),
+               path{};
     }
     return where;
   }
@@ -174,7 +181,8 @@ class metadata_parser {
     if (is_metadata_class(entry, "TensorStorageMetadata")) return read_tensor(*fqn, entry);
     if (!is_metadata_class(entry, "BytesStorageMetadata"))
       return problem(fail(errc::bad_format, "its description is of an unknown kind")
-                         .with_values("TensorStorageMetadata or BytesStorageMetadata", class_text(entry)), *fqn);
+                         .with_values("TensorStorageMetadata or BytesStorageMetadata", class_text(entry)),
+                     *fqn);
     names_.emplace(*fqn, static_cast<std::int64_t>(-1 - static_cast<std::int64_t>(made_.contents.objects.size())));
     made_.contents.objects.push_back({std::string(*fqn), path_of(*fqn), {}});
   }
@@ -216,18 +224,24 @@ class metadata_parser {
     const box where{*offsets, *sizes};
     if (offsets->rank() != shape.rank() || sizes->rank() != shape.rank())
       return problem(fail(errc::shape_mismatch, "a chunk has another number of dimensions than the tensor")
-                         .with_values(fmt::format("{}", shape.rank()), fmt::format("{} offsets, {} sizes", offsets->rank(), sizes->rank())), key);
+                         .with_values(fmt::format("{}", shape.rank()),
+                                      fmt::format("{} offsets, {} sizes", offsets->rank(), sizes->rank())),
+                     key);
     if (!is_well_formed(where) || !lies_within(where, box::whole(shape)))
       return problem(fail(errc::out_of_bounds, "a chunk lies outside of the tensor")
                          .with_box(is_well_formed(where) ? where : box{*offsets, extents::filled(shape.rank(), 0)})
-                         .with_values(to_string(box::whole(shape)), fmt::format("offsets {} sizes {}", to_string(*offsets), to_string(*sizes))), key);
+                         .with_values(to_string(box::whole(shape)),
+                                      fmt::format("offsets {} sizes {}", to_string(*offsets), to_string(*sizes))),
+                     key);
     made_.contents.add_chunk(where, {});
   }
 
   std::int32_t file_number(std::string_view relative) {
     if (const auto found = files_.find(relative); found != files_.end()) return found->second;
     if (!is_safe_path(std::filesystem::path(relative))) {
-      problem(fail(errc::unsafe_path, "a file name leaves the checkpoint's folder").with_values("", std::string(relative)), {});
+      problem(
+          fail(errc::unsafe_path, "a file name leaves the checkpoint's folder").with_values("", std::string(relative)),
+          {});
       return files_.emplace(relative, -1).first->second;
     }
     made_.contents.files.emplace_back(relative);
@@ -287,12 +301,14 @@ class metadata_parser {
     if (!at) return problem(std::move(at).take_error(), *fqn);
     const auto chunk = find_chunk(tensor, *at, index.attribute("index").as_int());
     if (!chunk)
-      return problem(fail(errc::bad_format, "a stored chunk is not one of the tensor's").with_values("", fmt::format("offset {}", to_string(*at))), *fqn);
+      return problem(fail(errc::bad_format, "a stored chunk is not one of the tensor's")
+                         .with_values("", fmt::format("offset {}", to_string(*at))),
+                     *fqn);
     made_.contents.set_place(*chunk, *place);
   }
 
-  // By the hint (position in the list, may be stale), else by offset. Where an empty chunk shares its offset with one that
-  // is not, the bytes are the latter's.
+  // By the hint (position in the list, may be stale), else by offset. Where an empty chunk shares its offset with one
+  // that is not, the bytes are the latter's.
   std::optional<std::int32_t> find_chunk(std::size_t tensor, const extents& at, std::optional<std::int64_t> hint) {
     const tensor_entry& entry = made_.contents.tensors[tensor];
     if (hint && *hint >= 0 && *hint < entry.chunk_count) {
@@ -329,7 +345,8 @@ class metadata_parser {
   std::string_view file_;
   dcp_metadata made_;
   std::unordered_map<std::string_view, pickle_value> paths_;
-  std::unordered_map<std::string, std::int64_t, string_hash, std::equal_to<>> names_;  // tensor index, or -1 - object index
+  std::unordered_map<std::string, std::int64_t, string_hash, std::equal_to<>>
+      names_;  // tensor index, or -1 - object index
   std::unordered_map<std::string, std::int32_t, string_hash, std::equal_to<>> files_;
   std::unordered_map<std::size_t, std::map<extents, std::int32_t>> by_offset_;
 };
@@ -362,7 +379,8 @@ class catalog_merge {
   }
 
   // The chunks of one tensor from every rank that has it; equal boxes are one chunk.
-  void add_tensor(std::span<const std::pair<const catalog*, const tensor_entry*>> holders, std::vector<error>& problems) {
+  void add_tensor(std::span<const std::pair<const catalog*, const tensor_entry*>> holders,
+                  std::vector<error>& problems) {
     const tensor_entry& first = *holders.front().second;
     merged.tensors.push_back(first);
     merged.tensors.back().chunk_count = 0;
@@ -378,7 +396,8 @@ class catalog_merge {
       }
       for (std::int32_t c = tensor->first_chunk; c < tensor->first_chunk + tensor->chunk_count; ++c) {
         const box where = from->chunk_box(*tensor, c);
-        if (boxes.insert(where).second) merged.add_chunk(where, renumber(*from, from->chunk_places[static_cast<std::size_t>(c)]));
+        if (boxes.insert(where).second)
+          merged.add_chunk(where, renumber(*from, from->chunk_places[static_cast<std::size_t>(c)]));
       }
     }
   }

@@ -33,9 +33,10 @@ struct dcp_metadata {
   std::vector<error> problems;  // entries that cannot be used; the rest can
 };
 
-/// Reads the pickle of a `.metadata` or `__N.metadata` file, of any PyTorch since 1.13. Unknown classes and attributes are
-/// kept as inert records. `file` is for messages.
-/// \errors errc::bad_pickle; errc::bad_format when the root is no Metadata. Defects of single entries (a negative size, a
+/// Reads the pickle of a `.metadata` or `__N.metadata` file, of any PyTorch since 1.13. Unknown classes and attributes
+/// are kept as inert records. `file` is for messages.
+/// \errors errc::bad_pickle; errc::bad_format when the root is no Metadata. Defects of single entries (a negative size,
+/// a
 ///         chunk out of bounds, a path that leaves the folder) are problems, each naming file and key.
 /// Cost: O(bytes). Source: torch/distributed/checkpoint/metadata.py, filesystem.py
 result<dcp_metadata> parse_dcp_metadata(std::vector<std::byte> bytes, std::string_view file);
@@ -50,9 +51,10 @@ struct dcp_place {
   std::int64_t offset = 0, length = 0;
 };
 
-/// The pickle of a `.metadata` for these entries. `places`: one per chunk of every tensor, in order; then one per object.
-/// Loads in PyTorch 2.13 as its own Metadata object.
-std::vector<std::byte> format_dcp_metadata(std::span<const output_tensor> tensors, std::span<const output_object> objects,
-                                           std::span<const dcp_place> places, const dcp_extras& extras);
+/// The pickle of a `.metadata` for these entries. `places`: one per chunk of every tensor, in order; then one per
+/// object. Loads in PyTorch 2.13 as its own Metadata object.
+std::vector<std::byte> format_dcp_metadata(std::span<const output_tensor> tensors,
+                                           std::span<const output_object> objects, std::span<const dcp_place> places,
+                                           const dcp_extras& extras);
 
 }  // namespace shardmesh

@@ -130,8 +130,10 @@ class metadata_writer {
     out_.begin_tuple();
     if (where.empty()) out_.text(key);
     for (const path_key& item : where) {
-      if (item.is_index()) out_.integer(item.index());
-      else out_.text(item.name());
+      if (item.is_index())
+        out_.integer(item.index());
+      else
+        out_.text(item.name());
     }
     out_.end_tuple();
   }
@@ -184,8 +186,9 @@ class metadata_writer {
 
 }  // namespace
 
-std::vector<std::byte> format_dcp_metadata(std::span<const output_tensor> tensors, std::span<const output_object> objects,
-                                           std::span<const dcp_place> places, const dcp_extras& extras) {
+std::vector<std::byte> format_dcp_metadata(std::span<const output_tensor> tensors,
+                                           std::span<const output_object> objects, std::span<const dcp_place> places,
+                                           const dcp_extras& extras) {
   return metadata_writer(tensors, objects, places, extras).write();
 }
 

@@ -38,12 +38,16 @@ result<folder_listing> list_folder(const fs::path& folder) {
   std::error_code code;
   for (const auto& entry : fs::directory_iterator(folder, code)) {
     const std::string file = entry.path().filename().string();
-    if (file == ".metadata") found.has_metadata = true;
-    else if (file == ".metadata.tmp") found.has_temporary = true;
-    else if (file.ends_with(".distcp")) found.items.insert(file);
+    if (file == ".metadata")
+      found.has_metadata = true;
+    else if (file == ".metadata.tmp")
+      found.has_temporary = true;
+    else if (file.ends_with(".distcp"))
+      found.items.insert(file);
     else if (file.starts_with("__") && file.ends_with(".metadata")) {
       const std::string digits = file.substr(2, file.size() - 11);
-      const bool is_number = !digits.empty() && digits.size() < 10 && std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; });
+      const bool is_number = !digits.empty() && digits.size() < 10 &&
+                             std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; });
       if (is_number) found.rank_metadata[std::stoll(digits)] = file;
     }
   }
@@ -54,8 +58,7 @@ result<folder_listing> list_folder(const fs::path& folder) {
 class dcp_reader final : public checkpoint_reader {
  public:
   dcp_reader(fs::path folder, dcp_metadata description, const open_options& options)
-      : extras_(std::move(description.extras)),
-        files_(folder, description.contents.files, options.max_open_files) {
+      : extras_(std::move(description.extras)), files_(folder, description.contents.files, options.max_open_files) {
     contents_ = std::move(description.contents);
     problems_ = std::move(description.problems);
     path_ = std::move(folder);
@@ -68,14 +71,16 @@ class dcp_reader final : public checkpoint_reader {
                               .with_file(file(".metadata.tmp"))
                               .with_hint("the items may be a mixture of two saves"));
     if (listing.has_metadata && !listing.rank_metadata.empty())
-      warnings_.push_back(fail(errc::incomplete_save, "is not used: .metadata wins over it").with_file(file(listing.rank_metadata.begin()->second)));
+      warnings_.push_back(fail(errc::incomplete_save, "is not used: .metadata wins over it")
+                              .with_file(file(listing.rank_metadata.begin()->second)));
     std::set<std::string> unreferenced = listing.items;
     for (const std::string& referenced : contents_.files) unreferenced.erase(referenced);
     for (const std::string& item : unreferenced) {
       std::error_code code;
       // A rank that had nothing left to write leaves an empty file: nothing is odd about that.
       if (fs::file_size(path_ / item, code) > 0 && !code)
-        warnings_.push_back(fail(errc::incomplete_save, "nothing refers to this file: a leftover of another save").with_file(file(item)));
+        warnings_.push_back(fail(errc::incomplete_save, "nothing refers to this file: a leftover of another save")
+                                .with_file(file(item)));
     }
     if (!listing.has_metadata) return;
     std::error_code code;
@@ -84,7 +89,9 @@ class dcp_reader final : public checkpoint_reader {
       std::error_code missing;
       const auto time = fs::last_write_time(path_ / referenced, missing);
       if (!code && !missing && time > written)
-        warnings_.push_back(fail(errc::incomplete_save, "is newer than .metadata: an overwrite may have been interrupted").with_file(file(referenced)));
+        warnings_.push_back(
+            fail(errc::incomplete_save, "is newer than .metadata: an overwrite may have been interrupted")
+                .with_file(file(referenced)));
     }
   }
 
@@ -154,7 +161,8 @@ class dcp_reader final : public checkpoint_reader {
     const std::string& transform = contents_.transforms[static_cast<std::size_t>(place.transform)];
     if (transform.empty()) return section;
     if (!transform.starts_with("stream.zstd") || transform.find('+') != std::string::npos)
-      return fail(errc::unsupported, "is stored through a transform that we do not know").with_values("stream.zstd/1", transform);
+      return fail(errc::unsupported, "is stored through a transform that we do not know")
+          .with_values("stream.zstd/1", transform);
     auto encoded = std::make_unique<shared_section>(section, 0, section->size_bytes());
     SHARDMESH_TRY(std::unique_ptr<byte_source> decoded, open_decoding_source(std::move(encoded), codec::zstd));
     return std::shared_ptr<const byte_source>(std::move(decoded));
@@ -173,7 +181,8 @@ class dcp_reader final : public checkpoint_reader {
     if (!root) {
       const object_class what = classify(item, item.root());
       if (what.kind == object_kind::opaque_tensor)
-        return fail(errc::unsupported, "holds a tensor of a representation that we do not know").with_values("", what.type);
+        return fail(errc::unsupported, "holds a tensor of a representation that we do not know")
+            .with_values("", what.type);
       return fail(errc::bad_format, "the item is not a tensor").with_values("torch.Tensor", what.type);
     }
     SHARDMESH_TRY(opened_chunk opened, open_torch_tensor(item, *root, source));
@@ -212,7 +221,8 @@ result<std::unique_ptr<checkpoint_reader>> open_dcp(const fs::path& folder, cons
     if (listing.has_temporary)
       return fail(errc::incomplete_save, "incomplete save: the metadata was being written when it was interrupted")
           .with_file((folder / ".metadata.tmp").string());
-    return fail(errc::incomplete_save, fmt::format("incomplete save: {} .distcp files without metadata", listing.items.size()))
+    return fail(errc::incomplete_save,
+                fmt::format("incomplete save: {} .distcp files without metadata", listing.items.size()))
         .with_file((folder / ".metadata").string());
   }
   dcp_metadata description;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
-#include <try.hpp>
 #include <zlib.h>
 #include <zstd.h>
+#include <try.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -140,14 +140,15 @@ class decoding_source final : public byte_source {
     const auto length = static_cast<std::int64_t>(out.size());
     if (offset < 0 || offset > size_ || length > size_ - offset)
       return fail(errc::out_of_bounds, "a read leaves the decoded bytes").with_file(name());
-    if (copy_from(head_, 0, offset, out) || copy_from(tail_, size_ - static_cast<std::int64_t>(tail_.size()), offset, out))
+    if (copy_from(head_, 0, offset, out) ||
+        copy_from(tail_, size_ - static_cast<std::int64_t>(tail_.size()), offset, out))
       return {};
     const std::scoped_lock guard(lock_);
     if (!decoder_ || position_ > offset) start_over();
     std::vector<std::byte> skipped(std::min<std::size_t>(buffer_bytes, static_cast<std::size_t>(offset - position_)));
     while (position_ < offset) {
-      const auto step = std::span(skipped).first(
-          std::min<std::size_t>(skipped.size(), static_cast<std::size_t>(offset - position_)));
+      const auto step =
+          std::span(skipped).first(std::min<std::size_t>(skipped.size(), static_cast<std::size_t>(offset - position_)));
       SHARDMESH_CHECK(fill_whole(step));
     }
     return fill_whole(out);
@@ -156,14 +157,17 @@ class decoding_source final : public byte_source {
  private:
   static bool copy_from(const std::vector<std::byte>& kept, std::int64_t kept_at, std::int64_t offset,
                         std::span<std::byte> out) {
-    if (offset < kept_at || offset + static_cast<std::int64_t>(out.size()) > kept_at + static_cast<std::int64_t>(kept.size()))
+    if (offset < kept_at ||
+        offset + static_cast<std::int64_t>(out.size()) > kept_at + static_cast<std::int64_t>(kept.size()))
       return false;
     std::copy_n(kept.begin() + (offset - kept_at), out.size(), out.begin());
     return true;
   }
   void start_over() const {
-    if (how_ == codec::zstd) decoder_ = std::make_unique<zstd_decoder>(*encoded_);
-    else decoder_ = std::make_unique<deflate_decoder>(*encoded_);
+    if (how_ == codec::zstd)
+      decoder_ = std::make_unique<zstd_decoder>(*encoded_);
+    else
+      decoder_ = std::make_unique<deflate_decoder>(*encoded_);
     position_ = 0;
   }
   result<std::size_t> fill(std::span<std::byte> out) const {

@@ -65,13 +65,15 @@ class comparer {
     SHARDMESH_TRY(const object_value right, right_.reader.read_object(b.index));
     if (left.kind == right.kind && left.type == right.type && left.json == right.json && left.kind != "opaque")
       return std::vector<difference>{};
-    if (left.kind == "opaque" && right.kind == "opaque" && left.type == right.type) return compare_opaque(a, b, left.type);
+    if (left.kind == "opaque" && right.kind == "opaque" && left.type == right.type)
+      return compare_opaque(a, b, left.type);
     const auto shown = [](const object_value& v) { return fmt::format("{} {}", v.type, v.json.substr(0, 80)); };
     return std::vector{found(a.key, difference_kind::object, fmt::format("{} against {}", shown(left), shown(right)))};
   }
 
   // What has no value to show is compared as its bytes; a side without bytes (objects.json) knows the type only.
-  result<std::vector<difference>> compare_opaque(const diff_entry& a, const diff_entry& b, const std::string& type) const {
+  result<std::vector<difference>> compare_opaque(const diff_entry& a, const diff_entry& b,
+                                                 const std::string& type) const {
     auto left = left_.reader.object_archive(a.index);
     auto right = right_.reader.object_archive(b.index);
     if (!left || !right || *left == *right) return std::vector<difference>{};
@@ -83,23 +85,26 @@ class comparer {
     const tensor_entry& right = tensor(right_, b);
     std::vector<difference> all;
     if (left.shape != right.shape) {
-      all.push_back(found(a.key, difference_kind::shape, fmt::format("shape {} against {}", to_string(left.shape), to_string(right.shape))));
+      all.push_back(found(a.key, difference_kind::shape,
+                          fmt::format("shape {} against {}", to_string(left.shape), to_string(right.shape))));
       return all;
     }
     if (a.type != b.type && !options_.ignore_dtype)
-      all.push_back(found(a.key, difference_kind::dtype, fmt::format("dtype {} against {}", name(a.type), name(b.type))));
+      all.push_back(
+          found(a.key, difference_kind::dtype, fmt::format("dtype {} against {}", name(a.type), name(b.type))));
     if (options_.layout && boxes_of(left_.reader.contents(), left) != boxes_of(right_.reader.contents(), right))
       all.push_back(found(a.key, difference_kind::layout,
                           fmt::format("{} chunks against {}, or other boxes", left.chunk_count, right.chunk_count)));
-    if (!left.opaque_type.empty() || !right.opaque_type.empty()) return compare_archives(a, left, right, std::move(all));
+    if (!left.opaque_type.empty() || !right.opaque_type.empty())
+      return compare_archives(a, left, right, std::move(all));
     if (a.type != b.type && !options_.ignore_dtype) return all;
     SHARDMESH_TRY(auto values, compare_values(a, b));
     if (values) all.push_back(std::move(*values));
     return all;
   }
 
-  result<std::vector<difference>> compare_archives(const diff_entry& a, const tensor_entry& left, const tensor_entry& right,
-                                                   std::vector<difference> all) const {
+  result<std::vector<difference>> compare_archives(const diff_entry& a, const tensor_entry& left,
+                                                   const tensor_entry& right, std::vector<difference> all) const {
     bool equal = left.opaque_type == right.opaque_type && left.chunk_count == right.chunk_count;
     for (std::int32_t i = 0; equal && i < left.chunk_count; ++i) {
       SHARDMESH_TRY(const auto l, left_.reader.chunk_archive(left, left.first_chunk + i));
@@ -127,14 +132,17 @@ class comparer {
       SHARDMESH_TRY(const host_tensor r, slab_of(right_, right, right_held, b.type, *slab));
       const tensor_view left_view = adapter<host_tensor>::view(l);
       const tensor_view right_view = adapter<host_tensor>::view(r);
-      SHARDMESH_TRY(const comparison outcome, compare(left_view, right_view, {.tolerance = options_.tolerance, .ignore_dtype = options_.ignore_dtype}));
+      SHARDMESH_TRY(
+          const comparison outcome,
+          compare(left_view, right_view, {.tolerance = options_.tolerance, .ignore_dtype = options_.ignore_dtype}));
       if (outcome.different == 0) continue;
       if (!total) {
         total = found(a.key, difference_kind::values, "");
         total->first_index = outcome.first_index;
         for (std::size_t d = 0; d < slab->rank(); ++d) total->first_index[d] += slab->offsets[d];
-        total->text = fmt::format("first at {}: {} against {}", to_string(total->first_index),
-                                  value_text(left_view, outcome.first_index), value_text(right_view, outcome.first_index));
+        total->text =
+            fmt::format("first at {}: {} against {}", to_string(total->first_index),
+                        value_text(left_view, outcome.first_index), value_text(right_view, outcome.first_index));
       }
       total->different += outcome.different;
       if (std::isnan(outcome.largest_difference) || outcome.largest_difference > total->largest)
@@ -168,14 +176,22 @@ class comparer {
 
 std::string_view name(difference_kind kind) {
   switch (kind) {
-    case difference_kind::only_left: return "only-left";
-    case difference_kind::only_right: return "only-right";
-    case difference_kind::kind: return "kind";
-    case difference_kind::dtype: return "dtype";
-    case difference_kind::shape: return "shape";
-    case difference_kind::values: return "values";
-    case difference_kind::object: return "object";
-    case difference_kind::layout: return "layout";
+    case difference_kind::only_left:
+      return "only-left";
+    case difference_kind::only_right:
+      return "only-right";
+    case difference_kind::kind:
+      return "kind";
+    case difference_kind::dtype:
+      return "dtype";
+    case difference_kind::shape:
+      return "shape";
+    case difference_kind::values:
+      return "values";
+    case difference_kind::object:
+      return "object";
+    case difference_kind::layout:
+      return "layout";
   }
   return "unknown";
 }
@@ -197,11 +213,12 @@ result<diff_report> diff(const diff_side& left, const diff_side& right, const di
   const std::vector<std::pair<std::string_view, pair_of_entries>> pairs(by_key.begin(), by_key.end());
   const comparer compare_all(left, right, options);
   std::vector<std::vector<difference>> found_in(pairs.size());
-  SHARDMESH_CHECK(parallel_for(options.threads, static_cast<std::int64_t>(pairs.size()), [&](std::int64_t i) -> result<void> {
-    const auto at = static_cast<std::size_t>(i);
-    SHARDMESH_TRY(found_in[at], compare_all.compare_pair(pairs[at].second));
-    return {};
-  }));
+  SHARDMESH_CHECK(
+      parallel_for(options.threads, static_cast<std::int64_t>(pairs.size()), [&](std::int64_t i) -> result<void> {
+        const auto at = static_cast<std::size_t>(i);
+        SHARDMESH_TRY(found_in[at], compare_all.compare_pair(pairs[at].second));
+        return {};
+      }));
   diff_report report;
   for (std::size_t i = 0; i < pairs.size(); ++i) {
     const auto& [a, b] = pairs[i].second;

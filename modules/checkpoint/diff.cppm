@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// diff: what differs between two checkpoints of any formats: names, dtypes, shapes, values, objects and, if asked, chunks.
+// diff: what differs between two checkpoints of any formats: names, dtypes, shapes, values, objects and, if asked,
+// chunks.
 module;
 #include <cstdint>
 #include <functional>
@@ -29,14 +30,14 @@ struct difference {
   std::string key;
   difference_kind what;
   std::string text;
-  std::int64_t different = 0;     // elements, for `values`
+  std::int64_t different = 0;  // elements, for `values`
   std::int64_t elements = 0;
-  extents first_index;            // of the first element that differs
-  double largest = 0;             // |a-b|; infinite or NaN where the values are
+  extents first_index;  // of the first element that differs
+  double largest = 0;   // |a-b|; infinite or NaN where the values are
 };
 
 struct diff_report {
-  std::vector<difference> differences;  // in key order
+  std::vector<difference> differences;               // in key order
   std::int64_t tensors = 0, objects = 0, bytes = 0;  // compared
 };
 

@@ -24,7 +24,8 @@ result<void> item_writer::write(item_id item, std::int64_t first_byte, std::span
   if (first_byte == 0) SHARDMESH_CHECK(write_head(i));
   progress& state = progress_[i];
   if (first_byte != state.written)
-    return fail(errc::io, fmt::format("internal: item {} was written at byte {} instead of {}", i, first_byte, state.written));
+    return fail(errc::io,
+                fmt::format("internal: item {} was written at byte {} instead of {}", i, first_byte, state.written));
   SHARDMESH_CHECK(output_.write(items_[i].file, items_[i].data_begin + first_byte, bytes));
   state.sum->update(bytes);
   if (items_[i].is_archive) state.crc32 = libdeflate_crc32(state.crc32, bytes.data(), bytes.size());
@@ -44,7 +45,8 @@ result<void> item_writer::write_empty_items() {
 result<void> item_writer::check_complete() const {
   for (std::size_t i = 0; i < items_.size(); ++i)
     if (progress_[i].sum || progress_[i].written != items_[i].size_bytes)
-      return fail(errc::io, fmt::format("internal: item {} has {} of {} bytes", i, progress_[i].written, items_[i].size_bytes));
+      return fail(errc::io,
+                  fmt::format("internal: item {} has {} of {} bytes", i, progress_[i].written, items_[i].size_bytes));
   return {};
 }
 

@@ -18,8 +18,8 @@ import :xxh3;
 
 export namespace shardmesh {
 
-/// One item to be written: `size_bytes` of row-major elements at `data_begin` of a file. With `is_archive`, a torch.save
-/// archive of a tensor (dtype, sizes) begins at `begin` and its elements at `data_begin`.
+/// One item to be written: `size_bytes` of row-major elements at `data_begin` of a file. With `is_archive`, a
+/// torch.save archive of a tensor (dtype, sizes) begins at `begin` and its elements at `data_begin`.
 struct written_item {
   std::int32_t file = 0;
   std::int64_t begin = 0;

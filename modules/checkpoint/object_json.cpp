@@ -36,7 +36,9 @@ std::string hex(std::string_view bytes) {
 class printer {
  public:
   printer(const byte_source& source, const torch_item& item, const object_json_options& options)
-      : source_(source), item_(item), options_(options),
+      : source_(source),
+        item_(item),
+        options_(options),
         tensor_budget_(std::min(source.size_bytes(), std::int64_t{1} << 50) * 64 + (std::int64_t{1} << 30)) {}
 
   result<void> print(const pickle_value& value);
@@ -77,10 +79,16 @@ result<void> printer::print(const pickle_value& value) {
     return fail(errc::unsupported, fmt::format("an object is longer than {} bytes of JSON", options_.limit_bytes));
   const object_class found = classify(item_, value);
   switch (found.kind) {
-    case object_kind::none: out += "null"; return {};
-    case object_kind::boolean: out += *value.as_bool() ? "true" : "false"; return {};
-    case object_kind::integer: return print_integer(value), result<void>{};
-    case object_kind::floating: return tagged("$float", float_hex(*value.as_float())), result<void>{};
+    case object_kind::none:
+      out += "null";
+      return {};
+    case object_kind::boolean:
+      out += *value.as_bool() ? "true" : "false";
+      return {};
+    case object_kind::integer:
+      return print_integer(value), result<void>{};
+    case object_kind::floating:
+      return tagged("$float", float_hex(*value.as_float())), result<void>{};
     case object_kind::complex: {
       const pickle_items parts = value.args().items();
       out += "{\"$complex\":[" + json_quoted(float_hex(*parts[0].as_float())) + "," +
@@ -88,22 +96,32 @@ result<void> printer::print(const pickle_value& value) {
       return {};
     }
     case object_kind::str:
-      if (is_utf8(*value.text())) out += json_quoted(*value.text());
-      else tagged("$str", hex(*value.text()));
+      if (is_utf8(*value.text()))
+        out += json_quoted(*value.text());
+      else
+        tagged("$str", hex(*value.text()));
       return {};
-    case object_kind::bytes: return tagged("$bytes", hex(*bytes_of(value))), result<void>{};
-    case object_kind::bytearray: return tagged("$bytearray", hex(*bytes_of(value))), result<void>{};
-    case object_kind::dtype: return tagged("$dtype", value.global_name()), result<void>{};
+    case object_kind::bytes:
+      return tagged("$bytes", hex(*bytes_of(value))), result<void>{};
+    case object_kind::bytearray:
+      return tagged("$bytearray", hex(*bytes_of(value))), result<void>{};
+    case object_kind::dtype:
+      return tagged("$dtype", value.global_name()), result<void>{};
     case object_kind::device: {
       const pickle_items parts = value.args().items();
       std::string text(*parts[0].text());
       if (const auto index = parts.size() > 1 ? parts[1].as_int() : std::nullopt) text += ":" + std::to_string(*index);
       return tagged("$device", text), result<void>{};
     }
-    case object_kind::tensor: return print_tensor(*item_.tensor_of(value));
-    case object_kind::global: return tagged("$other", found.type), result<void>{};
-    case object_kind::opaque: case object_kind::opaque_tensor: return tagged("$other", found.type), result<void>{};
-    default: break;
+    case object_kind::tensor:
+      return print_tensor(*item_.tensor_of(value));
+    case object_kind::global:
+      return tagged("$other", found.type), result<void>{};
+    case object_kind::opaque:
+    case object_kind::opaque_tensor:
+      return tagged("$other", found.type), result<void>{};
+    default:
+      break;
   }
   const auto inside = std::find(open_.rbegin(), open_.rend(), value.identity());
   if (inside != open_.rend()) {
@@ -120,13 +138,20 @@ result<void> printer::print(const pickle_value& value) {
 
 result<void> printer::print_composite(const pickle_value& value, object_kind kind) {
   switch (kind) {
-    case object_kind::list: return print_items("", value.items());
-    case object_kind::tuple: return print_items("$tuple", value.items());
-    case object_kind::size: return print_items("$size", sequence_items(value));
-    case object_kind::set: return print_set("$set", sequence_items(value));
-    case object_kind::frozenset: return print_set("$frozenset", sequence_items(value));
-    case object_kind::odict: return print_pairs("$odict", mapping_entries(value).pairs());
-    default: return print_pairs("$dict", value.pairs());
+    case object_kind::list:
+      return print_items("", value.items());
+    case object_kind::tuple:
+      return print_items("$tuple", value.items());
+    case object_kind::size:
+      return print_items("$size", sequence_items(value));
+    case object_kind::set:
+      return print_set("$set", sequence_items(value));
+    case object_kind::frozenset:
+      return print_set("$frozenset", sequence_items(value));
+    case object_kind::odict:
+      return print_pairs("$odict", mapping_entries(value).pairs());
+    default:
+      return print_pairs("$dict", value.pairs());
   }
 }
 
@@ -190,8 +215,8 @@ result<void> printer::print_tensor(std::size_t index) {
   SHARDMESH_TRY(const auto bytes, read_tensor(source_, item_, index, options_.tensor_limit_bytes));
   std::string shape;
   for (const std::int64_t size : tensor.sizes) shape += (shape.empty() ? "" : ",") + std::to_string(size);
-  std::string text = fmt::format("{{\"$tensor\":{{\"dtype\":\"{}\",\"shape\":[{}],\"sha256\":\"{}\"}}}}", name(tensor.type),
-                                 shape, sha256::hex_of(bytes));
+  std::string text = fmt::format("{{\"$tensor\":{{\"dtype\":\"{}\",\"shape\":[{}],\"sha256\":\"{}\"}}}}",
+                                 name(tensor.type), shape, sha256::hex_of(bytes));
   out += text;
   tensors_.emplace(index, std::move(text));
   return {};

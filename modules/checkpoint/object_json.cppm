@@ -23,8 +23,8 @@ struct object_json_options {
 };
 
 /// One line of valid JSON. `source` is the item's bytes (tensors inside the object are read for their SHA-256).
-/// Integers beyond ±2^53 are {"$int": digits}; floats {"$float": hexadecimal, "inf", "-inf" or "nan"}; strings with lone
-/// surrogates {"$str": hexadecimal UTF-8}; what is not plain data {"$other": type name}; an object inside itself
+/// Integers beyond ±2^53 are {"$int": digits}; floats {"$float": hexadecimal, "inf", "-inf" or "nan"}; strings with
+/// lone surrogates {"$str": hexadecimal UTF-8}; what is not plain data {"$other": type name}; an object inside itself
 /// {"$ref": levels up}.
 /// \errors errc::unsupported beyond the limits; errors of reading tensors
 result<std::string> object_json(const byte_source& source, const torch_item& item, const pickle_value& value,

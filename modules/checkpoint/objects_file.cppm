@@ -16,8 +16,8 @@ import :reader;
 
 export namespace shardmesh {
 
-/// A single safetensors file holds the document in its own header too, under this __metadata__ key: so the one rename that
-/// shows the new tensors shows the new objects. NAME.objects.json beside it is a copy for people and other tools.
+/// A single safetensors file holds the document in its own header too, under this __metadata__ key: so the one rename
+/// that shows the new tensors shows the new objects. NAME.objects.json beside it is a copy for people and other tools.
 inline constexpr std::string_view embedded_objects_key = "shardmesh.objects";
 
 /// One object of the file.
@@ -26,6 +26,10 @@ struct stored_object {
   path where;
   object_value value;
 };
+
+/// Which of the objects such a document would not hold whole (opaque types; tensors inside), as lines for the user.
+/// \errors those of reading the objects.
+result<std::vector<std::string>> objects_not_held_whole(std::span<const output_object> objects);
 
 /// NAME.objects.json for NAME.safetensors.
 std::filesystem::path objects_beside(const std::filesystem::path& file);

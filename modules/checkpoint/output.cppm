@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a writer is given: tensors with where their bytes come from and how they are to be cut, objects, options; and what
-// it reports. The writers of each format follow in their own partitions.
+// What a writer is given: tensors with where their bytes come from and how they are to be cut, objects, options; and
+// what it reports. The writers of each format follow in their own partitions.
 module;
 #include <cstddef>
 #include <cstdint>
@@ -32,8 +32,8 @@ struct output_chunk {
 /// A tensor as it goes into the destination.
 struct output_tensor {
   std::string key;
-  path where;            // nested path, for formats that keep it; empty: one element, the key
-  dtype type;            // as it is written
+  path where;  // nested path, for formats that keep it; empty: one element, the key
+  dtype type;  // as it is written
   stored_properties properties;
   std::vector<output_chunk> chunks;  // tile the tensor; a tensor without elements has one empty chunk
   tensor_transfer bytes;             // `from` is what the item_source holds; `to` is filled by the writer
@@ -51,11 +51,11 @@ struct output_object {
 };
 
 struct save_options {
-  output_options output;
+  output_options output{};
   std::int64_t memory_bytes = std::int64_t{1} << 30;  // staging of all threads together
   int threads = 0;
-  std::stop_token cancel;
-  std::function<void(std::int64_t bytes)> progress;
+  std::stop_token cancel{};
+  std::function<void(std::int64_t bytes)> progress{};
 };
 
 /// What was done, or why nothing was: `problems` is empty exactly when the destination was written.

@@ -32,13 +32,24 @@ std::uint64_t little_endian(const std::byte* at, std::size_t count) {
 /// Width of the count that follows a counted opcode.
 std::size_t count_width(char opcode) {
   switch (opcode) {
-    case '\x8c': case 'U': case 'C': case '\x8a': return 1;
-    case 'X': case 'T': case 'B': case '\x8b': return 4;
-    default: return 8;  // BINUNICODE8, BINBYTES8, BYTEARRAY8
+    case '\x8c':
+    case 'U':
+    case 'C':
+    case '\x8a':
+      return 1;
+    case 'X':
+    case 'T':
+    case 'B':
+    case '\x8b':
+      return 4;
+    default:
+      return 8;  // BINUNICODE8, BINBYTES8, BYTEARRAY8
   }
 }
 
-char opcode_at(const pickle_arena& arena, std::uint64_t offset) { return static_cast<char>(arena.input[offset]); }
+char opcode_at(const pickle_arena& arena, std::uint64_t offset) {
+  return static_cast<char>(arena.input[offset]);
+}
 
 /// The argument of a counted opcode.
 std::span<const std::byte> counted(const pickle_arena& arena, std::uint64_t offset) {
@@ -63,7 +74,9 @@ std::string_view as_text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-bool is_long_binary(char opcode) { return opcode == '\x8a' || opcode == '\x8b'; }
+bool is_long_binary(char opcode) {
+  return opcode == '\x8a' || opcode == '\x8b';
+}
 
 /// Decimal digits of an INT or LONG line, without "L", "+", leading zeros.
 std::string decimal_of_line(std::string_view digits) {
@@ -153,35 +166,63 @@ std::span<const std::byte> pickle_raw_opcode(const pickle_arena& arena, std::uin
 
 std::string_view name(pickle_kind kind) {
   static constexpr std::array<std::string_view, 17> names{
-      "nothing", "none", "boolean", "integer", "float", "text", "bytes", "bytearray", "list", "tuple", "dict", "set",
-      "frozenset", "global", "record", "persistent reference", "extension"};
+      "nothing",  "none",  "boolean", "integer", "float",     "text",   "bytes",  "bytearray",
+      "list",     "tuple", "dict",    "set",     "frozenset", "global", "record", "persistent reference",
+      "extension"};
   return names[static_cast<std::size_t>(kind)];
 }
 
 pickle_kind pickle_value::kind() const {
   switch (pickle_tag_of(bits_)) {
-    case tag::absent: case tag::block: return pickle_kind::absent;
-    case tag::none: return pickle_kind::none;
-    case tag::boolean: return pickle_kind::boolean;
-    case tag::small_int: case tag::int_at: return pickle_kind::integer;
-    case tag::float_at: return pickle_kind::floating;
-    case tag::text_at: case tag::text_decoded: return pickle_kind::text;
-    case tag::bytes_at: case tag::bytes_decoded: return pickle_kind::bytes;
-    case tag::bytearray_at: return pickle_kind::bytearray;
-    case tag::list: return pickle_kind::list;
-    case tag::dict: return pickle_kind::dict;
-    case tag::set: return pickle_kind::set;
-    case tag::tuple: return pickle_kind::tuple;
-    case tag::frozenset: return pickle_kind::frozenset;
-    case tag::global_at: case tag::global_pair: return pickle_kind::global;
-    case tag::reduce: case tag::newobj: case tag::newobj_ex: case tag::instance: return pickle_kind::record;
-    case tag::persistent: return pickle_kind::persistent;
-    case tag::extension: return pickle_kind::extension;
+    case tag::absent:
+    case tag::block:
+      return pickle_kind::absent;
+    case tag::none:
+      return pickle_kind::none;
+    case tag::boolean:
+      return pickle_kind::boolean;
+    case tag::small_int:
+    case tag::int_at:
+      return pickle_kind::integer;
+    case tag::float_at:
+      return pickle_kind::floating;
+    case tag::text_at:
+    case tag::text_decoded:
+      return pickle_kind::text;
+    case tag::bytes_at:
+    case tag::bytes_decoded:
+      return pickle_kind::bytes;
+    case tag::bytearray_at:
+      return pickle_kind::bytearray;
+    case tag::list:
+      return pickle_kind::list;
+    case tag::dict:
+      return pickle_kind::dict;
+    case tag::set:
+      return pickle_kind::set;
+    case tag::tuple:
+      return pickle_kind::tuple;
+    case tag::frozenset:
+      return pickle_kind::frozenset;
+    case tag::global_at:
+    case tag::global_pair:
+      return pickle_kind::global;
+    case tag::reduce:
+    case tag::newobj:
+    case tag::newobj_ex:
+    case tag::instance:
+      return pickle_kind::record;
+    case tag::persistent:
+      return pickle_kind::persistent;
+    case tag::extension:
+      return pickle_kind::extension;
   }
   return pickle_kind::absent;
 }
 
-pickle_value pickle_value::at(std::uint64_t word) const { return {arena_, arena_->words[word]}; }
+pickle_value pickle_value::at(std::uint64_t word) const {
+  return {arena_, arena_->words[word]};
+}
 
 std::optional<bool> pickle_value::as_bool() const {
   if (pickle_tag_of(bits_) != tag::boolean) return std::nullopt;
@@ -245,14 +286,17 @@ std::optional<std::span<const std::byte>> pickle_value::bytes() const {
 
 pickle_items pickle_value::items() const {
   switch (pickle_tag_of(bits_)) {
-    case tag::list: case tag::set:
+    case tag::list:
+    case tag::set:
       return {arena_, arena_->words[payload()], static_cast<std::size_t>(arena_->words[payload() + 1] >> 32)};
-    case tag::tuple: case tag::frozenset: {
+    case tag::tuple:
+    case tag::frozenset: {
       const std::uint64_t count = payload() >> 40, first = payload() & ((std::uint64_t{1} << 40) - 1);
       if (count == pickle_long_tuple) return {arena_, first + 1, static_cast<std::size_t>(arena_->words[first])};
       return {arena_, first, static_cast<std::size_t>(count)};
     }
-    default: return {};
+    default:
+      return {};
   }
 }
 
@@ -291,15 +335,23 @@ bool pickle_value::is_global(std::string_view module_name, std::string_view attr
 
 pickle_form pickle_value::form() const {
   switch (pickle_tag_of(bits_)) {
-    case tag::newobj: return pickle_form::newobj;
-    case tag::newobj_ex: return pickle_form::newobj_ex;
-    case tag::instance: return pickle_form::instance;
-    default: return pickle_form::reduce;
+    case tag::newobj:
+      return pickle_form::newobj;
+    case tag::newobj_ex:
+      return pickle_form::newobj_ex;
+    case tag::instance:
+      return pickle_form::instance;
+    default:
+      return pickle_form::reduce;
   }
 }
 
-pickle_value pickle_value::callable() const { return kind() == pickle_kind::record ? at(payload()) : pickle_value(); }
-pickle_value pickle_value::args() const { return kind() == pickle_kind::record ? at(payload() + 1) : pickle_value(); }
+pickle_value pickle_value::callable() const {
+  return kind() == pickle_kind::record ? at(payload()) : pickle_value();
+}
+pickle_value pickle_value::args() const {
+  return kind() == pickle_kind::record ? at(payload() + 1) : pickle_value();
+}
 
 namespace {
 

@@ -27,29 +27,29 @@ namespace shardmesh {
 enum class pickle_tag : std::uint8_t {
   absent,
   none,
-  boolean,        // payload 0 or 1
-  small_int,      // payload: the number itself, 59 bits
-  int_at,         // INT, LONG, LONG1 or LONG4 too large for the above
-  float_at,       // BINFLOAT or FLOAT
-  text_at,        // counted strings
-  text_decoded,   // payload: index into `decoded_spans`
+  boolean,       // payload 0 or 1
+  small_int,     // payload: the number itself, 59 bits
+  int_at,        // INT, LONG, LONG1 or LONG4 too large for the above
+  float_at,      // BINFLOAT or FLOAT
+  text_at,       // counted strings
+  text_decoded,  // payload: index into `decoded_spans`
   bytes_at,
   bytes_decoded,
   bytearray_at,
-  list,           // payload: index of a header [begin, count << 32 | capacity]; likewise dict (count in words) and set
+  list,  // payload: index of a header [begin, count << 32 | capacity]; likewise dict (count in words) and set
   dict,
   set,
-  tuple,          // payload: count << 40 | index of the items; a count of `long_tuple` is stored before the items
+  tuple,  // payload: count << 40 | index of the items; a count of `long_tuple` is stored before the items
   frozenset,
-  global_at,      // GLOBAL or INST: two lines
-  global_pair,    // payload: index of [module, name]
-  reduce,         // payload: index of [callable, args, state or block]
+  global_at,    // GLOBAL or INST: two lines
+  global_pair,  // payload: index of [module, name]
+  reduce,       // payload: index of [callable, args, state or block]
   newobj,
   newobj_ex,
   instance,
-  block,          // of a record: index of [keyword args, state, list, dict]; never seen from outside
-  persistent,     // payload: index of [id]
-  extension,      // payload: the code of EXT1, EXT2, EXT4
+  block,       // of a record: index of [keyword args, state, list, dict]; never seen from outside
+  persistent,  // payload: index of [id]
+  extension,   // payload: the code of EXT1, EXT2, EXT4
 };
 
 inline constexpr std::uint64_t pickle_long_tuple = (std::uint64_t{1} << 19) - 1;
@@ -89,7 +89,9 @@ struct pickle_arena {
 constexpr std::uint64_t pickle_bits(pickle_tag tag, std::uint64_t payload) {
   return payload << 5 | static_cast<std::uint64_t>(tag);
 }
-constexpr pickle_tag pickle_tag_of(std::uint64_t bits) { return static_cast<pickle_tag>(bits & 31); }
+constexpr pickle_tag pickle_tag_of(std::uint64_t bits) {
+  return static_cast<pickle_tag>(bits & 31);
+}
 
 /// The opcode at `offset` with its argument, as it stands in the input. For numbers and strings.
 std::span<const std::byte> pickle_raw_opcode(const pickle_arena& arena, std::uint64_t offset);
@@ -101,8 +103,23 @@ export namespace shardmesh {
 /// Kinds of values as a reader sees them. `record` is whatever needs Python to be made: a callable with its arguments,
 /// its state, and items given later. `none` is Python's None; `absent` is no value at all.
 enum class pickle_kind : std::uint8_t {
-  absent, none, boolean, integer, floating, text, bytes, bytearray, list, tuple, dict, set, frozenset, global, record,
-  persistent, extension
+  absent,
+  none,
+  boolean,
+  integer,
+  floating,
+  text,
+  bytes,
+  bytearray,
+  list,
+  tuple,
+  dict,
+  set,
+  frozenset,
+  global,
+  record,
+  persistent,
+  extension
 };
 /// "none", "integer", ... for messages.
 std::string_view name(pickle_kind kind);
@@ -258,7 +275,8 @@ class pickle_graph {
  public:
   /// Parses one pickle at the start of `bytes`, which must outlive the graph. What follows its STOP is ignored: see
   /// `consumed_bytes`.
-  /// \errors errc::bad_pickle with the opcode and its byte offset: malformed, truncated, a protocol above 5, out-of-band
+  /// \errors errc::bad_pickle with the opcode and its byte offset: malformed, truncated, a protocol above 5,
+  /// out-of-band
   ///   buffers, or an object that BUILD or APPEND cannot apply to
   /// Cost: O(bytes) time and memory (at most about 150 bytes a byte of a hostile input; about 4 for real metadata).
   /// Source: Lib/pickletools.py, Lib/pickle.py of CPython.

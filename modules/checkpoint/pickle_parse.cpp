@@ -30,20 +30,74 @@ std::string_view opcode_name(unsigned char opcode) {
     char opcode;
     std::string_view name;
   };
-  static constexpr named names[] = {
-      {'(', "MARK"}, {'.', "STOP"}, {'0', "POP"}, {'1', "POP_MARK"}, {'2', "DUP"}, {'F', "FLOAT"}, {'I', "INT"},
-      {'J', "BININT"}, {'K', "BININT1"}, {'L', "LONG"}, {'M', "BININT2"}, {'N', "NONE"}, {'P', "PERSID"},
-      {'Q', "BINPERSID"}, {'R', "REDUCE"}, {'S', "STRING"}, {'T', "BINSTRING"}, {'U', "SHORT_BINSTRING"},
-      {'V', "UNICODE"}, {'X', "BINUNICODE"}, {'a', "APPEND"}, {'b', "BUILD"}, {'c', "GLOBAL"}, {'d', "DICT"},
-      {'}', "EMPTY_DICT"}, {'e', "APPENDS"}, {'g', "GET"}, {'h', "BINGET"}, {'i', "INST"}, {'j', "LONG_BINGET"},
-      {'l', "LIST"}, {']', "EMPTY_LIST"}, {'o', "OBJ"}, {'p', "PUT"}, {'q', "BINPUT"}, {'r', "LONG_BINPUT"},
-      {'s', "SETITEM"}, {'t', "TUPLE"}, {')', "EMPTY_TUPLE"}, {'u', "SETITEMS"}, {'G', "BINFLOAT"}, {'B', "BINBYTES"},
-      {'C', "SHORT_BINBYTES"}, {'\x80', "PROTO"}, {'\x81', "NEWOBJ"}, {'\x82', "EXT1"}, {'\x83', "EXT2"},
-      {'\x84', "EXT4"}, {'\x85', "TUPLE1"}, {'\x86', "TUPLE2"}, {'\x87', "TUPLE3"}, {'\x88', "NEWTRUE"},
-      {'\x89', "NEWFALSE"}, {'\x8a', "LONG1"}, {'\x8b', "LONG4"}, {'\x8c', "SHORT_BINUNICODE"},
-      {'\x8d', "BINUNICODE8"}, {'\x8e', "BINBYTES8"}, {'\x8f', "EMPTY_SET"}, {'\x90', "ADDITEMS"},
-      {'\x91', "FROZENSET"}, {'\x92', "NEWOBJ_EX"}, {'\x93', "STACK_GLOBAL"}, {'\x94', "MEMOIZE"}, {'\x95', "FRAME"},
-      {'\x96', "BYTEARRAY8"}, {'\x97', "NEXT_BUFFER"}, {'\x98', "READONLY_BUFFER"}};
+  static constexpr named names[] = {{'(', "MARK"},
+                                    {'.', "STOP"},
+                                    {'0', "POP"},
+                                    {'1', "POP_MARK"},
+                                    {'2', "DUP"},
+                                    {'F', "FLOAT"},
+                                    {'I', "INT"},
+                                    {'J', "BININT"},
+                                    {'K', "BININT1"},
+                                    {'L', "LONG"},
+                                    {'M', "BININT2"},
+                                    {'N', "NONE"},
+                                    {'P', "PERSID"},
+                                    {'Q', "BINPERSID"},
+                                    {'R', "REDUCE"},
+                                    {'S', "STRING"},
+                                    {'T', "BINSTRING"},
+                                    {'U', "SHORT_BINSTRING"},
+                                    {'V', "UNICODE"},
+                                    {'X', "BINUNICODE"},
+                                    {'a', "APPEND"},
+                                    {'b', "BUILD"},
+                                    {'c', "GLOBAL"},
+                                    {'d', "DICT"},
+                                    {'}', "EMPTY_DICT"},
+                                    {'e', "APPENDS"},
+                                    {'g', "GET"},
+                                    {'h', "BINGET"},
+                                    {'i', "INST"},
+                                    {'j', "LONG_BINGET"},
+                                    {'l', "LIST"},
+                                    {']', "EMPTY_LIST"},
+                                    {'o', "OBJ"},
+                                    {'p', "PUT"},
+                                    {'q', "BINPUT"},
+                                    {'r', "LONG_BINPUT"},
+                                    {'s', "SETITEM"},
+                                    {'t', "TUPLE"},
+                                    {')', "EMPTY_TUPLE"},
+                                    {'u', "SETITEMS"},
+                                    {'G', "BINFLOAT"},
+                                    {'B', "BINBYTES"},
+                                    {'C', "SHORT_BINBYTES"},
+                                    {'\x80', "PROTO"},
+                                    {'\x81', "NEWOBJ"},
+                                    {'\x82', "EXT1"},
+                                    {'\x83', "EXT2"},
+                                    {'\x84', "EXT4"},
+                                    {'\x85', "TUPLE1"},
+                                    {'\x86', "TUPLE2"},
+                                    {'\x87', "TUPLE3"},
+                                    {'\x88', "NEWTRUE"},
+                                    {'\x89', "NEWFALSE"},
+                                    {'\x8a', "LONG1"},
+                                    {'\x8b', "LONG4"},
+                                    {'\x8c', "SHORT_BINUNICODE"},
+                                    {'\x8d', "BINUNICODE8"},
+                                    {'\x8e', "BINBYTES8"},
+                                    {'\x8f', "EMPTY_SET"},
+                                    {'\x90', "ADDITEMS"},
+                                    {'\x91', "FROZENSET"},
+                                    {'\x92', "NEWOBJ_EX"},
+                                    {'\x93', "STACK_GLOBAL"},
+                                    {'\x94', "MEMOIZE"},
+                                    {'\x95', "FRAME"},
+                                    {'\x96', "BYTEARRAY8"},
+                                    {'\x97', "NEXT_BUFFER"},
+                                    {'\x98', "READONLY_BUFFER"}};
   for (const named& entry : names)
     if (static_cast<unsigned char>(entry.opcode) == opcode) return entry.name;
   return "an unknown opcode";
@@ -97,14 +151,32 @@ bool decode_string_repr(std::string_view line, std::string& out) {
     }
     if (++i == line.size()) return false;
     switch (const char c = line[i]) {
-      case 'n': out += '\n'; break;
-      case 'r': out += '\r'; break;
-      case 't': out += '\t'; break;
-      case 'a': out += '\a'; break;
-      case 'b': out += '\b'; break;
-      case 'f': out += '\f'; break;
-      case 'v': out += '\v'; break;
-      case '\\': case '\'': case '"': out += c; break;
+      case 'n':
+        out += '\n';
+        break;
+      case 'r':
+        out += '\r';
+        break;
+      case 't':
+        out += '\t';
+        break;
+      case 'a':
+        out += '\a';
+        break;
+      case 'b':
+        out += '\b';
+        break;
+      case 'f':
+        out += '\f';
+        break;
+      case 'v':
+        out += '\v';
+        break;
+      case '\\':
+      case '\'':
+      case '"':
+        out += c;
+        break;
       case 'x': {
         const std::int64_t code = hex_number(line.substr(i + 1), 2);
         if (code < 0) return false;
@@ -151,9 +223,7 @@ class machine {
     return bad(fmt::format("{} values are needed, the stack has {}", count, stack_.size() - floor()));
   }
   std::size_t left() const { return input_.size() - at_; }
-  bool need(std::uint64_t count) {
-    return count <= left() || too_long(count);
-  }
+  bool need(std::uint64_t count) { return count <= left() || too_long(count); }
   template <class Unsigned>
   bool number(Unsigned& out) {
     if (!need(sizeof(Unsigned))) return false;
@@ -174,9 +244,7 @@ class machine {
   }
 
   std::size_t floor() const { return marks_.empty() ? 0 : marks_.back(); }
-  bool has(std::size_t count) {
-    return stack_.size() - floor() >= count || too_few(count);
-  }
+  bool has(std::size_t count) { return stack_.size() - floor() >= count || too_few(count); }
   void push(tag kind, std::uint64_t payload = 0) { stack_.push_back(pickle_bits(kind, payload)); }
   std::uint64_t pop() {
     const std::uint64_t top = stack_.back();
@@ -292,7 +360,8 @@ class machine {
   /// Header of the container that takes items: the target itself, or a record's own list (part 2) or dict (part 3).
   bool container_of(std::uint64_t target, tag plain, std::uint64_t part, std::uint64_t& header) {
     if (pickle_tag_of(target) == plain) return header = target >> 5, true;
-    if (!is_record(target)) return bad(fmt::format("cannot add items to a {}", name(pickle_value(&arena_, target).kind())));
+    if (!is_record(target))
+      return bad(fmt::format("cannot add items to a {}", name(pickle_value(&arena_, target).kind())));
     const std::uint64_t block = block_of(target);
     if (words_[block + part] == 0) {
       const std::uint64_t made = make_container(part == 2 ? tag::list : tag::dict);
@@ -306,7 +375,8 @@ class machine {
     const auto items = std::span(stack_).subspan(begin);
     if (part == 3 && items.size() % 2 != 0) return bad("a key has no value");
     std::uint64_t header = 0;
-    if (!items.empty() && (!container_of(stack_[begin - 1], plain, part, header) || !append(header, items))) return false;
+    if (!items.empty() && (!container_of(stack_[begin - 1], plain, part, header) || !append(header, items)))
+      return false;
     stack_.resize(begin);
     return true;
   }
@@ -329,7 +399,8 @@ class machine {
   bool build() {
     if (!has(2)) return false;
     const std::uint64_t state = pop(), target = stack_.back();
-    if (!is_record(target)) return bad(fmt::format("cannot set the state of a {}", name(pickle_value(&arena_, target).kind())));
+    if (!is_record(target))
+      return bad(fmt::format("cannot set the state of a {}", name(pickle_value(&arena_, target).kind())));
     const std::uint64_t tail = words_[(target >> 5) + 2];
     if (pickle_tag_of(tail) == tag::block) {
       if (words_[(tail >> 5) + 1] != 0) return bad("the object's state is set twice");
@@ -503,7 +574,8 @@ bool machine::text_line(bool raw_unicode) {
 
 bool machine::step(unsigned char opcode) {
   switch (opcode) {
-    case '(': return marks_.push_back(stack_.size()), true;
+    case '(':
+      return marks_.push_back(stack_.size()), true;
     case '.':
       if (!has(1)) return false;
       stopped_ = true;
@@ -516,14 +588,22 @@ bool machine::step(unsigned char opcode) {
       if (!pop_mark(begin)) return false;
       return stack_.resize(begin), true;
     }
-    case '2': return has(1) && (stack_.push_back(stack_.back()), true);
-    case 'F': return float_line();
-    case 'I': return int_line();
-    case 'J': return small_number<std::int32_t>();
-    case 'K': return small_number<std::uint8_t>();
-    case 'L': return long_line();
-    case 'M': return small_number<std::uint16_t>();
-    case 'N': return push(tag::none), true;
+    case '2':
+      return has(1) && (stack_.push_back(stack_.back()), true);
+    case 'F':
+      return float_line();
+    case 'I':
+      return int_line();
+    case 'J':
+      return small_number<std::int32_t>();
+    case 'K':
+      return small_number<std::uint8_t>();
+    case 'L':
+      return long_line();
+    case 'M':
+      return small_number<std::uint16_t>();
+    case 'N':
+      return push(tag::none), true;
     case 'P': {
       std::string_view id;
       if (!line(id)) return false;
@@ -532,42 +612,70 @@ bool machine::step(unsigned char opcode) {
       arena_.decoded_spans.emplace_back(begin, id.size());
       return persistent(pickle_bits(tag::text_decoded, arena_.decoded_spans.size() - 1));
     }
-    case 'Q': return has(1) && persistent(pop());
-    case 'R': return record(tag::reduce);
-    case 'S': return text_line(false);
-    case 'T': return byte_string<std::uint32_t>();
-    case 'U': return byte_string<std::uint8_t>();
-    case 'V': return text_line(true);
-    case 'X': return counted<std::uint32_t>(tag::text_at);
-    case 'a': return has(2) && add_items(stack_.size() - 1, tag::list, 2);
-    case 'b': return build();
+    case 'Q':
+      return has(1) && persistent(pop());
+    case 'R':
+      return record(tag::reduce);
+    case 'S':
+      return text_line(false);
+    case 'T':
+      return byte_string<std::uint32_t>();
+    case 'U':
+      return byte_string<std::uint8_t>();
+    case 'V':
+      return text_line(true);
+    case 'X':
+      return counted<std::uint32_t>(tag::text_at);
+    case 'a':
+      return has(2) && add_items(stack_.size() - 1, tag::list, 2);
+    case 'b':
+      return build();
     case 'c': {
       std::string_view ignored;
       return line(ignored) && line(ignored) && (push(tag::global_at, start_), true);
     }
-    case 'd': return container_from_mark(tag::dict);
-    case '}': return stack_.push_back(make_container(tag::dict)), true;
-    case 'e': return add_items_from_mark(tag::list, 2);
-    case 'g': return memo_line(false);
-    case 'h': return get_binary<std::uint8_t>();
-    case 'i': return instance(true);
-    case 'j': return get_binary<std::uint32_t>();
-    case 'l': return container_from_mark(tag::list);
-    case ']': return stack_.push_back(make_container(tag::list)), true;
-    case 'o': return instance(false);
-    case 'p': return memo_line(true);
-    case 'q': return put_binary<std::uint8_t>();
-    case 'r': return put_binary<std::uint32_t>();
-    case 's': return has(3) && add_items(stack_.size() - 2, tag::dict, 3);
-    case 't': return tuple_from_mark(tag::tuple);
-    case ')': return stack_.push_back(make_sequence(tag::tuple, {})), true;
-    case 'u': return add_items_from_mark(tag::dict, 3);
+    case 'd':
+      return container_from_mark(tag::dict);
+    case '}':
+      return stack_.push_back(make_container(tag::dict)), true;
+    case 'e':
+      return add_items_from_mark(tag::list, 2);
+    case 'g':
+      return memo_line(false);
+    case 'h':
+      return get_binary<std::uint8_t>();
+    case 'i':
+      return instance(true);
+    case 'j':
+      return get_binary<std::uint32_t>();
+    case 'l':
+      return container_from_mark(tag::list);
+    case ']':
+      return stack_.push_back(make_container(tag::list)), true;
+    case 'o':
+      return instance(false);
+    case 'p':
+      return memo_line(true);
+    case 'q':
+      return put_binary<std::uint8_t>();
+    case 'r':
+      return put_binary<std::uint32_t>();
+    case 's':
+      return has(3) && add_items(stack_.size() - 2, tag::dict, 3);
+    case 't':
+      return tuple_from_mark(tag::tuple);
+    case ')':
+      return stack_.push_back(make_sequence(tag::tuple, {})), true;
+    case 'u':
+      return add_items_from_mark(tag::dict, 3);
     case 'G':
       if (!need(8)) return false;
       at_ += 8;
       return push(tag::float_at, start_), true;
-    case 'B': return counted<std::uint32_t>(tag::bytes_at);
-    case 'C': return counted<std::uint8_t>(tag::bytes_at);
+    case 'B':
+      return counted<std::uint32_t>(tag::bytes_at);
+    case 'C':
+      return counted<std::uint8_t>(tag::bytes_at);
     case 0x80: {
       std::uint8_t protocol = 0;
       if (!number(protocol)) return false;
@@ -575,34 +683,58 @@ bool machine::step(unsigned char opcode) {
       arena_.protocol = std::max<int>(arena_.protocol, protocol);
       return true;
     }
-    case 0x81: return record(tag::newobj);
-    case 0x82: return extension<std::uint8_t>();
-    case 0x83: return extension<std::uint16_t>();
-    case 0x84: return extension<std::uint32_t>();
-    case 0x85: return tuple(1);
-    case 0x86: return tuple(2);
-    case 0x87: return tuple(3);
-    case 0x88: return push(tag::boolean, 1), true;
-    case 0x89: return push(tag::boolean, 0), true;
-    case 0x8a: return long_binary<std::uint8_t>();
-    case 0x8b: return long_binary<std::uint32_t>();
-    case 0x8c: return counted<std::uint8_t>(tag::text_at);
-    case 0x8d: return counted<std::uint64_t>(tag::text_at);
-    case 0x8e: return counted<std::uint64_t>(tag::bytes_at);
-    case 0x8f: return stack_.push_back(make_container(tag::set)), true;
-    case 0x90: return add_items_from_mark(tag::set, 2);
-    case 0x91: return tuple_from_mark(tag::frozenset);
-    case 0x92: return newobj_ex();
-    case 0x93: return stack_global();
-    case 0x94: return put(memo_count_);
+    case 0x81:
+      return record(tag::newobj);
+    case 0x82:
+      return extension<std::uint8_t>();
+    case 0x83:
+      return extension<std::uint16_t>();
+    case 0x84:
+      return extension<std::uint32_t>();
+    case 0x85:
+      return tuple(1);
+    case 0x86:
+      return tuple(2);
+    case 0x87:
+      return tuple(3);
+    case 0x88:
+      return push(tag::boolean, 1), true;
+    case 0x89:
+      return push(tag::boolean, 0), true;
+    case 0x8a:
+      return long_binary<std::uint8_t>();
+    case 0x8b:
+      return long_binary<std::uint32_t>();
+    case 0x8c:
+      return counted<std::uint8_t>(tag::text_at);
+    case 0x8d:
+      return counted<std::uint64_t>(tag::text_at);
+    case 0x8e:
+      return counted<std::uint64_t>(tag::bytes_at);
+    case 0x8f:
+      return stack_.push_back(make_container(tag::set)), true;
+    case 0x90:
+      return add_items_from_mark(tag::set, 2);
+    case 0x91:
+      return tuple_from_mark(tag::frozenset);
+    case 0x92:
+      return newobj_ex();
+    case 0x93:
+      return stack_global();
+    case 0x94:
+      return put(memo_count_);
     case 0x95: {
       // Frames only help readers of streams; one that reaches past the end means that the file was cut.
       std::uint64_t length = 0;
       return number(length) && need(length);
     }
-    case 0x96: return counted<std::uint64_t>(tag::bytearray_at);
-    case 0x97: case 0x98: return bad("out-of-band buffers are not supported");
-    default: return bad(fmt::format("0x{:02x} is not an opcode", opcode));
+    case 0x96:
+      return counted<std::uint64_t>(tag::bytearray_at);
+    case 0x97:
+    case 0x98:
+      return bad("out-of-band buffers are not supported");
+    default:
+      return bad(fmt::format("0x{:02x} is not an opcode", opcode));
   }
 }
 
@@ -616,9 +748,8 @@ result<void> machine::run() {
     return true;
   }();
   if (!fine) {
-    const std::string_view opcode = start_ < input_.size()
-                                        ? opcode_name(std::to_integer<unsigned char>(input_[start_]))
-                                        : std::string_view("end of input");
+    const std::string_view opcode = start_ < input_.size() ? opcode_name(std::to_integer<unsigned char>(input_[start_]))
+                                                           : std::string_view("end of input");
     return fail(errc::bad_pickle, fmt::format("malformed pickle at byte {} ({}): {}", start_, opcode, problem_));
   }
   arena_.root = stack_.back();

@@ -19,13 +19,12 @@ namespace {
 
 namespace op {
 constexpr std::uint8_t mark = '(', stop = '.', pop = '0', pop_mark = '1', none = 'N', binint = 'J', binint1 = 'K',
-                       binint2 = 'M', long1 = 0x8a, binfloat = 'G', newtrue = 0x88, newfalse = 0x89,
-                       short_text = 0x8c, text = 'X', text8 = 0x8d, short_bytes = 'C', bytes = 'B', bytes8 = 0x8e,
-                       bytearray8 = 0x96, empty_tuple = ')', tuple1 = 0x85, tuple = 't',
-                       empty_list = ']', appends = 'e', empty_dict = '}', setitems = 'u', empty_set = 0x8f,
-                       additems = 0x90, frozenset = 0x91, reduce = 'R', newobj = 0x81, newobj_ex = 0x92, build = 'b',
-                       obj = 'o', binpersid = 'Q', binget = 'h', long_binget = 'j', memoize = 0x94,
-                       stack_global = 0x93, proto = 0x80, ext1 = 0x82, ext2 = 0x83, ext4 = 0x84;
+                       binint2 = 'M', long1 = 0x8a, binfloat = 'G', newtrue = 0x88, newfalse = 0x89, short_text = 0x8c,
+                       text = 'X', text8 = 0x8d, short_bytes = 'C', bytes = 'B', bytes8 = 0x8e, bytearray8 = 0x96,
+                       empty_tuple = ')', tuple1 = 0x85, tuple = 't', empty_list = ']', appends = 'e', empty_dict = '}',
+                       setitems = 'u', empty_set = 0x8f, additems = 0x90, frozenset = 0x91, reduce = 'R', newobj = 0x81,
+                       newobj_ex = 0x92, build = 'b', obj = 'o', binpersid = 'Q', binget = 'h', long_binget = 'j',
+                       memoize = 0x94, stack_global = 0x93, proto = 0x80, ext1 = 0x82, ext2 = 0x83, ext4 = 0x84;
 }  // namespace op
 
 }  // namespace
@@ -56,8 +55,12 @@ void pickle_writer::counted(std::uint8_t short_opcode, std::uint8_t opcode, std:
   put_raw(data, count);
 }
 
-void pickle_writer::none() { put(op::none); }
-void pickle_writer::boolean(bool value) { put(value ? op::newtrue : op::newfalse); }
+void pickle_writer::none() {
+  put(op::none);
+}
+void pickle_writer::boolean(bool value) {
+  put(value ? op::newtrue : op::newfalse);
+}
 
 void pickle_writer::integer(std::int64_t value) {
   if (value >= 0 && value <= 0xff) return put(op::binint1), put_number(static_cast<std::uint64_t>(value), 1);
@@ -86,6 +89,21 @@ void pickle_writer::bytes(std::span<const std::byte> value) {
   counted(op::short_bytes, op::bytes, op::bytes8, value.data(), value.size());
 }
 
+namespace {
+
+// Protocols 0 to 2 spell modules as Python 2 did; from protocol 3 on, Python no longer translates. Source:
+// _compat_pickle.
+std::pair<std::string_view, std::string_view> python3_name(std::string_view module_name, std::string_view attribute) {
+  if (module_name == "copy_reg") return {"copyreg", attribute};
+  if (module_name != "__builtin__") return {module_name, attribute};
+  if (attribute == "long") return {"builtins", "int"};
+  if (attribute == "unicode" || attribute == "basestring") return {"builtins", "str"};
+  if (attribute == "xrange") return {"builtins", "range"};
+  return {"builtins", attribute};
+}
+
+}  // namespace
+
 void pickle_writer::global(std::string_view module_name, std::string_view attribute) {
   std::pair<std::string, std::string> key(module_name, attribute);
   if (const auto known = globals_.find(key); known != globals_.end()) return recall(known->second);
@@ -95,7 +113,9 @@ void pickle_writer::global(std::string_view module_name, std::string_view attrib
   globals_.emplace(std::move(key), memoize());
 }
 
-void pickle_writer::empty_tuple() { put(op::empty_tuple); }
+void pickle_writer::empty_tuple() {
+  put(op::empty_tuple);
+}
 void pickle_writer::begin_tuple() {
   tuples_.push_back(out_.size());
   put(op::mark);
@@ -110,14 +130,30 @@ void pickle_writer::end_tuple() {
   }
   tuples_.pop_back();
 }
-void pickle_writer::begin_list() { put(op::empty_list), put(op::mark); }
-void pickle_writer::end_list() { put(op::appends); }
-void pickle_writer::begin_dict() { put(op::empty_dict), put(op::mark); }
-void pickle_writer::end_dict() { put(op::setitems); }
-void pickle_writer::reduce() { put(op::reduce); }
-void pickle_writer::newobj() { put(op::newobj); }
-void pickle_writer::build() { put(op::build); }
-void pickle_writer::persistent() { put(op::binpersid); }
+void pickle_writer::begin_list() {
+  put(op::empty_list), put(op::mark);
+}
+void pickle_writer::end_list() {
+  put(op::appends);
+}
+void pickle_writer::begin_dict() {
+  put(op::empty_dict), put(op::mark);
+}
+void pickle_writer::end_dict() {
+  put(op::setitems);
+}
+void pickle_writer::reduce() {
+  put(op::reduce);
+}
+void pickle_writer::newobj() {
+  put(op::newobj);
+}
+void pickle_writer::build() {
+  put(op::build);
+}
+void pickle_writer::persistent() {
+  put(op::binpersid);
+}
 
 std::uint32_t pickle_writer::memoize() {
   put(op::memoize);
@@ -163,8 +199,11 @@ void pickle_writer::open(const pickle_value& parsed, std::vector<work>& pending)
     }
   };
   switch (parsed.kind()) {
-    case pickle_kind::absent: case pickle_kind::none: return none();
-    case pickle_kind::boolean: return boolean(*parsed.as_bool());
+    case pickle_kind::absent:
+    case pickle_kind::none:
+      return none();
+    case pickle_kind::boolean:
+      return boolean(*parsed.as_bool());
     case pickle_kind::integer:
       if (pickle_tag_of(parsed.bits_) == pickle_tag::small_int) return integer(*parsed.as_int());
       [[fallthrough]];  // numbers in the input are valid in every protocol: copied as they are
@@ -172,14 +211,19 @@ void pickle_writer::open(const pickle_value& parsed, std::vector<work>& pending)
       const auto raw = pickle_raw_opcode(*parsed.arena_, parsed.payload());
       return put_raw(raw.data(), raw.size());
     }
-    case pickle_kind::text: return text(*parsed.text());
+    case pickle_kind::text:
+      return text(*parsed.text());
     case pickle_kind::extension: {
       const std::uint64_t code = parsed.extension_code();
       const int width = code <= 0xff ? 1 : code <= 0xffff ? 2 : 4;
       return put(width == 1 ? op::ext1 : width == 2 ? op::ext2 : op::ext4), put_number(code, width);
     }
-    case pickle_kind::global: return global(parsed.global_module(), parsed.global_name());
-    default: break;
+    case pickle_kind::global: {
+      const auto [module_name, attribute] = python3_name(parsed.global_module(), parsed.global_name());
+      return global(module_name, attribute);
+    }
+    default:
+      break;
   }
   if (recall_value(parsed)) return;
   switch (parsed.kind()) {
@@ -192,7 +236,8 @@ void pickle_writer::open(const pickle_value& parsed, std::vector<work>& pending)
       counted(0, 0, op::bytearray8, content.data(), content.size());
       return remember(parsed);
     }
-    case pickle_kind::list: case pickle_kind::set: {
+    case pickle_kind::list:
+    case pickle_kind::set: {
       const bool is_list = parsed.kind() == pickle_kind::list;
       put(is_list ? op::empty_list : op::empty_set);
       remember(parsed);
@@ -208,7 +253,8 @@ void pickle_writer::open(const pickle_value& parsed, std::vector<work>& pending)
       put(op::mark);
       later(what::opcode, op::setitems);
       return open_pairs(parsed.pairs());
-    case pickle_kind::tuple: case pickle_kind::frozenset:
+    case pickle_kind::tuple:
+    case pickle_kind::frozenset:
       if (parsed.kind() == pickle_kind::tuple && parsed.size() == 0) return empty_tuple();
       if (parsed.kind() == pickle_kind::frozenset || parsed.size() > 3) put(op::mark);
       later(what::finish_tuple, 0, parsed);
@@ -244,13 +290,18 @@ void pickle_writer::open(const pickle_value& parsed, std::vector<work>& pending)
           later(what::opcode, op::newobj_ex);
           later(what::open, 0, parsed.keyword_args());
           break;
-        case pickle_form::newobj: later(what::opcode, op::newobj); break;
-        case pickle_form::reduce: later(what::opcode, op::reduce); break;
+        case pickle_form::newobj:
+          later(what::opcode, op::newobj);
+          break;
+        case pickle_form::reduce:
+          later(what::opcode, op::reduce);
+          break;
       }
       later(what::open, 0, parsed.args());
       return later(what::open, 0, parsed.callable());
     }
-    default: return;
+    default:
+      return;
   }
 }
 
@@ -268,9 +319,12 @@ void pickle_writer::close(const work& done) {
     recall_value(parsed);
     return;
   }
-  if (is_tuple && parsed.kind() == pickle_kind::frozenset) put(op::frozenset);
-  else if (is_tuple && by_mark) put(op::tuple);
-  else if (is_tuple) put(static_cast<std::uint8_t>(op::tuple1 + count - 1));
+  if (is_tuple && parsed.kind() == pickle_kind::frozenset)
+    put(op::frozenset);
+  else if (is_tuple && by_mark)
+    put(op::tuple);
+  else if (is_tuple)
+    put(static_cast<std::uint8_t>(op::tuple1 + count - 1));
   remember(parsed);
 }
 
@@ -282,8 +336,10 @@ result<void> pickle_writer::value(const pickle_value& parsed, std::size_t limit_
   while (!pending.empty()) {
     const work next = pending.back();
     pending.pop_back();
-    if (next.task == work::what::open) open(next.value, pending);
-    else close(next);
+    if (next.task == work::what::open)
+      open(next.value, pending);
+    else
+      close(next);
     if (out_.size() - begin > limit_bytes || pending.size() > most_pending)
       return fail(errc::unsupported, "a value is too large to write again")
           .with_values("at most " + std::to_string(limit_bytes) + " bytes", "more");

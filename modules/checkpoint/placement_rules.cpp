@@ -36,12 +36,15 @@ error bad_pattern(const std::string& pattern, const RE2& re) {
 // "a, b, c and 7 more"
 std::string listed(const std::vector<std::string_view>& keys) {
   std::string text;
-  for (std::size_t i = 0; i < std::min(keys.size(), named_keys); ++i) text += fmt::format("{}{}", i == 0 ? "" : ", ", keys[i]);
+  for (std::size_t i = 0; i < std::min(keys.size(), named_keys); ++i)
+    text += fmt::format("{}{}", i == 0 ? "" : ", ", keys[i]);
   if (keys.size() > named_keys) text += fmt::format(" and {} more", keys.size() - named_keys);
   return text;
 }
 
-bool is_number(std::string_view text) { return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos; }
+bool is_number(std::string_view text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
+}
 
 // The names <p> that a key of the form `*.state.<p>.<name>` can mean, leftmost ".state." first.
 std::vector<std::string_view> parameter_names(std::string_view key) {
@@ -55,7 +58,8 @@ std::vector<std::string_view> parameter_names(std::string_view key) {
     if (!is_number(name)) names.push_back(name);
   };
   if (key.starts_with(marker.substr(1))) add(marker.size() - 1);
-  for (std::size_t at = key.find(marker); at != std::string_view::npos; at = key.find(marker, at + 1)) add(at + marker.size());
+  for (std::size_t at = key.find(marker); at != std::string_view::npos; at = key.find(marker, at + 1))
+    add(at + marker.size());
   return names;
 }
 
@@ -63,7 +67,11 @@ class resolver {
  public:
   resolver(std::span<const keyed_shape> tensors, const device_mesh& mesh, std::span<const placement_rule> rules,
            const placement_options& options)
-      : tensors_(tensors), mesh_rank_(mesh.rank()), rules_(rules), options_(options), default_(options.default_placements) {
+      : tensors_(tensors),
+        mesh_rank_(mesh.rank()),
+        rules_(rules),
+        options_(options),
+        default_(options.default_placements) {
     if (default_.empty()) default_.assign(mesh_rank_, placement::replicate());
   }
 
@@ -81,8 +89,10 @@ class resolver {
   void check_lengths() {
     const auto check = [&](const std::vector<placement>& placements, const std::string& what) {
       if (placements.size() != mesh_rank_)
-        made_.errors.push_back(fail(errc::invalid_argument, fmt::format("{} has {} placement{} for a mesh of {} dimension{}", what, placements.size(),
-                                                                        placements.size() == 1 ? "" : "s", mesh_rank_, mesh_rank_ == 1 ? "" : "s")));
+        made_.errors.push_back(
+            fail(errc::invalid_argument,
+                 fmt::format("{} has {} placement{} for a mesh of {} dimension{}", what, placements.size(),
+                             placements.size() == 1 ? "" : "s", mesh_rank_, mesh_rank_ == 1 ? "" : "s")));
     };
     for (const placement_rule& rule : rules_) check(rule.placements, fmt::format("rule '{}'", rule.pattern));
     check(default_, "the default");
@@ -136,19 +146,24 @@ class resolver {
       for (const std::string_view name : parameter_names(tensors_[t].key)) {
         const auto candidates = parameters(owners.at(name), name, t);
         if (candidates.empty()) continue;
-        const bool agree = std::all_of(candidates.begin(), candidates.end(), [&](std::size_t c) { return wanted(c) == wanted(candidates.front()); });
-        if (agree) followed_[t] = candidates.front();
-        else ambiguous.push_back(tensors_[t].key);
+        const bool agree = std::all_of(candidates.begin(), candidates.end(),
+                                       [&](std::size_t c) { return wanted(c) == wanted(candidates.front()); });
+        if (agree)
+          followed_[t] = candidates.front();
+        else
+          ambiguous.push_back(tensors_[t].key);
         break;
       }
     }
     if (!ambiguous.empty())
-      made_.notes.push_back(fmt::format("{} optimizer tensor{} could follow several parameters and {} the default: {}", ambiguous.size(),
-                                        ambiguous.size() == 1 ? "" : "s", ambiguous.size() == 1 ? "takes" : "take", listed(ambiguous)));
+      made_.notes.push_back(fmt::format("{} optimizer tensor{} could follow several parameters and {} the default: {}",
+                                        ambiguous.size(), ambiguous.size() == 1 ? "" : "s",
+                                        ambiguous.size() == 1 ? "takes" : "take", listed(ambiguous)));
   }
 
   // Tensors named <p> with the shape of tensor t: the exact name if there is one, else all that end with it.
-  std::vector<std::size_t> parameters(const std::vector<std::size_t>& named, std::string_view name, std::size_t t) const {
+  std::vector<std::size_t> parameters(const std::vector<std::size_t>& named, std::string_view name,
+                                      std::size_t t) const {
     std::vector<std::size_t> found;
     for (const std::size_t p : named) {
       if (p == t || tensors_[p].shape != tensors_[t].shape) continue;
@@ -158,7 +173,9 @@ class resolver {
     return found;
   }
 
-  const std::vector<placement>& wanted(std::size_t t) const { return rule_of_[t] == no_rule ? default_ : rules_[rule_of_[t]].placements; }
+  const std::vector<placement>& wanted(std::size_t t) const {
+    return rule_of_[t] == no_rule ? default_ : rules_[rule_of_[t]].placements;
+  }
 
   void place_all() {
     std::vector<std::vector<std::string_view>> impossible(rules_.size() + 1), scalars(rules_.size() + 1);
@@ -167,7 +184,8 @@ class resolver {
       const std::size_t rule = rule_of_[source] == no_rule ? rules_.size() : rule_of_[source];
       std::vector<placement> placements = wanted(source);
       const auto dims = static_cast<std::int32_t>(tensors_[t].shape.rank());
-      const bool shards = std::any_of(placements.begin(), placements.end(), [](const placement& p) { return p.is_shard(); });
+      const bool shards =
+          std::any_of(placements.begin(), placements.end(), [](const placement& p) { return p.is_shard(); });
       if (dims == 0 && shards) {
         scalars[rule].push_back(tensors_[t].key);
         for (placement& p : placements)
@@ -176,20 +194,25 @@ class resolver {
       bool exists = true;
       for (placement& p : placements) {
         if (!p.is_shard()) continue;
-        if (p.dim >= dims || p.dim < -dims) exists = false;
-        else if (p.dim < 0) p.dim += dims;
+        if (p.dim >= dims || p.dim < -dims)
+          exists = false;
+        else if (p.dim < 0)
+          p.dim += dims;
       }
       if (!exists) impossible[rule].push_back(tensors_[t].key);
       made_.placements.push_back(std::move(placements));
     }
     for (std::size_t r = 0; r <= rules_.size(); ++r) {
-      const std::string what = r == rules_.size() ? fmt::format("the default '{}'", to_string(default_))
-                                                  : fmt::format("rule '{}={}'", rules_[r].pattern, to_string(rules_[r].placements));
+      const std::string what = r == rules_.size()
+                                   ? fmt::format("the default '{}'", to_string(default_))
+                                   : fmt::format("rule '{}={}'", rules_[r].pattern, to_string(rules_[r].placements));
       if (!impossible[r].empty())
-        made_.errors.push_back(fail(errc::out_of_bounds, fmt::format("{} names a dimension that {} tensor{}: {}", what, impossible[r].size(),
-                                                                     impossible[r].size() == 1 ? " lacks" : "s lack", listed(impossible[r]))));
+        made_.errors.push_back(fail(
+            errc::out_of_bounds, fmt::format("{} names a dimension that {} tensor{}: {}", what, impossible[r].size(),
+                                             impossible[r].size() == 1 ? " lacks" : "s lack", listed(impossible[r]))));
       if (!scalars[r].empty())
-        made_.notes.push_back(fmt::format("{} 0-d tensor{} of {} {} replicated: {}", scalars[r].size(), scalars[r].size() == 1 ? "" : "s", what,
+        made_.notes.push_back(fmt::format("{} 0-d tensor{} of {} {} replicated: {}", scalars[r].size(),
+                                          scalars[r].size() == 1 ? "" : "s", what,
                                           scalars[r].size() == 1 ? "is" : "are", listed(scalars[r])));
     }
   }
@@ -210,7 +233,8 @@ class resolver {
 result<placement_rule> parse_placement_rule(std::string_view text) {
   const std::size_t equals = text.rfind('=');
   if (equals == std::string_view::npos || equals == 0)
-    return fail(errc::invalid_argument, fmt::format("'{}' is not a placement rule", text)).with_hint("rules are written 'RE=S(0),R'");
+    return fail(errc::invalid_argument, fmt::format("'{}' is not a placement rule", text))
+        .with_hint("rules are written 'RE=S(0),R'");
   placement_rule rule;
   rule.pattern = text.substr(0, equals);
   const auto re = compile(rule.pattern);

@@ -27,13 +27,14 @@ struct placement_rule {
   std::vector<placement> placements;  // one per mesh dimension
 };
 
-/// "RE=S(0),R", split at the last '='. \errors errc::invalid_argument with the text (also for a pattern that is not RE2's)
+/// "RE=S(0),R", split at the last '='. \errors errc::invalid_argument with the text (also for a pattern that is not
+/// RE2's)
 result<placement_rule> parse_placement_rule(std::string_view text);
 
 struct placement_options {
   std::vector<placement> default_placements = {};  // empty: R on every mesh dimension
-  bool allow_unused = false;                  // rules that match nothing are no error
-  bool optimizer_follow = true;               // optimizer state takes its parameter's placements
+  bool allow_unused = false;                       // rules that match nothing are no error
+  bool optimizer_follow = true;                    // optimizer state takes its parameter's placements
 };
 
 /// Placements of every tensor, in the order given, or every problem found.
@@ -45,9 +46,9 @@ struct placement_resolution {
 };
 
 /// The first rule that matches a key decides; keys without one: optimizer state `*.state.<p>.<name>` whose shape equals
-/// that of the parameter `<p>` (a key that is `<p>` or ends with ".<p>"; all such keys of that shape must agree) follows
-/// it, others get the default. A 0-d tensor gets R on every mesh dimension, with a note.
-/// Problems: errc::invalid_argument (pattern, number of placements), errc::missing_key (a rule that matches nothing),
+/// that of the parameter `<p>` (a key that is `<p>` or ends with ".<p>"; all such keys of that shape must agree)
+/// follows it, others get the default. A 0-d tensor gets R on every mesh dimension, with a note. Problems:
+/// errc::invalid_argument (pattern, number of placements), errc::missing_key (a rule that matches nothing),
 /// errc::out_of_bounds (a rule's dimension does not exist in tensors, all of them named).
 /// Cost: O(keys * rules).
 placement_resolution resolve_placements(std::span<const keyed_shape> tensors, const device_mesh& mesh,

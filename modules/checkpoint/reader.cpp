@@ -56,7 +56,8 @@ result<void> chunk_source::read(item_id item, const box& part, const tensor_view
   return std::move(cause).with_key(tensor.key);
 }
 
-std::shared_ptr<checked_source> chunk_source::checked(std::int32_t chunk, const std::shared_ptr<const opened_chunk>& opened) {
+std::shared_ptr<checked_source> chunk_source::checked(std::int32_t chunk,
+                                                      const std::shared_ptr<const opened_chunk>& opened) {
   const std::scoped_lock guard(lock_);
   auto& source = checked_[chunk];
   if (!source) source = std::make_shared<checked_source>(opened);
@@ -72,8 +73,9 @@ result<std::unique_ptr<checkpoint_reader>> open_checkpoint(const fs::path& path,
   std::error_code code;
   const fs::file_status status = fs::status(path, code);
   if (!fs::exists(status))
-    return code && code != std::errc::no_such_file_or_directory ? fail_sys(code.value(), "cannot open", path.string())
-                                                                : fail(errc::io, "does not exist").with_file(path.string());
+    return code && code != std::errc::no_such_file_or_directory
+               ? fail_sys(code.value(), "cannot open", path.string())
+               : fail(errc::io, "does not exist").with_file(path.string());
   if (!fs::is_directory(status)) {
     if (path.filename().string().ends_with(".safetensors")) return open_safetensors(path, options);
     if (path.filename() == ".metadata") return open_dcp(path.parent_path(), options);

@@ -29,11 +29,11 @@ export namespace shardmesh {
 struct opened_chunk {
   std::shared_ptr<const byte_source> source;
   stored_tensor tensor;
-  bool reads_in_order = false;     // compressed
-  std::int64_t crc_begin = 0;      // range of `source` that `crc32` is of; length 0: no checksum is stored
+  bool reads_in_order = false;  // compressed
+  std::int64_t crc_begin = 0;   // range of `source` that `crc32` is of; length 0: no checksum is stored
   std::int64_t crc_length = 0;
   std::uint32_t crc32 = 0;
-  std::optional<digest128> digest; // XXH3-128 of the stored elements, when the file was written by shardmesh
+  std::optional<digest128> digest;  // XXH3-128 of the stored elements, when the file was written by shardmesh
 };
 
 /// An object's meaning, as `inspect` shows it.
@@ -81,15 +81,16 @@ class checkpoint_reader {
 /// Opens a DCP folder, a .pt file, a safetensors file or a Hugging Face folder, whichever it is.
 /// \errors errc::io; errc::bad_format when it is none of them; errc::incomplete_save for a folder of .distcp files
 ///         without metadata; the format's own.
-result<std::unique_ptr<checkpoint_reader>> open_checkpoint(const std::filesystem::path& path, const open_options& options = {});
+result<std::unique_ptr<checkpoint_reader>> open_checkpoint(const std::filesystem::path& path,
+                                                           const open_options& options = {});
 
 class checked_source;
 
 /// The reader's chunks as an item_source for the executor: an item's slot is the chunk's number.
 class chunk_source {
  public:
-  /// With `check_sums`, a chunk that is read front to back (as the executor does when it rewrites items) is held against
-  /// its stored checksum on the way; errc::checksum_mismatch names key, file and box.
+  /// With `check_sums`, a chunk that is read front to back (as the executor does when it rewrites items) is held
+  /// against its stored checksum on the way; errc::checksum_mismatch names key, file and box.
   explicit chunk_source(checkpoint_reader& reader, read_options options = {}, bool check_sums = false);
   ~chunk_source();
   chunk_source(const chunk_source&) = delete;
@@ -101,7 +102,7 @@ class chunk_source {
   std::shared_ptr<checked_source> checked(std::int32_t chunk, const std::shared_ptr<const opened_chunk>& opened);
   checkpoint_reader& reader_;
   read_options options_;
-  std::vector<std::int32_t> first_chunks_;    // of the tensors that have chunks, ascending
+  std::vector<std::int32_t> first_chunks_;  // of the tensors that have chunks, ascending
   std::vector<std::size_t> tensor_indices_;
   bool check_sums_;
   std::mutex lock_;

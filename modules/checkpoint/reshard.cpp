@@ -88,7 +88,8 @@ class planning {
     plan_.ranks = options_.mesh->rank_limit();
     for (std::size_t i = 0; i < which.size(); ++i) cut(plan_.tensors[which[i]], resolved.placements[i]);
     for (output_tensor& tensor : plan_.tensors)
-      if (tensor.archive) tensor.chunks.front().rank = balance_.give(all_ranks(), bytes_of(tensor, tensor.chunks.front().where));
+      if (tensor.archive)
+        tensor.chunks.front().rank = balance_.give(all_ranks(), bytes_of(tensor, tensor.chunks.front().where));
   }
 
   std::vector<owner_id> all_ranks() const {
@@ -100,19 +101,23 @@ class planning {
 
   void cut(output_tensor& tensor, const std::vector<placement>& placements) {
     const extents& shape = tensor.bytes.from.global_shape();
-    if (std::any_of(placements.begin(), placements.end(), [](const placement& p) { return p.kind == placement_kind::partial; })) {
-      plan_.problems.push_back(fail(errc::unsupported, "a checkpoint holds values, not the terms of a Partial").with_key(tensor.key));
+    if (std::any_of(placements.begin(), placements.end(),
+                    [](const placement& p) { return p.kind == placement_kind::partial; })) {
+      plan_.problems.push_back(
+          fail(errc::unsupported, "a checkpoint holds values, not the terms of a Partial").with_key(tensor.key));
       return;
     }
     auto wanted = layout::make(*options_.mesh, placements, shape);
     auto held = wanted ? distribute(*wanted) : result<distribution>(std::move(wanted).take_error());
     if (!held) return plan_.problems.push_back(std::move(held).take_error().with_key(tensor.key));
     if (bits(tensor.type) % 8 != 0 && holders_of(*held).size() > 1)
-      return plan_.problems.push_back(fail(errc::unaligned, fmt::format("{} is not cut", name(tensor.type))).with_key(tensor.key));
+      return plan_.problems.push_back(
+          fail(errc::unaligned, fmt::format("{} is not cut", name(tensor.type))).with_key(tensor.key));
     tensor.chunks.clear();
     for (const auto& [where, holders] : holders_of(*held))
       tensor.chunks.push_back({where, balance_.give(holders, bytes_of(tensor, where))});
-    if (tensor.chunks.empty()) tensor.chunks.push_back({box::whole(shape), options_.mesh->rank_at(extents::filled(options_.mesh->rank(), 0))});
+    if (tensor.chunks.empty())
+      tensor.chunks.push_back({box::whole(shape), options_.mesh->rank_at(extents::filled(options_.mesh->rank(), 0))});
   }
 
   void cut_like() {
@@ -123,7 +128,8 @@ class planning {
     for (output_tensor& tensor : plan_.tensors) {
       const auto found = by_key.find(tensor.key);
       if (found == by_key.end()) {
-        plan_.problems.push_back(fail(errc::missing_key, "the checkpoint given by --like has no such tensor").with_key(tensor.key));
+        plan_.problems.push_back(
+            fail(errc::missing_key, "the checkpoint given by --like has no such tensor").with_key(tensor.key));
         continue;
       }
       const extents& shape = tensor.bytes.from.global_shape();
@@ -155,7 +161,8 @@ reshard_plan plan_reshard(checkpoint_reader& reader, const reshard_options& opti
   return planning(reader, options).run();
 }
 
-save_report reshard(checkpoint_reader& reader, const std::filesystem::path& destination, const reshard_options& options) {
+save_report reshard(checkpoint_reader& reader, const std::filesystem::path& destination,
+                    const reshard_options& options) {
   if (auto apart = check_not_inside(destination, reader.path()); !apart) return failed(std::move(apart).take_error());
   reshard_plan plan = plan_reshard(reader, options);
   if (!plan.problems.empty()) {
@@ -164,7 +171,8 @@ save_report reshard(checkpoint_reader& reader, const std::filesystem::path& dest
     return report;
   }
   chunk_source source(reader, {}, true);
-  save_report report = save_dcp(destination, std::move(plan.tensors), plan.objects, source, reader.extras(), options.saving);
+  save_report report =
+      save_dcp(destination, std::move(plan.tensors), plan.objects, source, reader.extras(), options.saving);
   report.notes.insert(report.notes.begin(), plan.notes.begin(), plan.notes.end());
   report.excluded = plan.excluded;
   return report;

@@ -17,7 +17,9 @@ module shardmesh.checkpoint;
 
 namespace shardmesh {
 
-std::string checksum_placeholder(std::size_t tensors) { return std::string((tensors + 1) * 32, '0'); }
+std::string checksum_placeholder(std::size_t tensors) {
+  return std::string((tensors + 1) * 32, '0');
+}
 
 namespace {
 
@@ -73,7 +75,8 @@ result<std::optional<std::vector<digest128>>> read_checksums(std::span<const std
     return fail(code, std::move(message)).with_key("__metadata__");
   };
   if (value->size() != (header.entries.size() + 1) * 32)
-    return bad(errc::bad_format, fmt::format("{} does not fit {} tensors", safetensors_checksum_key, header.entries.size()))
+    return bad(errc::bad_format,
+               fmt::format("{} does not fit {} tensors", safetensors_checksum_key, header.entries.size()))
         .with_values(fmt::format("{} digits", (header.entries.size() + 1) * 32), fmt::format("{}", value->size()));
   std::vector<digest128> digests;
   for (std::size_t at = 0; at < value->size(); at += 32) {
@@ -88,7 +91,8 @@ result<std::optional<std::vector<digest128>>> read_checksums(std::span<const std
   std::fill_n(text.begin() + static_cast<std::ptrdiff_t>(place->begin), place->length, '0');
   const digest128 found = xxh3(std::as_bytes(std::span(text)));
   if (found != digests.front())
-    return bad(errc::checksum_mismatch, "the header's checksum differs").with_values(to_hex(digests.front()), to_hex(found));
+    return bad(errc::checksum_mismatch, "the header's checksum differs")
+        .with_values(to_hex(digests.front()), to_hex(found));
   digests.erase(digests.begin());
   return std::optional(std::move(digests));
 }

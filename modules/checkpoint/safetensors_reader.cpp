@@ -6,6 +6,7 @@ module;
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -32,7 +33,14 @@ class safetensors_reader final : public checkpoint_reader {
   result<void> open(const fs::path& path, checkpoint_format format) {
     path_ = path;
     contents_.format = format;
-    SHARDMESH_TRY(hf_folder folder, open_hf_folder(path, pool_));
+    auto opened = open_hf_folder(path, pool_);
+    if (!opened) {
+      error cause = std::move(opened).take_error();
+      if (cause.sys == ENOENT)
+        cause.code = errc::bad_format;  // the index names a file that is missing: the data's fault
+      return cause;
+    }
+    hf_folder folder = std::move(*opened);
     for (hf_file& file : folder.files) {
       contents_.files.push_back(file.name);
       SHARDMESH_CHECK(keep_checksums(file));
@@ -45,7 +53,8 @@ class safetensors_reader final : public checkpoint_reader {
       entry.shape = tensor.shape;
       contents_.tensors.push_back(std::move(entry));
       for (const hf_chunk& chunk : tensor.chunks)
-        contents_.add_chunk({chunk.offsets, chunk.sizes}, {static_cast<std::int32_t>(chunk.file), 0, chunk.begin, chunk.end - chunk.begin});
+        contents_.add_chunk({chunk.offsets, chunk.sizes},
+                            {static_cast<std::int32_t>(chunk.file), 0, chunk.begin, chunk.end - chunk.begin});
     }
     if (format == checkpoint_format::hf) return read_folder_objects(path / "objects.json");
     return read_embedded_objects(folder.files.front().header, objects_beside(path));
@@ -55,7 +64,8 @@ class safetensors_reader final : public checkpoint_reader {
     const stored_range& place = contents_.chunk_places[static_cast<std::size_t>(chunk)];
     auto opened = std::make_shared<opened_chunk>();
     opened->source = sources_[static_cast<std::size_t>(place.file)];
-    opened->tensor = contiguous_stored_tensor(tensor.type, contents_.chunk_box(tensor, chunk).sizes, place.offset, place.length);
+    opened->tensor =
+        contiguous_stored_tensor(tensor.type, contents_.chunk_box(tensor, chunk).sizes, place.offset, place.length);
     opened->digest = digest_of(place);
     return std::shared_ptr<const opened_chunk>(std::move(opened));
   }
@@ -71,7 +81,10 @@ class safetensors_reader final : public checkpoint_reader {
  private:
   // Checksums that our own writer put into the header; a header that differs from its own is a problem.
   result<void> keep_checksums(const hf_file& file) {
-    if (!find_metadata(file.header, safetensors_checksum_key)) return {};
+    if (!find_metadata(file.header, safetensors_checksum_key)) {
+      note_damaged_key(file);
+      return {};
+    }
     std::vector<std::byte> header(static_cast<std::size_t>(file.header.data_begin));
     SHARDMESH_CHECK(file.source->read(0, header));
     auto digests = read_checksums(header, file.header);
@@ -86,9 +99,24 @@ class safetensors_reader final : public checkpoint_reader {
     return {};
   }
 
+  // A value as long as our checksums under a name that is ours but for a letter: a flipped bit.
+  void note_damaged_key(const hf_file& file) {
+    for (const auto& [key, value] : file.header.metadata) {
+      if (key.size() != safetensors_checksum_key.size() || value.size() != 32 * (file.header.entries.size() + 1))
+        continue;
+      std::size_t equal = 0;
+      for (std::size_t i = 0; i < key.size(); ++i) equal += key[i] == safetensors_checksum_key[i];
+      if (equal + 1 == key.size())
+        problems_.push_back(fail(errc::checksum_mismatch, "the name of its checksums is damaged")
+                                .with_file(file.source->name())
+                                .with_values(std::string(safetensors_checksum_key), key));
+    }
+  }
+
   std::optional<digest128> digest_of(const stored_range& place) const {
     const std::array<std::int64_t, 3> wanted{place.file, place.offset, place.offset + place.length};
-    const auto found = std::lower_bound(digests_.begin(), digests_.end(), wanted, [](const auto& entry, const auto& key) { return entry.first < key; });
+    const auto found = std::lower_bound(digests_.begin(), digests_.end(), wanted,
+                                        [](const auto& entry, const auto& key) { return entry.first < key; });
     if (found == digests_.end() || found->first != wanted) return std::nullopt;
     return found->second;
   }
@@ -111,7 +139,9 @@ class safetensors_reader final : public checkpoint_reader {
     if (auto copied = parse_objects(text); !copied)
       problems_.push_back(std::move(copied).take_error().with_file(copy.string()));
     else
-      warnings_.push_back(fail(errc::incomplete_save, "is of another save than the tensors: an overwrite was interrupted").with_file(copy.string()));
+      warnings_.push_back(
+          fail(errc::incomplete_save, "is of another save than the tensors: an overwrite was interrupted")
+              .with_file(copy.string()));
     return {};
   }
 
@@ -127,7 +157,8 @@ class safetensors_reader final : public checkpoint_reader {
     auto objects = parse_objects({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
     if (!objects) {
       // A file of that name that is not ours is none of our business; ours, damaged, is a problem.
-      if (objects.cause().code == errc::checksum_mismatch) problems_.push_back(std::move(objects).take_error().with_file(file.string()));
+      if (objects.cause().code == errc::checksum_mismatch)
+        problems_.push_back(std::move(objects).take_error().with_file(file.string()));
       return {};
     }
     keep(std::move(*objects));
@@ -140,7 +171,8 @@ class safetensors_reader final : public checkpoint_reader {
   std::vector<std::pair<std::array<std::int64_t, 3>, digest128>> digests_;  // (file, begin, end), ascending
 };
 
-result<std::unique_ptr<checkpoint_reader>> open_as(const fs::path& path, const open_options& options, checkpoint_format format) {
+result<std::unique_ptr<checkpoint_reader>> open_as(const fs::path& path, const open_options& options,
+                                                   checkpoint_format format) {
   auto reader = std::make_unique<safetensors_reader>(options);
   SHARDMESH_CHECK(reader->open(path, format));
   return std::unique_ptr<checkpoint_reader>(std::move(reader));

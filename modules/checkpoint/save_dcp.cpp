@@ -121,7 +121,8 @@ class dcp_save {
         rank_file& file = files_[chunk.rank];
         const auto prefix = static_cast<std::int64_t>(archive.prefix().size());
         chunks.add(file.number, static_cast<std::int32_t>(items.size()), chunk.where.offsets, chunk.where.sizes);
-        items.push_back({file.number, file.size_bytes, file.size_bytes + prefix, archive.data_bytes(), true, tensor.type, chunk.where.sizes});
+        items.push_back({file.number, file.size_bytes, file.size_bytes + prefix, archive.data_bytes(), true,
+                         tensor.type, chunk.where.sizes});
         places_.push_back({file.name, file.size_bytes, archive.size_bytes()});
         file.size_bytes += archive.size_bytes();
         report_.bytes += archive.data_bytes();

@@ -19,7 +19,9 @@ module shardmesh.checkpoint;
 namespace shardmesh {
 namespace {
 
-std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text.data(), text.size())); }
+std::span<const std::byte> bytes_of(std::string_view text) {
+  return std::as_bytes(std::span(text.data(), text.size()));
+}
 
 // One .safetensors file of the destination.
 struct planned_file {
@@ -36,11 +38,20 @@ class safetensors_save {
       : tensors_(std::move(tensors)), objects_(objects), format_(format), options_(options) {}
 
   save_report run(const std::filesystem::path& destination, any_item_source source) {
-    report_.problems = safetensors_problems(described(all_indices()));
+    std::vector<std::size_t> plain = all_indices();
+    std::erase_if(plain, [&](std::size_t i) { return static_cast<bool>(tensors_[i].archive); });
+    report_.problems = safetensors_problems(described(plain));
+    for (const output_object& object : objects_)
+      if (!is_utf8(object.key))
+        report_.problems.push_back(
+            fail(errc::unsupported, "an object's name that is not UTF-8 cannot be written to objects.json")
+                .with_key(object.key)
+                .with_hint("rename it, or --skip-objects"));
     for (const output_tensor& tensor : tensors_)
       if (tensor.archive)
         report_.problems.push_back(
-            fail(errc::unsupported, "a tensor of an unknown representation cannot be written as safetensors").with_key(tensor.key));
+            fail(errc::unsupported, "a tensor of an unknown representation cannot be written as safetensors")
+                .with_key(tensor.key));
     if (!report_.ok()) return std::move(report_);
     auto done = write(destination, source);
     if (!done) report_.problems.push_back(std::move(done).take_error());
@@ -56,7 +67,8 @@ class safetensors_save {
 
   std::vector<safetensors_tensor> described(const std::vector<std::size_t>& which) const {
     std::vector<safetensors_tensor> entries;
-    for (const std::size_t i : which) entries.push_back({tensors_[i].key, tensors_[i].type, tensors_[i].bytes.from.global_shape()});
+    for (const std::size_t i : which)
+      entries.push_back({tensors_[i].key, tensors_[i].type, tensors_[i].bytes.from.global_shape()});
     return entries;
   }
 
@@ -98,12 +110,15 @@ class safetensors_save {
       SHARDMESH_TRY(beside, staged_output::file(objects_beside(destination), options_.output));
     }
     SHARDMESH_CHECK(write_tensors(output, source));
-    if (!objects_.empty()) SHARDMESH_CHECK(add_text(beside ? *beside : output, format_.folder ? "objects.json" : "", objects_text_));
+    if (!objects_.empty())
+      SHARDMESH_CHECK(add_text(beside ? *beside : output, format_.folder ? "objects.json" : "", objects_text_));
     if (format_.folder) SHARDMESH_CHECK(write_folder_files(output));
     if (beside) SHARDMESH_CHECK(beside->prepare());
     SHARDMESH_CHECK(output.commit());
-    if (beside) SHARDMESH_CHECK(beside->commit());
-    else if (!format_.folder) remove_stale_objects(destination);
+    if (beside)
+      SHARDMESH_CHECK(beside->commit());
+    else if (!format_.folder)
+      remove_stale_objects(destination);
     report_.files = static_cast<std::int64_t>(files_.size());
     report_.tensors = static_cast<std::int64_t>(tensors_.size());
     report_.objects = static_cast<std::int64_t>(objects_.size());
@@ -120,7 +135,8 @@ class safetensors_save {
       file.first_item = items.size();
       for (std::size_t k = 0; k < file.tensors.size(); ++k) {
         output_tensor& tensor = tensors_[file.tensors[k]];
-        SHARDMESH_TRY(tensor.bytes.to, whole_item(tensor.bytes.from.global_shape(), number, static_cast<std::int32_t>(items.size())));
+        SHARDMESH_TRY(tensor.bytes.to,
+                      whole_item(tensor.bytes.from.global_shape(), number, static_cast<std::int32_t>(items.size())));
         tensor.bytes.to_type = tensor.type;
         transfers.push_back(tensor.bytes);
         keys.push_back(tensor.key);
@@ -132,7 +148,8 @@ class safetensors_save {
     SHARDMESH_CHECK(writer.write_empty_items());
     SHARDMESH_CHECK(run_to_items(transfers, keys, source, writer, run_options_of(options_)));
     SHARDMESH_CHECK(writer.check_complete());
-    for (std::size_t f = 0; f < files_.size(); ++f) SHARDMESH_CHECK(write_header(output, static_cast<std::int32_t>(f), files_[f], writer));
+    for (std::size_t f = 0; f < files_.size(); ++f)
+      SHARDMESH_CHECK(write_header(output, static_cast<std::int32_t>(f), files_[f], writer));
     return {};
   }
 
@@ -147,7 +164,8 @@ class safetensors_save {
     SHARDMESH_CHECK(patch_checksums(file.layout.header, digests));
     SHARDMESH_CHECK(output.write(number, 0, bytes_of(file.layout.header)));
     if (!format_.folder) return {};
-    ranges_.push_back({file.name, 0, static_cast<std::int64_t>(file.layout.header.size()), to_hex(xxh3(bytes_of(file.layout.header)))});
+    ranges_.push_back({file.name, 0, static_cast<std::int64_t>(file.layout.header.size()),
+                       to_hex(xxh3(bytes_of(file.layout.header)))});
     for (const std::size_t k : file.layout.order) {
       const written_item& item = writer.items()[file.first_item + k];
       ranges_.push_back({file.name, item.begin, item.size_bytes, to_hex(writer.digest(file.first_item + k))});
@@ -167,7 +185,8 @@ class safetensors_save {
   result<void> write_folder_files(staged_output& output) {
     if (shards_.needs_index()) {
       std::vector<std::pair<std::string, std::string>> weight_map;
-      for (std::size_t i = 0; i < tensors_.size(); ++i) weight_map.emplace_back(tensors_[i].key, shards_.file_names[shards_.file_of[i]]);
+      for (std::size_t i = 0; i < tensors_.size(); ++i)
+        weight_map.emplace_back(tensors_[i].key, shards_.file_names[shards_.file_of[i]]);
       SHARDMESH_CHECK(add_text(output, std::string(hf_index_name), write_hf_index(shards_.total_size, weight_map)));
     }
     const std::string record = format_checksums(ranges_);

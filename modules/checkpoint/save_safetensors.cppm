@@ -18,8 +18,9 @@ struct safetensors_options {
   std::int64_t max_shard_bytes = 0;  // of a folder; 0: one file
 };
 
-/// Writes whole tensors (their chunks are not looked at) and, when there are any, the objects: to NAME.objects.json beside
-/// NAME.safetensors and into its header, or to objects.json in the folder. Streams from `source`; every file carries its own checksums in
+/// Writes whole tensors (their chunks are not looked at) and, when there are any, the objects: to NAME.objects.json
+/// beside NAME.safetensors and into its header, or to objects.json in the folder. Streams from `source`; every file
+/// carries its own checksums in
 /// __metadata__ ("shardmesh.xxh3"), a folder also the record of `checksum`.
 /// The report lists every tensor that the format cannot hold; nothing is written then.
 save_report save_safetensors(const std::filesystem::path& destination, std::vector<output_tensor> tensors,

@@ -5,8 +5,8 @@ module;
 #include <linux/fs.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <try.hpp>
 #include <unistd.h>
+#include <try.hpp>
 
 #include <algorithm>
 #include <cerrno>
@@ -29,7 +29,7 @@ namespace shardmesh {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr std::size_t most_open = 64;
+constexpr std::size_t most_open = 48;  // with a pool of readers, well below the common limit of 256
 
 result<void> sync_path(const fs::path& path, bool is_directory) {
   const int fd = ::open(path.c_str(), (is_directory ? O_RDONLY | O_DIRECTORY : O_RDWR) | O_CLOEXEC);
@@ -157,10 +157,11 @@ result<staged_output> staged_output::file(const fs::path& destination, output_op
   if (code || made->destination.filename().empty())
     return fail(errc::invalid_argument, "is not a file name").with_file(destination.string());
   const fs::file_status status = fs::symlink_status(made->destination, code);
-  if (fs::is_directory(status))
-    return fail(errc::destination_exists, "is a folder").with_file(destination.string());
+  if (fs::is_directory(status)) return fail(errc::destination_exists, "is a folder").with_file(destination.string());
   if (fs::exists(status) && !options.overwrite)
-    return fail(errc::destination_exists, "exists already").with_file(destination.string()).with_hint("--force replaces it");
+    return fail(errc::destination_exists, "exists already")
+        .with_file(destination.string())
+        .with_hint("--force replaces it");
   if (!fs::is_directory(made->destination.parent_path(), code))
     return fail(errc::invalid_argument, "its folder does not exist").with_file(destination.string());
   made->staging = made->destination.parent_path() / temporary_name(made->destination);
@@ -181,7 +182,9 @@ result<staged_output> staged_output::directory(const fs::path& destination, outp
     return fail(errc::destination_exists, "is a file, and a folder is to be written").with_file(destination.string());
   if (fs::exists(status) && !fs::is_empty(made->destination, code)) {
     if (!options.overwrite)
-      return fail(errc::destination_exists, "exists already").with_file(destination.string()).with_hint("--force replaces it");
+      return fail(errc::destination_exists, "exists already")
+          .with_file(destination.string())
+          .with_hint("--force replaces it");
     SHARDMESH_CHECK(check_replaceable(made->destination));
   }
   if (!fs::is_directory(made->destination.parent_path(), code))

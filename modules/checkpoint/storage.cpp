@@ -2,9 +2,10 @@
 module;
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
-#include <try.hpp>
 #include <unistd.h>
+#include <try.hpp>
 
 #include <algorithm>
 #include <cerrno>
@@ -104,7 +105,7 @@ class pooled_file final : public byte_source {
 
   result<void> find_size() {
     SHARDMESH_TRY(const auto opened, pool_->get(this, path_));
-    struct stat status {};
+    struct stat status{};
     if (::fstat(opened->number, &status) != 0) return fail_sys(errno, "cannot stat", path_);
     if (!S_ISREG(status.st_mode)) return fail(errc::io, "is not a regular file").with_file(path_);
     size_ = status.st_size;
@@ -135,6 +136,9 @@ class pooled_file final : public byte_source {
 }  // namespace
 
 file_pool::file_pool(std::size_t max_open) : state_(std::make_shared<state>()) {
+  // Several pools are open at a time (two readers of a diff, checksums, a destination): each takes a quarter at most.
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) == 0) max_open = std::min<std::size_t>(max_open, limit.rlim_cur / 4);
   state_->max_open = std::max<std::size_t>(max_open, 1);
 }
 file_pool::~file_pool() = default;

@@ -56,7 +56,8 @@ class section_source final : public byte_source {
   std::int64_t offset_, length_;
 };
 
-/// Open files, at most `max_open` at a time: the least recently used descriptor is closed and reopened when needed.
+/// Open files, at most `max_open` (and a quarter of what the process may open) at a time: the least recently used
+/// descriptor is closed and reopened when needed.
 class file_pool {
  public:
   explicit file_pool(std::size_t max_open = 128);

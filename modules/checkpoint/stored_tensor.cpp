@@ -116,7 +116,8 @@ class box_reader {
       staging_ = std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(range.length));
       capacity_ = range.length;
     }
-    SHARDMESH_CHECK(source_.read(tensor_.begin + range.first, {staging_.get(), static_cast<std::size_t>(range.length)}));
+    SHARDMESH_CHECK(
+        source_.read(tensor_.begin + range.first, {staging_.get(), static_cast<std::size_t>(range.length)}));
     tensor_view from{staging_.get(), tensor_.type, {}, part.sizes, tensor_.strides};
     // The covering range is transformed as a whole: an expanded element must not be swapped twice.
     const tensor_view all{staging_.get(), tensor_.type, {}, {range.length / item_bytes(tensor_.type)}, {1}};

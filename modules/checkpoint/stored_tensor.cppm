@@ -39,9 +39,9 @@ struct read_options {
 /// Bytes that `read_box` would read for this box: the cost of asking for it.
 std::int64_t read_cost_bytes(const stored_tensor& tensor, const box& part, const read_options& options = {});
 
-/// Fills `to` (sizes equal to part's; any strides; any dtype that `copy` converts to) with the elements of `part`, a box
-/// in the tensor's own indices. Rows that are contiguous in the source and in `to`, with nothing to convert, are read
-/// straight into `to`.
+/// Fills `to` (sizes equal to part's; any strides; any dtype that `copy` converts to) with the elements of `part`, a
+/// box in the tensor's own indices. Rows that are contiguous in the source and in `to`, with nothing to convert, are
+/// read straight into `to`.
 /// \errors those of the source; errc::out_of_bounds when `part` leaves the tensor; errc::unaligned for a part of a
 ///         sub-byte tensor; those of `copy`.
 /// Cost: at most 1.25 times the part's bytes when its runs in the source are `min_run_bytes` or longer.

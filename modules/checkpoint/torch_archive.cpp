@@ -27,12 +27,16 @@ constexpr std::int64_t saturated = 0xffffffff, alignment = 64, local_header_byte
 void put(buffer& out, std::uint64_t value, int width) {
   for (int i = 0; i < width; ++i) out.push_back(static_cast<std::byte>(value >> (8 * i)));
 }
-void put(buffer& out, std::int64_t value, int width) { put(out, static_cast<std::uint64_t>(value), width); }
+void put(buffer& out, std::int64_t value, int width) {
+  put(out, static_cast<std::uint64_t>(value), width);
+}
 void put(buffer& out, std::string_view text) {
   const auto bytes = std::as_bytes(std::span(text));
   out.insert(out.end(), bytes.begin(), bytes.end());
 }
-void append(buffer& out, const buffer& more) { out.insert(out.end(), more.begin(), more.end()); }
+void append(buffer& out, const buffer& more) {
+  out.insert(out.end(), more.begin(), more.end());
+}
 
 /// The ZIP64 extra field: only the numbers that do not fit into 32 bits, in this order. In local headers the compressed
 /// size is still 0.
@@ -49,15 +53,17 @@ buffer wide_field(std::int64_t size_bytes, std::int64_t compressed_bytes, std::i
 }
 
 /// Bit 11: names are UTF-8. Bit 3: sizes follow the data; empty records have nothing to follow.
-std::int64_t flags_of(std::int64_t size_bytes) { return size_bytes > 0 ? 0x0808 : 0x0800; }
+std::int64_t flags_of(std::int64_t size_bytes) {
+  return size_bytes > 0 ? 0x0808 : 0x0800;
+}
 
 /// c10::hash_combine
 std::uint64_t combined(std::uint64_t seed, std::uint64_t value) {
   return seed ^ (value + 0x9e3779b9 + (seed << 6) + (seed >> 2));
 }
 
-/// PyTorch's fingerprint of an archive: the hashes of its records' names, in the order of a hash set, and of their CRCs.
-/// Equal to PyTorch's where the standard library's hash is (libstdc++); readers never check it.
+/// PyTorch's fingerprint of an archive: the hashes of its records' names, in the order of a hash set, and of their
+/// CRCs. Equal to PyTorch's where the standard library's hash is (libstdc++); readers never check it.
 std::string serialization_id(const std::vector<std::string>& names, std::uint64_t crcs) {
   std::unordered_set<std::string> written;
   for (const std::string& name : names) written.insert(name);
@@ -217,8 +223,10 @@ class protocol2 {
     if (values.rank() == 0) return put(out, ")");
     if (values.rank() > 3) put(out, "(");
     for (const std::int64_t value : values) integer(value);
-    if (values.rank() > 3) put(out, "t");
-    else put(out, static_cast<std::int64_t>(0x84 + values.rank()), 1);
+    if (values.rank() > 3)
+      put(out, "t");
+    else
+      put(out, static_cast<std::int64_t>(0x84 + values.rank()), 1);
     memoize();
   }
   buffer out;
@@ -230,12 +238,24 @@ class protocol2 {
 /// dtypes that PyTorch saves as untyped bytes with the dtype beside them. Source: torch.storage._new_dtypes
 bool is_saved_untyped(dtype type) {
   switch (type) {
-    case dtype::uint16: case dtype::uint32: case dtype::uint64: case dtype::complex32: case dtype::float8_e4m3fn:
-    case dtype::float8_e5m2: case dtype::float8_e4m3fnuz: case dtype::float8_e5m2fnuz: case dtype::float8_e8m0fnu:
-    case dtype::float4_e2m1fn_x2: case dtype::bits8: case dtype::bits16: case dtype::bits1x8: case dtype::bits2x4:
+    case dtype::uint16:
+    case dtype::uint32:
+    case dtype::uint64:
+    case dtype::complex32:
+    case dtype::float8_e4m3fn:
+    case dtype::float8_e5m2:
+    case dtype::float8_e4m3fnuz:
+    case dtype::float8_e5m2fnuz:
+    case dtype::float8_e8m0fnu:
+    case dtype::float4_e2m1fn_x2:
+    case dtype::bits8:
+    case dtype::bits16:
+    case dtype::bits1x8:
+    case dtype::bits2x4:
     case dtype::bits4x2:
       return true;
-    default: return false;
+    default:
+      return false;
   }
 }
 

@@ -14,8 +14,8 @@ import shardmesh.core;
 
 export namespace shardmesh {
 
-/// The archive of torch.save, record by record: each call returns the bytes to write next, and the caller writes a large
-/// record's data between `begin_record` and `end_record`. Offsets are relative to the archive's first byte; every
+/// The archive of torch.save, record by record: each call returns the bytes to write next, and the caller writes a
+/// large record's data between `begin_record` and `end_record`. Offsets are relative to the archive's first byte; every
 /// record's data begins at a multiple of 64. ZIP64 fields appear where PyTorch writes them.
 /// Source: caffe2/serialize/inline_container.cc and miniz, PyTorch 2.13 (byte-identical).
 class torch_archive {

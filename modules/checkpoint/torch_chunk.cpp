@@ -13,7 +13,8 @@ module shardmesh.checkpoint;
 
 namespace shardmesh {
 
-result<opened_chunk> open_torch_tensor(const torch_item& item, std::size_t tensor, std::shared_ptr<const byte_source> source) {
+result<opened_chunk> open_torch_tensor(const torch_item& item, std::size_t tensor,
+                                       std::shared_ptr<const byte_source> source) {
   const torch_tensor& view = item.tensors()[tensor];
   const torch_storage& storage = item.storages()[view.storage];
   opened_chunk opened;
@@ -51,7 +52,8 @@ result<object_value> describe_object(const torch_item& item, const pickle_value&
   const object_class what = classify(item, value);
   object_value described{std::string(name(what.kind)), what.type, "null"};
   if (what.kind == object_kind::opaque_tensor) return described;
-  if (what.kind == object_kind::opaque) return described.json = "{\"$other\":" + json_quoted(what.type) + "}", described;
+  if (what.kind == object_kind::opaque)
+    return described.json = "{\"$other\":" + json_quoted(what.type) + "}", described;
   SHARDMESH_TRY(described.json, object_json(source, item, value));
   return described;
 }

@@ -15,7 +15,8 @@ namespace shardmesh {
 
 /// Where the elements of the item's tensor number `tensor` are. Deflated storages become a decoding source.
 /// errc::unsupported for a compression that ZIP readers do not know.
-result<opened_chunk> open_torch_tensor(const torch_item& item, std::size_t tensor, std::shared_ptr<const byte_source> source);
+result<opened_chunk> open_torch_tensor(const torch_item& item, std::size_t tensor,
+                                       std::shared_ptr<const byte_source> source);
 
 /// The value's kind, Python type and JSON, as `inspect` shows them.
 result<object_value> describe_object(const torch_item& item, const pickle_value& value, const byte_source& source);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reader of .pt files: one torch.save archive with a state dict in it. Its keys are those DCP's flattening would give.
+// The reader of .pt files: one torch.save archive with a state dict in it. Its keys are those DCP's flattening would
+// give.
 module;
 #include <fmt/format.h>
 #include <try.hpp>
@@ -56,9 +57,12 @@ class torch_file_reader final : public checkpoint_reader {
 
   // The object's part of the file's pickle, on its own. One that holds tensors would need their storages as well.
   result<std::vector<std::byte>> object_archive(std::size_t index) override {
-    const auto refuse = [&](error e) { return std::move(e).with_key(contents_.objects[index].key).with_file(path_.string()); };
+    const auto refuse = [&](error e) {
+      return std::move(e).with_key(contents_.objects[index].key).with_file(path_.string());
+    };
     if (holds_tensor(objects_[index]))
-      return refuse(fail(errc::unsupported, "an object of a .pt file that holds tensors cannot be written as a DCP item"));
+      return refuse(
+          fail(errc::unsupported, "an object of a .pt file that holds tensors cannot be written as a DCP item"));
     pickle_writer out;
     if (auto done = out.value(objects_[index]); !done) return refuse(std::move(done).take_error());
     return torch_object_archive(std::move(out).finish());
@@ -68,8 +72,10 @@ class torch_file_reader final : public checkpoint_reader {
   void add(const flat_entry& entry) {
     shardmesh::path where;
     for (const flat_path_item& item : entry.path) {
-      if (const auto* name = std::get_if<std::string>(&item)) where.push_back(*name);
-      else where.push_back(std::get<std::int64_t>(item));
+      if (const auto* name = std::get_if<std::string>(&item))
+        where.push_back(*name);
+      else
+        where.push_back(std::get<std::int64_t>(item));
     }
     if (!entry.tensor && !item_->is_opaque_tensor(entry.value)) {
       contents_.objects.push_back({entry.fqn, std::move(where), {}});

@@ -39,12 +39,18 @@ std::string python_float(double value) {
 /// Python's str(key); nothing for keys whose text needs Python.
 std::optional<std::string> key_text(const pickle_value& key) {
   switch (key.kind()) {
-    case pickle_kind::text: return std::string(*key.text());
-    case pickle_kind::integer: return key.decimal();
-    case pickle_kind::boolean: return *key.as_bool() ? "True" : "False";
-    case pickle_kind::none: return "None";
-    case pickle_kind::floating: return python_float(*key.as_float());
-    default: return std::nullopt;
+    case pickle_kind::text:
+      return std::string(*key.text());
+    case pickle_kind::integer:
+      return key.decimal();
+    case pickle_kind::boolean:
+      return *key.as_bool() ? "True" : "False";
+    case pickle_kind::none:
+      return "None";
+    case pickle_kind::floating:
+      return python_float(*key.as_float());
+    default:
+      return std::nullopt;
   }
 }
 
@@ -71,7 +77,7 @@ class walker {
   const torch_item& item_;
   const flatten_options& options_;
   std::vector<flat_path_item> path_;
-  std::unordered_map<std::uint64_t, bool> leaves_;   // answers of is_leaf for containers
+  std::unordered_map<std::uint64_t, bool> leaves_;  // answers of is_leaf for containers
   std::unordered_set<std::uint64_t> in_question_;
   std::unordered_set<std::string> names_;
   std::size_t path_bytes_ = 0, steps_ = 0;
@@ -79,8 +85,8 @@ class walker {
 
 result<void> walker::check_step(std::size_t depth) {
   if (depth > options_.max_depth)
-    return fail(errc::unsupported, fmt::format("the state dict is nested deeper than {} levels, or contains itself",
-                                               options_.max_depth));
+    return fail(errc::unsupported,
+                fmt::format("the state dict is nested deeper than {} levels, or contains itself", options_.max_depth));
   // Shared references can make a small file walk for ever without one entry.
   if (++steps_ / 16 > options_.max_entries)
     return fail(errc::unsupported, fmt::format("the state dict has more than {} entries", options_.max_entries));
@@ -127,8 +133,9 @@ result<void> walker::add(const pickle_value& value) {
   }
   path_bytes_ += 2 * entry.fqn.size() + path_.size() * sizeof(flat_path_item);
   if (entries.size() >= options_.max_entries || path_bytes_ > options_.max_path_bytes)
-    return fail(errc::unsupported, fmt::format("the state dict has more than {} entries, or names of more than {} bytes",
-                                               options_.max_entries, options_.max_path_bytes));
+    return fail(errc::unsupported,
+                fmt::format("the state dict has more than {} entries, or names of more than {} bytes",
+                            options_.max_entries, options_.max_path_bytes));
   if (!names_.insert(entry.fqn).second)
     return fail(errc::duplicate_key, "two entries of the state dict flatten to one name").with_key(entry.fqn);
   entries.push_back(std::move(entry));
@@ -167,7 +174,8 @@ result<void> walker::visit(const pickle_value& value) {
 
 result<std::vector<flat_entry>> flatten_state_dict(const torch_item& item, const pickle_value& root,
                                                    const flatten_options& options) {
-  if (!is_mapping(root)) return fail(errc::bad_format, fmt::format("a state dict is expected, not a {}", classify(item, root).type));
+  if (!is_mapping(root))
+    return fail(errc::bad_format, fmt::format("a state dict is expected, not a {}", classify(item, root).type));
   walker made(item, options);
   SHARDMESH_CHECK(made.enter(root));
   return std::move(made.entries);

@@ -26,7 +26,7 @@ using flat_path_item = std::variant<std::string, std::int64_t>;
 
 struct flat_entry {
   std::vector<flat_path_item> path;
-  std::string fqn;                    // the path joined with "."
+  std::string fqn;  // the path joined with "."
   pickle_value value;
   std::optional<std::size_t> tensor;  // index into the item's tensors
 };

@@ -27,18 +27,25 @@ struct class_dtype {
   std::string_view storage_class;
   dtype type;
 };
-constexpr class_dtype storage_classes[] = {
-    {"FloatStorage", dtype::float32},     {"DoubleStorage", dtype::float64},
-    {"HalfStorage", dtype::float16},      {"BFloat16Storage", dtype::bfloat16},
-    {"LongStorage", dtype::int64},        {"IntStorage", dtype::int32},
-    {"ShortStorage", dtype::int16},       {"CharStorage", dtype::int8},
-    {"ByteStorage", dtype::uint8},        {"BoolStorage", dtype::boolean},
-    {"ComplexFloatStorage", dtype::complex64}, {"ComplexDoubleStorage", dtype::complex128}};
+constexpr class_dtype storage_classes[] = {{"FloatStorage", dtype::float32},
+                                           {"DoubleStorage", dtype::float64},
+                                           {"HalfStorage", dtype::float16},
+                                           {"BFloat16Storage", dtype::bfloat16},
+                                           {"LongStorage", dtype::int64},
+                                           {"IntStorage", dtype::int32},
+                                           {"ShortStorage", dtype::int16},
+                                           {"CharStorage", dtype::int8},
+                                           {"ByteStorage", dtype::uint8},
+                                           {"BoolStorage", dtype::boolean},
+                                           {"ComplexFloatStorage", dtype::complex64},
+                                           {"ComplexDoubleStorage", dtype::complex128}};
 
 /// Storages of quantized tensors. Those tensors are not exposed, but in the old format one must know how long each
 /// storage is to find the next.
-constexpr class_dtype quantized_classes[] = {{"QInt8Storage", dtype::int8},    {"QUInt8Storage", dtype::uint8},
-                                             {"QInt32Storage", dtype::int32},  {"QUInt4x2Storage", dtype::uint8},
+constexpr class_dtype quantized_classes[] = {{"QInt8Storage", dtype::int8},
+                                             {"QUInt8Storage", dtype::uint8},
+                                             {"QInt32Storage", dtype::int32},
+                                             {"QUInt4x2Storage", dtype::uint8},
                                              {"QUInt2x4Storage", dtype::uint8}};
 
 /// Non-negative integers of a tuple, list or torch.Size.
@@ -92,7 +99,8 @@ std::optional<std::string_view> torch_storage_class(dtype type) {
 /// Builds one torch_item; lives only while it is opened.
 class torch_item_reader {
  public:
-  torch_item_reader(const byte_source& source, const torch_item_options& options) : source_(source), options_(options) {}
+  torch_item_reader(const byte_source& source, const torch_item_options& options)
+      : source_(source), options_(options) {}
   result<torch_item> open();
 
  private:
@@ -110,7 +118,7 @@ class torch_item_reader {
   const byte_source& source_;
   torch_item_options options_;
   zip_directory directory_;
-  std::string prefix_;  // "archive/"
+  std::string prefix_;      // "archive/"
   bool is_legacy_ = false;  // storages are located later, all of them
   std::unordered_map<std::string, std::size_t> by_key_;
 };
@@ -164,8 +172,7 @@ result<torch_item> torch_item_reader::open_stream() {
       SHARDMESH_CHECK(collect(item));
       return item;
     }
-    if (graph || !has_protocol)
-      return bad("it is neither an archive of torch.save nor a pickle");
+    if (graph || !has_protocol) return bad("it is neither an archive of torch.save nor a pickle");
     if (length == most) return std::move(graph).take_error().with_file(source_.name());
   }
 }
@@ -193,8 +200,10 @@ result<torch_item> torch_item_reader::open_legacy(std::span<const std::byte> sta
     begins[5] = at;
     if (problem) {
       const std::int64_t most = std::min(source_.size_bytes(), options_.pickle_limit_bytes);
-      if (is_whole || static_cast<std::int64_t>(start.size()) >= most) return std::move(*problem).with_file(source_.name());
-      std::vector<std::byte> next(static_cast<std::size_t>(std::min(static_cast<std::int64_t>(start.size()) * 8, most)));
+      if (is_whole || static_cast<std::int64_t>(start.size()) >= most)
+        return std::move(*problem).with_file(source_.name());
+      std::vector<std::byte> next(
+          static_cast<std::size_t>(std::min(static_cast<std::int64_t>(start.size()) * 8, most)));
       SHARDMESH_CHECK(source_.read(0, next));
       larger = std::move(next);
       start = larger;
@@ -250,7 +259,10 @@ result<void> torch_item_reader::collect(torch_item& item) {
     const pickle_value value = pending.back();
     pending.pop_back();
     switch (value.kind()) {
-      case pickle_kind::list: case pickle_kind::tuple: case pickle_kind::set: case pickle_kind::frozenset:
+      case pickle_kind::list:
+      case pickle_kind::tuple:
+      case pickle_kind::set:
+      case pickle_kind::frozenset:
         if (seen.insert(value.identity()).second) add(value.items());
         break;
       case pickle_kind::dict:
@@ -271,7 +283,8 @@ result<void> torch_item_reader::collect(torch_item& item) {
           if (part) pending.push_back(part);
         break;
       }
-      default: break;
+      default:
+        break;
     }
   }
   return {};
@@ -327,20 +340,22 @@ result<bool> torch_item_reader::read_tensor(torch_item& item, const pickle_value
   out.storage_offset = *offset;
   SHARDMESH_TRY(out.sizes, integers_of(given[2], "sizes"));
   SHARDMESH_TRY(out.strides, integers_of(given[3], "strides"));
-  if (out.sizes.rank() != out.strides.rank()) return fail(errc::bad_format, "a tensor's sizes and strides differ in number");
+  if (out.sizes.rank() != out.strides.rank())
+    return fail(errc::bad_format, "a tensor's sizes and strides differ in number");
   if (v2 || v3) out.requires_grad = given[4].as_bool().value_or(false);
   if (given.size() > least) {
     out.conj = given[least].find("conj").as_bool().value_or(false);
     out.neg = given[least].find("neg").as_bool().value_or(false);
   }
   const auto count = checked_volume(out.sizes);
-  if (!count || !size_bytes(out.type, *count)) return fail(errc::overflow, "a tensor's size does not fit: " + to_string(out.sizes));
+  if (!count || !size_bytes(out.type, *count))
+    return fail(errc::overflow, "a tensor's size does not fit: " + to_string(out.sizes));
   const auto needed = reach(out);
   const auto needed_bytes = needed ? checked_multiply(*needed, item_bytes(out.type)) : std::nullopt;
   if (!needed_bytes || *needed_bytes > storage.size_bytes)
-    return fail(errc::out_of_bounds, fmt::format("a tensor of sizes {}, strides {} and offset {} leaves its storage \"{}\"",
-                                                 to_string(out.sizes), to_string(out.strides), out.storage_offset,
-                                                 escaped(storage.key)))
+    return fail(errc::out_of_bounds,
+                fmt::format("a tensor of sizes {}, strides {} and offset {} leaves its storage \"{}\"",
+                            to_string(out.sizes), to_string(out.strides), out.storage_offset, escaped(storage.key)))
         .with_values(fmt::format("at most {} bytes", storage.size_bytes),
                      needed_bytes ? fmt::format("{}", *needed_bytes) : "more than 2^63");
   return true;
@@ -349,7 +364,8 @@ result<bool> torch_item_reader::read_tensor(torch_item& item, const pickle_value
 /// The storage of a persistent id ("storage", class, key, location, count), made when it is new.
 result<std::size_t> torch_item_reader::storage_of(torch_item& item, const pickle_value& reference) {
   const pickle_items id = reference.persistent_id().items();
-  if (id.size() < 5 || id.size() > 6 || id[0].text() != "storage" || !id[2].text() || id[1].kind() != pickle_kind::global)
+  if (id.size() < 5 || id.size() > 6 || id[0].text() != "storage" || !id[2].text() ||
+      id[1].kind() != pickle_kind::global)
     return fail(errc::bad_format, "a tensor's storage is not a reference to one");
   if (id.size() == 6 && !id[5].is_none())
     return fail(errc::unsupported, "storages that view others, of PyTorch's oldest files, are not supported");
@@ -363,7 +379,8 @@ result<std::size_t> torch_item_reader::storage_of(torch_item& item, const pickle
   for (const class_dtype& entry : quantized_classes)
     if (is_legacy_ && entry.storage_class == storage_class) storage.type = entry.type;
   if (!is_torch || (!untyped && storage.type == dtype::undefined))
-    return fail(errc::unsupported, fmt::format("storages of class {}.{} are not supported", escaped(module_name), escaped(storage_class)));
+    return fail(errc::unsupported,
+                fmt::format("storages of class {}.{} are not supported", escaped(module_name), escaped(storage_class)));
   const auto count = id[4].as_int();
   const auto bytes = count && *count >= 0 ? size_bytes(untyped ? dtype::uint8 : storage.type, *count) : std::nullopt;
   if (!bytes) return fail(errc::bad_format, fmt::format("storage \"{}\" has an impossible size", escaped(storage.key)));

@@ -28,13 +28,13 @@ enum class torch_item_format : std::uint8_t { zip, legacy_stream, pickle };
 
 /// A storage: a run of bytes that tensors view.
 struct torch_storage {
-  std::string key;                  // "0": record data/0
-  dtype type = dtype::undefined;    // of a typed storage; undefined for UntypedStorage
-  std::int64_t size_bytes = 0;      // uncompressed
-  std::int64_t offset = 0;          // of the stored bytes, from the item's first byte
-  std::int64_t stored_bytes = 0;    // compressed; equals size_bytes when method is 0
-  std::uint16_t method = 0;         // 0 stored: pread the bytes; 8 deflated: use `read_storage`
-  std::uint32_t crc32 = 0;          // of the uncompressed bytes; 0 when unknown
+  std::string key;                // "0": record data/0
+  dtype type = dtype::undefined;  // of a typed storage; undefined for UntypedStorage
+  std::int64_t size_bytes = 0;    // uncompressed
+  std::int64_t offset = 0;        // of the stored bytes, from the item's first byte
+  std::int64_t stored_bytes = 0;  // compressed; equals size_bytes when method is 0
+  std::uint16_t method = 0;       // 0 stored: pread the bytes; 8 deflated: use `read_storage`
+  std::uint32_t crc32 = 0;        // of the uncompressed bytes; 0 when unknown
 };
 
 /// A strided view of a storage. Checked: every element lies within the storage.
@@ -44,8 +44,8 @@ struct torch_tensor {
   std::size_t storage = 0;          // index into `storages()`
   std::int64_t storage_offset = 0;  // in elements
   bool requires_grad = false;
-  bool conj = false, neg = false;   // the stored bytes are unresolved: conjugate or negate them
-  std::string python_type;          // "torch.Tensor", "torch.nn.parameter.Parameter"
+  bool conj = false, neg = false;  // the stored bytes are unresolved: conjugate or negate them
+  std::string python_type;         // "torch.Tensor", "torch.nn.parameter.Parameter"
 };
 
 struct torch_item_options {

@@ -34,7 +34,8 @@ bool is_builtin(const pickle_value& record, std::string_view attribute) {
 }
 
 bool is_numpy(const pickle_value& record, std::string_view function) {
-  return record.is_record_of("numpy._core.multiarray", function) || record.is_record_of("numpy.core.multiarray", function);
+  return record.is_record_of("numpy._core.multiarray", function) ||
+         record.is_record_of("numpy.core.multiarray", function);
 }
 
 pickle_value argument(const pickle_value& record, std::size_t i) {
@@ -45,9 +46,9 @@ pickle_value argument(const pickle_value& record, std::size_t i) {
 /// The scalar type of a numpy dtype record, dtype("f8", False, True).
 std::string numpy_scalar(const pickle_value& dtype_record) {
   static constexpr std::pair<std::string_view, std::string_view> names[] = {
-      {"b1", "bool"},     {"i1", "int8"},      {"i2", "int16"},     {"i4", "int32"},      {"i8", "int64"},
-      {"u1", "uint8"},    {"u2", "uint16"},    {"u4", "uint32"},    {"u8", "uint64"},     {"f2", "float16"},
-      {"f4", "float32"},  {"f8", "float64"},   {"f16", "longdouble"}, {"c8", "complex64"}, {"c16", "complex128"},
+      {"b1", "bool"},         {"i1", "int8"},       {"i2", "int16"},       {"i4", "int32"},     {"i8", "int64"},
+      {"u1", "uint8"},        {"u2", "uint16"},     {"u4", "uint32"},      {"u8", "uint64"},    {"f2", "float16"},
+      {"f4", "float32"},      {"f8", "float64"},    {"f16", "longdouble"}, {"c8", "complex64"}, {"c16", "complex128"},
       {"c32", "clongdouble"}, {"M8", "datetime64"}, {"m8", "timedelta64"}, {"O8", "object_"}};
   const std::string_view code = argument(dtype_record, 0).text().value_or("");
   for (const auto& [known, scalar] : names)
@@ -86,7 +87,8 @@ object_class classify_record(const torch_item& item, const pickle_value& record)
   if (const auto tensor = item.tensor_of(record)) return {object_kind::tensor, item.tensors()[*tensor].python_type};
   const pickle_value callable = record.callable();
   if (item.is_opaque_tensor(record)) {
-    if (callable.global_name().starts_with("_rebuild_from_type")) return {object_kind::opaque_tensor, type_name(argument(record, 1))};
+    if (callable.global_name().starts_with("_rebuild_from_type"))
+      return {object_kind::opaque_tensor, type_name(argument(record, 1))};
     const bool parameter = callable.global_name().starts_with("_rebuild_parameter");
     return {object_kind::opaque_tensor, parameter ? "torch.nn.parameter.Parameter" : "torch.Tensor"};
   }
@@ -102,10 +104,12 @@ object_class classify_record(const torch_item& item, const pickle_value& record)
   if (is_ordered_dict(record)) return {object_kind::odict, "collections.OrderedDict"};
   if (record.is_record_of("torch", "Size") && argument(record, 0).kind() == pickle_kind::tuple)
     return {object_kind::size, "torch.Size"};
-  if (record.is_record_of("torch", "device") && argument(record, 0).text()) return {object_kind::device, "torch.device"};
+  if (record.is_record_of("torch", "device") && argument(record, 0).text())
+    return {object_kind::device, "torch.device"};
   if (is_numpy(record, "scalar")) return {object_kind::opaque, numpy_scalar(argument(record, 0))};
   if (record.is_record_of("torch.serialization", "_get_layout")) return {object_kind::opaque, "torch.layout"};
-  if (is_builtin(record, "getattr")) return {object_kind::opaque, type_name(argument(record, 0))};  // enums of Python 3.11
+  if (is_builtin(record, "getattr"))
+    return {object_kind::opaque, type_name(argument(record, 0))};  // enums of Python 3.11
   if (callable.global_name() == "_frombuffer" && callable.global_module().starts_with("numpy."))
     return {object_kind::opaque, "numpy.ndarray"};
   if (is_numpy(record, "_reconstruct")) return {object_kind::opaque, type_name(argument(record, 0))};
@@ -118,36 +122,53 @@ object_class classify_record(const torch_item& item, const pickle_value& record)
 
 std::string_view name(object_kind kind) {
   static constexpr std::array<std::string_view, 20> names{
-      "none", "bool", "int", "float", "complex", "str", "bytes", "bytearray", "list", "tuple", "dict", "odict", "set",
-      "frozenset", "size", "dtype", "device", "global", "tensor", "opaque-tensor"};
+      "none", "bool",  "int", "float",     "complex", "str",   "bytes",  "bytearray", "list",   "tuple",
+      "dict", "odict", "set", "frozenset", "size",    "dtype", "device", "global",    "tensor", "opaque-tensor"};
   return kind == object_kind::opaque ? "opaque" : names[static_cast<std::size_t>(kind)];
 }
 
 object_class classify(const torch_item& item, const pickle_value& value) {
   switch (value.kind()) {
-    case pickle_kind::none: return {object_kind::none, "builtins.NoneType"};
-    case pickle_kind::boolean: return {object_kind::boolean, "builtins.bool"};
-    case pickle_kind::integer: return {object_kind::integer, "builtins.int"};
-    case pickle_kind::floating: return {object_kind::floating, "builtins.float"};
-    case pickle_kind::text: return {object_kind::str, "builtins.str"};
-    case pickle_kind::bytes: return {object_kind::bytes, "builtins.bytes"};
-    case pickle_kind::bytearray: return {object_kind::bytearray, "builtins.bytearray"};
-    case pickle_kind::list: return {object_kind::list, "builtins.list"};
-    case pickle_kind::tuple: return {object_kind::tuple, "builtins.tuple"};
-    case pickle_kind::dict: return {object_kind::dict, "builtins.dict"};
-    case pickle_kind::set: return {object_kind::set, "builtins.set"};
-    case pickle_kind::frozenset: return {object_kind::frozenset, "builtins.frozenset"};
+    case pickle_kind::none:
+      return {object_kind::none, "builtins.NoneType"};
+    case pickle_kind::boolean:
+      return {object_kind::boolean, "builtins.bool"};
+    case pickle_kind::integer:
+      return {object_kind::integer, "builtins.int"};
+    case pickle_kind::floating:
+      return {object_kind::floating, "builtins.float"};
+    case pickle_kind::text:
+      return {object_kind::str, "builtins.str"};
+    case pickle_kind::bytes:
+      return {object_kind::bytes, "builtins.bytes"};
+    case pickle_kind::bytearray:
+      return {object_kind::bytearray, "builtins.bytearray"};
+    case pickle_kind::list:
+      return {object_kind::list, "builtins.list"};
+    case pickle_kind::tuple:
+      return {object_kind::tuple, "builtins.tuple"};
+    case pickle_kind::dict:
+      return {object_kind::dict, "builtins.dict"};
+    case pickle_kind::set:
+      return {object_kind::set, "builtins.set"};
+    case pickle_kind::frozenset:
+      return {object_kind::frozenset, "builtins.frozenset"};
     case pickle_kind::global:
-      if (value.global_module() == "torch" && parse_dtype(value.global_name())) return {object_kind::dtype, "torch.dtype"};
-      if (value.global_module() == "torch" && (value.global_name().ends_with("_format") || value.global_name().starts_with("channels_last")))
+      if (value.global_module() == "torch" && parse_dtype(value.global_name()))
+        return {object_kind::dtype, "torch.dtype"};
+      if (value.global_module() == "torch" &&
+          (value.global_name().ends_with("_format") || value.global_name().starts_with("channels_last")))
         return {object_kind::opaque, "torch.memory_format"};
       return {object_kind::global, "builtins.type"};
-    case pickle_kind::record: return classify_record(item, value);
+    case pickle_kind::record:
+      return classify_record(item, value);
     case pickle_kind::persistent: {
       const pickle_items id = value.persistent_id().items();
       return {object_kind::opaque, id.size() > 1 ? type_name(id[1]) : "unknown"};
     }
-    case pickle_kind::extension: case pickle_kind::absent: break;
+    case pickle_kind::extension:
+    case pickle_kind::absent:
+      break;
   }
   return {object_kind::opaque, "unknown"};
 }
@@ -159,7 +180,8 @@ bool is_mapping(const pickle_value& value) {
 
 pickle_value mapping_entries(const pickle_value& value) {
   if (value.kind() == pickle_kind::dict) return value;
-  if (value.is_record_of("collections", "Counter") && argument(value, 0).kind() == pickle_kind::dict) return argument(value, 0);
+  if (value.is_record_of("collections", "Counter") && argument(value, 0).kind() == pickle_kind::dict)
+    return argument(value, 0);
   return is_mapping(value) ? value.assigned() : pickle_value();
 }
 

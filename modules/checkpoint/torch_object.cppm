@@ -14,8 +14,27 @@ import :torch_item;
 export namespace shardmesh {
 
 enum class object_kind : std::uint8_t {
-  none, boolean, integer, floating, complex, str, bytes, bytearray, list, tuple, dict, odict, set, frozenset, size,
-  dtype, device, global, tensor, opaque_tensor, opaque
+  none,
+  boolean,
+  integer,
+  floating,
+  complex,
+  str,
+  bytes,
+  bytearray,
+  list,
+  tuple,
+  dict,
+  odict,
+  set,
+  frozenset,
+  size,
+  dtype,
+  device,
+  global,
+  tensor,
+  opaque_tensor,
+  opaque
 };
 /// "none", "bool", "int", "float", "complex", "str", "bytes", ..., "opaque-tensor", "opaque".
 std::string_view name(object_kind kind);

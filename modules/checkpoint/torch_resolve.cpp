@@ -114,7 +114,8 @@ result<std::vector<std::byte>> read_storage(const byte_source& source, const tor
     bytes = *std::move(inflated);
   }
   if (check_crc && storage.crc32 != 0 && crc32_of(bytes) != storage.crc32)
-    return fail(errc::checksum_mismatch, fmt::format("storage \"{}\" is damaged: its CRC-32 differs", escaped(storage.key)))
+    return fail(errc::checksum_mismatch,
+                fmt::format("storage \"{}\" is damaged: its CRC-32 differs", escaped(storage.key)))
         .with_file(source.name())
         .with_values(fmt::format("{:08x}", storage.crc32), fmt::format("{:08x}", crc32_of(bytes)));
   return bytes;

@@ -49,7 +49,8 @@ error altered(const opened_chunk& chunk, std::string expected, std::string found
 result<std::int64_t> check_bytes(const opened_chunk& chunk) {
   if (chunk.digest) {
     xxh3_stream sum;
-    SHARDMESH_CHECK(for_each_piece(*chunk.source, chunk.tensor.begin, chunk.tensor.size_bytes, [&](auto piece) { sum.update(piece); }));
+    SHARDMESH_CHECK(for_each_piece(*chunk.source, chunk.tensor.begin, chunk.tensor.size_bytes,
+                                   [&](auto piece) { sum.update(piece); }));
     if (sum.digest() != *chunk.digest) return altered(chunk, to_hex(*chunk.digest), to_hex(sum.digest()));
     return chunk.tensor.size_bytes;
   }
@@ -77,12 +78,14 @@ class verification {
     for (const tensor_entry& tensor : contents.tensors)
       for (std::int32_t i = 0; i < tensor.chunk_count; ++i) chunks.emplace_back(&tensor, tensor.first_chunk + i);
     std::vector<std::optional<error>> found(chunks.size() + contents.objects.size());
-    static_cast<void>(parallel_for(options_.threads, static_cast<std::int64_t>(found.size()), [&](std::int64_t i) -> result<void> {
-      const auto at = static_cast<std::size_t>(i);
-      auto checked = at < chunks.size() ? check_chunk(*chunks[at].first, chunks[at].second) : check_object(at - chunks.size());
-      if (!checked) found[at] = std::move(checked).take_error();
-      return {};
-    }));
+    static_cast<void>(
+        parallel_for(options_.threads, static_cast<std::int64_t>(found.size()), [&](std::int64_t i) -> result<void> {
+          const auto at = static_cast<std::size_t>(i);
+          auto checked =
+              at < chunks.size() ? check_chunk(*chunks[at].first, chunks[at].second) : check_object(at - chunks.size());
+          if (!checked) found[at] = std::move(checked).take_error();
+          return {};
+        }));
     for (auto& problem : found)
       if (problem) add(std::move(*problem));
     report_.chunks = static_cast<std::int64_t>(chunks.size());
@@ -98,11 +101,14 @@ class verification {
     if (problem.file.empty()) problem.file = reader_.path().string();
     // The same defect may be met twice (as a chunk without a place and as a gap): one line each.
     if (std::find(report_.problems.begin(), report_.problems.end(), problem) != report_.problems.end()) return;
-    if (report_.problems.size() < options_.max_problems) report_.problems.push_back(std::move(problem));
-    else ++report_.unnamed_problems;
+    if (report_.problems.size() < options_.max_problems)
+      report_.problems.push_back(std::move(problem));
+    else
+      ++report_.unnamed_problems;
   }
 
   void check_boxes(const tensor_entry& tensor) {
+    if (!tensor.opaque_type.empty() && tensor.chunk_count == 0) return;  // inside a .pt file, in a form of its own
     auto held = reader_.contents().distribution_of(tensor);
     if (!held) return add(std::move(held).take_error());
     const cover_report cover = check_cover(*held);
@@ -136,7 +142,8 @@ class verification {
         note(contents.chunk_places[static_cast<std::size_t>(tensor.first_chunk + i)], tensor.key);
     for (const object_entry& object : contents.objects) note(object.place, object.key);
     std::sort(ranges.begin(), ranges.end(), [](const auto& a, const auto& b) {
-      return std::tie(std::get<0>(a), std::get<1>(a), std::get<2>(a)) < std::tie(std::get<0>(b), std::get<1>(b), std::get<2>(b));
+      return std::tie(std::get<0>(a), std::get<1>(a), std::get<2>(a)) <
+             std::tie(std::get<0>(b), std::get<1>(b), std::get<2>(b));
     });
     for (std::size_t i = 1; i < ranges.size(); ++i) {
       const auto& [file, offset, length, key] = ranges[i - 1];
@@ -154,7 +161,8 @@ class verification {
     SHARDMESH_TRY(const auto opened, reader_.open_chunk(tensor, chunk));
     if (options_.quick) return {};
     auto checked = check_bytes(*opened);
-    if (!checked) return std::move(checked).take_error().with_key(tensor.key).with_box(reader_.contents().chunk_box(tensor, chunk));
+    if (!checked)
+      return std::move(checked).take_error().with_key(tensor.key).with_box(reader_.contents().chunk_box(tensor, chunk));
     checked_bytes_ += *checked;
     return {};
   }

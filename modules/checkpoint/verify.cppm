@@ -25,9 +25,9 @@ struct verify_report {
   bool ok() const { return problems.empty(); }
 };
 
-/// Opens every chunk and object; checks declared dtype, sizes and storage against what is stored, that chunks tile their
-/// tensor without overlap or gap (naming rows), that items do not share bytes, and every checksum there is.
-/// Cost: reads every byte once, unless `quick`.
+/// Opens every chunk and object; checks declared dtype, sizes and storage against what is stored, that chunks tile
+/// their tensor without overlap or gap (naming rows), that items do not share bytes, and every checksum there is. Cost:
+/// reads every byte once, unless `quick`.
 verify_report verify(checkpoint_reader& reader, const verify_options& options = {});
 
 }  // namespace shardmesh

@@ -16,7 +16,9 @@ struct xxh3_stream::state {
   XXH3_state_t hash;
 };
 
-xxh3_stream::xxh3_stream() : state_(std::make_unique<state>()) { XXH3_128bits_reset(&state_->hash); }
+xxh3_stream::xxh3_stream() : state_(std::make_unique<state>()) {
+  XXH3_128bits_reset(&state_->hash);
+}
 xxh3_stream::xxh3_stream(xxh3_stream&&) noexcept = default;
 xxh3_stream& xxh3_stream::operator=(xxh3_stream&&) noexcept = default;
 xxh3_stream::~xxh3_stream() = default;
@@ -35,6 +37,8 @@ digest128 xxh3(std::span<const std::byte> bytes) {
   return {hash.low64, hash.high64};
 }
 
-std::string to_hex(const digest128& digest) { return fmt::format("{:016x}{:016x}", digest.high, digest.low); }
+std::string to_hex(const digest128& digest) {
+  return fmt::format("{:016x}{:016x}", digest.high, digest.low);
+}
 
 }  // namespace shardmesh

@@ -2,8 +2,8 @@
 // Reading of ZIP archives: end records, central directory, local headers.
 module;
 #include <fmt/format.h>
-#include <try.hpp>
 #include <zlib.h>
+#include <try.hpp>
 
 #include <algorithm>
 #include <array>
@@ -28,9 +28,15 @@ std::uint64_t number_at(std::span<const std::byte> bytes, std::size_t offset, st
   for (std::size_t i = 0; i < width; ++i) number |= std::to_integer<std::uint64_t>(bytes[offset + i]) << (8 * i);
   return number;
 }
-std::uint64_t u16(std::span<const std::byte> bytes, std::size_t offset) { return number_at(bytes, offset, 2); }
-std::uint64_t u32(std::span<const std::byte> bytes, std::size_t offset) { return number_at(bytes, offset, 4); }
-std::uint64_t u64(std::span<const std::byte> bytes, std::size_t offset) { return number_at(bytes, offset, 8); }
+std::uint64_t u16(std::span<const std::byte> bytes, std::size_t offset) {
+  return number_at(bytes, offset, 2);
+}
+std::uint64_t u32(std::span<const std::byte> bytes, std::size_t offset) {
+  return number_at(bytes, offset, 4);
+}
+std::uint64_t u64(std::span<const std::byte> bytes, std::size_t offset) {
+  return number_at(bytes, offset, 8);
+}
 
 constexpr std::uint64_t local_signature = 0x04034b50, central_signature = 0x02014b50, end_signature = 0x06054b50,
                         end64_signature = 0x06064b50, locator_signature = 0x07064b50;
@@ -78,13 +84,14 @@ result<extent> find_directory(const byte_source& source) {
   if (end_at >= locator_bytes) SHARDMESH_CHECK(source.read(end_at - locator_bytes, locator));
   if (u32(locator, 0) == locator_signature) {
     const std::uint64_t at = u64(locator, 8);
-    if (end_at < locator_bytes + end64_bytes ||
-        at > static_cast<std::uint64_t>(end_at - locator_bytes - end64_bytes) || u32(locator, 4) != 0)
+    if (end_at < locator_bytes + end64_bytes || at > static_cast<std::uint64_t>(end_at - locator_bytes - end64_bytes) ||
+        u32(locator, 4) != 0)
       return bad(source, "the ZIP64 end record lies outside");
     std::array<std::byte, end64_bytes> end64;
     SHARDMESH_CHECK(source.read(static_cast<std::int64_t>(at), end64));
     const extent wide{u64(end64, 48), u64(end64, 40), u64(end64, 32)};
-    if (u32(end64, 0) != end64_signature || u64(end64, 24) != wide.records || u32(end64, 16) != 0 || u32(end64, 20) != 0)
+    if (u32(end64, 0) != end64_signature || u64(end64, 24) != wide.records || u32(end64, 16) != 0 ||
+        u32(end64, 20) != 0)
       return bad(source, "the ZIP64 end record is damaged");
     const auto agrees = [](std::uint64_t narrow, std::uint64_t value, std::uint64_t limit) {
       return narrow == value || narrow == limit;
@@ -140,8 +147,8 @@ result<zip_record> read_entry(const byte_source& source, std::span<const std::by
   if ((record.flags & 0x2041) != 0) return bad(source, fmt::format("record \"{}\" is encrypted", record.name));
   if (u16(entry, 34) != 0) return bad(source, "it spans several disks");
   const std::uint64_t header = static_cast<std::uint64_t>(local_bytes) + name_bytes;
-  if (offset > directory_offset || header > directory_offset - offset || compressed > directory_offset - offset - header ||
-      size > static_cast<std::uint64_t>(INT64_MAX))
+  if (offset > directory_offset || header > directory_offset - offset ||
+      compressed > directory_offset - offset - header || size > static_cast<std::uint64_t>(INT64_MAX))
     return bad(source, fmt::format("record \"{}\" lies outside", record.name));
   if (record.method == 0 && size != compressed)
     return bad(source, fmt::format("stored record \"{}\" has two sizes", record.name));
@@ -155,9 +162,8 @@ result<zip_record> read_entry(const byte_source& source, std::span<const std::by
 result<void> check_extents(const byte_source& source, std::vector<zip_record>& records, std::int64_t directory_offset) {
   std::vector<std::size_t> order(records.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
-  std::sort(order.begin(), order.end(), [&records](std::size_t a, std::size_t b) {
-    return records[a].header_offset < records[b].header_offset;
-  });
+  std::sort(order.begin(), order.end(),
+            [&records](std::size_t a, std::size_t b) { return records[a].header_offset < records[b].header_offset; });
   for (std::size_t i = 0; i < order.size(); ++i) {
     zip_record& record = records[order[i]];
     record.limit = i + 1 < order.size() ? records[order[i + 1]].header_offset : directory_offset;
@@ -225,7 +231,8 @@ bool looks_like_zip(const byte_source& source) {
 result<std::int64_t> data_offset(const byte_source& source, const zip_record& record) {
   std::vector<std::byte> header(static_cast<std::size_t>(local_bytes) + record.name.size());
   SHARDMESH_CHECK(source.read(record.header_offset, header));
-  const auto name_bytes = static_cast<std::int64_t>(u16(header, 26)), extra_bytes = static_cast<std::int64_t>(u16(header, 28));
+  const auto name_bytes = static_cast<std::int64_t>(u16(header, 26)),
+             extra_bytes = static_cast<std::int64_t>(u16(header, 28));
   const std::string_view name(reinterpret_cast<const char*>(header.data()) + local_bytes, record.name.size());
   if (u32(header, 0) != local_signature || name_bytes != static_cast<std::int64_t>(record.name.size()) ||
       name != record.name || u16(header, 8) != record.method)
@@ -256,8 +263,10 @@ result<std::vector<std::byte>> inflate(std::span<const std::byte> compressed, st
     stream.avail_out = static_cast<uInt>(out_now > 0 ? out_now : 1);
     status = ::inflate(&stream, Z_NO_FLUSH);
     in_at += in_now - stream.avail_in;
-    if (out_now > 0) out_at += out_now - stream.avail_out;
-    else if (stream.avail_out == 0) status = Z_DATA_ERROR;
+    if (out_now > 0)
+      out_at += out_now - stream.avail_out;
+    else if (stream.avail_out == 0)
+      status = Z_DATA_ERROR;
   }
   inflateEnd(&stream);
   if (status != Z_STREAM_END || out_at != out.size() || in_at != compressed.size())
@@ -272,7 +281,8 @@ std::uint32_t crc32_of(std::span<const std::byte> bytes, std::uint32_t before) {
 result<std::vector<std::byte>> read_record(const byte_source& source, const zip_record& record,
                                            std::int64_t limit_bytes, bool check_crc) {
   if (record.method != 0 && record.method != 8)
-    return fail(errc::unsupported, fmt::format("ZIP compression method {} of record \"{}\" is not supported", record.method, record.name))
+    return fail(errc::unsupported,
+                fmt::format("ZIP compression method {} of record \"{}\" is not supported", record.method, record.name))
         .with_file(source.name());
   if (record.size_bytes > limit_bytes)
     return fail(errc::invalid_argument, fmt::format("record \"{}\" is too large", record.name))

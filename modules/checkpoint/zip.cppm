@@ -38,7 +38,7 @@ struct zip_record {
   std::string name;
   std::uint16_t method = 0;  // 0 stored, 8 deflated
   std::uint16_t flags = 0;
-  std::uint32_t crc32 = 0;   // of the uncompressed bytes; 0 may mean that the writer computed none
+  std::uint32_t crc32 = 0;  // of the uncompressed bytes; 0 may mean that the writer computed none
   std::int64_t compressed_bytes = 0;
   std::int64_t size_bytes = 0;
   std::int64_t header_offset = 0;

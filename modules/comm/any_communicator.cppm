@@ -31,10 +31,12 @@ class any_communicator {
 
   std::int32_t rank() const { return model_->rank(); }
   std::int32_t size() const { return model_->size(); }
-  result<std::vector<std::vector<std::byte>>> all_gather(std::span<const std::byte> bytes, const call_options& options) {
+  result<std::vector<std::vector<std::byte>>> all_gather(std::span<const std::byte> bytes,
+                                                         const call_options& options) {
     return model_->all_gather(bytes, options);
   }
-  result<pending> start_exchange(std::span<const outgoing> sends, std::span<const incoming> receives, const call_options& options) {
+  result<pending> start_exchange(std::span<const outgoing> sends, std::span<const incoming> receives,
+                                 const call_options& options) {
     return model_->start_exchange(sends, receives, options);
   }
   void abort(const error& reason) { model_->abort(reason); }
@@ -45,7 +47,8 @@ class any_communicator {
     virtual std::int32_t rank() const = 0;
     virtual std::int32_t size() const = 0;
     virtual result<std::vector<std::vector<std::byte>>> all_gather(std::span<const std::byte>, const call_options&) = 0;
-    virtual result<pending> start_exchange(std::span<const outgoing>, std::span<const incoming>, const call_options&) = 0;
+    virtual result<pending> start_exchange(std::span<const outgoing>, std::span<const incoming>,
+                                           const call_options&) = 0;
     virtual void abort(const error&) = 0;
   };
 
@@ -55,10 +58,12 @@ class any_communicator {
     virtual const C& it() const = 0;
     std::int32_t rank() const override { return it().rank(); }
     std::int32_t size() const override { return it().size(); }
-    result<std::vector<std::vector<std::byte>>> all_gather(std::span<const std::byte> bytes, const call_options& options) override {
+    result<std::vector<std::vector<std::byte>>> all_gather(std::span<const std::byte> bytes,
+                                                           const call_options& options) override {
       return it().all_gather(bytes, options);
     }
-    result<pending> start_exchange(std::span<const outgoing> sends, std::span<const incoming> receives, const call_options& options) override {
+    result<pending> start_exchange(std::span<const outgoing> sends, std::span<const incoming> receives,
+                                   const call_options& options) override {
       return it().start_exchange(sends, receives, options);
     }
     void abort(const error& reason) override { it().abort(reason); }

@@ -30,16 +30,17 @@ struct incoming {
 /// blocks. start_exchange: involves only the named peers; at most one message per peer and direction, none to oneself,
 /// none empty; messages match by (peer, options.tag) in call order, and both sides know the sizes; more than 2 GiB
 /// works. It returns at once; buffers live until `wait` returns. With a stream, work is ordered on it and `wait` does
-/// not synchronise the device. abort, or a deadline that passes, poisons the communicator: every later call, here and on
-/// the peers, gives an error, and `wait` returns only when no transport can touch the buffers any more.
+/// not synchronise the device. abort, or a deadline that passes, poisons the communicator: every later call, here and
+/// on the peers, gives an error, and `wait` returns only when no transport can touch the buffers any more.
 template <class C>
-concept communicator = requires(C& c, const C& constant, std::span<const std::byte> bytes, const call_options& options,
-                                std::span<const outgoing> sends, std::span<const incoming> receives, const error& reason) {
-  { constant.rank() } -> std::convertible_to<std::int32_t>;
-  { constant.size() } -> std::convertible_to<std::int32_t>;
-  { c.all_gather(bytes, options) } -> std::same_as<result<std::vector<std::vector<std::byte>>>>;
-  { c.start_exchange(sends, receives, options) } -> std::same_as<result<pending>>;
-  { c.abort(reason) } -> std::same_as<void>;
-};
+concept communicator =
+    requires(C& c, const C& constant, std::span<const std::byte> bytes, const call_options& options,
+             std::span<const outgoing> sends, std::span<const incoming> receives, const error& reason) {
+      { constant.rank() } -> std::convertible_to<std::int32_t>;
+      { constant.size() } -> std::convertible_to<std::int32_t>;
+      { c.all_gather(bytes, options) } -> std::same_as<result<std::vector<std::vector<std::byte>>>>;
+      { c.start_exchange(sends, receives, options) } -> std::same_as<result<pending>>;
+      { c.abort(reason) } -> std::same_as<void>;
+    };
 
 }  // namespace shardmesh

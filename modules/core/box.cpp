@@ -10,7 +10,9 @@ module shardmesh.core;
 
 namespace shardmesh {
 
-std::string to_string(const extents& values) { return fmt::format("[{}]", fmt::join(values.begin(), values.end(), ", ")); }
+std::string to_string(const extents& values) {
+  return fmt::format("[{}]", fmt::join(values.begin(), values.end(), ", "));
+}
 
 bool is_well_formed(const box& b) {
   if (b.offsets.rank() != b.sizes.rank()) return false;

@@ -14,8 +14,14 @@ namespace shardmesh {
 namespace {
 
 constexpr auto device_names = std::to_array<std::pair<std::string_view, device_type>>({
-    {"cpu", device_type::cpu}, {"cuda", device_type::cuda}, {"hip", device_type::hip}, {"xpu", device_type::xpu},
-    {"mps", device_type::mps}, {"hpu", device_type::hpu}, {"meta", device_type::meta}, {"other", device_type::other},
+    {"cpu", device_type::cpu},
+    {"cuda", device_type::cuda},
+    {"hip", device_type::hip},
+    {"xpu", device_type::xpu},
+    {"mps", device_type::mps},
+    {"hpu", device_type::hpu},
+    {"meta", device_type::meta},
+    {"other", device_type::other},
 });
 
 template <class Number>

@@ -62,9 +62,16 @@ struct alias {
   dtype type;
 };
 constexpr auto aliases = std::to_array<alias>({
-    {"half", dtype::float16}, {"float", dtype::float32}, {"double", dtype::float64}, {"long", dtype::int64},
-    {"int", dtype::int32}, {"short", dtype::int16}, {"chalf", dtype::complex32}, {"cfloat", dtype::complex64},
-    {"cdouble", dtype::complex128}, {"boolean", dtype::boolean},
+    {"half", dtype::float16},
+    {"float", dtype::float32},
+    {"double", dtype::float64},
+    {"long", dtype::int64},
+    {"int", dtype::int32},
+    {"short", dtype::int16},
+    {"chalf", dtype::complex32},
+    {"cfloat", dtype::complex64},
+    {"cdouble", dtype::complex128},
+    {"boolean", dtype::boolean},
 });
 
 constexpr auto enumerators = [] {
@@ -73,11 +80,15 @@ constexpr auto enumerators = [] {
   return all;
 }();
 
-const dtype_info& info(dtype type) { return table[static_cast<std::size_t>(type)]; }
+const dtype_info& info(dtype type) {
+  return table[static_cast<std::size_t>(type)];
+}
 
 }  // namespace
 
-std::string_view name(dtype type) { return info(type).name; }
+std::string_view name(dtype type) {
+  return info(type).name;
+}
 
 std::optional<dtype> parse_dtype(std::string_view text) {
   if (text.starts_with("torch.")) text.remove_prefix(6);
@@ -88,9 +99,15 @@ std::optional<dtype> parse_dtype(std::string_view text) {
   return std::nullopt;
 }
 
-int bits(dtype type) { return info(type).bits; }
-std::int64_t item_bytes(dtype type) { return info(type).bits / 8; }
-dtype_kind kind(dtype type) { return info(type).kind; }
+int bits(dtype type) {
+  return info(type).bits;
+}
+std::int64_t item_bytes(dtype type) {
+  return info(type).bits / 8;
+}
+dtype_kind kind(dtype type) {
+  return info(type).kind;
+}
 
 bool widens(dtype from, dtype to) {
   if (from == to) return true;
@@ -112,6 +129,8 @@ std::optional<std::int64_t> size_bytes(dtype type, std::int64_t numel) {
   return *total_bits / 8;
 }
 
-std::span<const dtype> all_dtypes() { return enumerators; }
+std::span<const dtype> all_dtypes() {
+  return enumerators;
+}
 
 }  // namespace shardmesh

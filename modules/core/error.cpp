@@ -18,34 +18,62 @@ class category_type final : public std::error_category {
   const char* name() const noexcept override { return "shardmesh"; }
   std::string message(int value) const override {
     switch (static_cast<errc>(value)) {
-      case errc::ok: return "no error";
-      case errc::invalid_argument: return "invalid argument";
-      case errc::overflow: return "sizes do not fit in 64 bits";
-      case errc::rank_too_large: return "too many dimensions";
-      case errc::shape_mismatch: return "shape mismatch";
-      case errc::dtype_mismatch: return "dtype mismatch";
-      case errc::out_of_bounds: return "out of bounds";
-      case errc::overlap: return "overlap";
-      case errc::gap: return "gap";
-      case errc::mixed_partial: return "mixed partial reductions";
-      case errc::unaligned: return "a sub-byte type is cut inside a byte";
-      case errc::narrowing: return "a narrowing cast was not allowed";
-      case errc::no_memory: return "the memory budget is too small";
-      case errc::missing_key: return "missing key";
-      case errc::duplicate_key: return "duplicate key";
-      case errc::bad_format: return "malformed file";
-      case errc::bad_pickle: return "malformed pickle";
-      case errc::unsupported: return "not supported";
-      case errc::checksum_mismatch: return "checksum mismatch";
-      case errc::incomplete_save: return "incomplete save";
-      case errc::unsafe_path: return "unsafe path";
-      case errc::destination_exists: return "destination exists";
-      case errc::io: return "input/output error";
-      case errc::no_space: return "no space left";
-      case errc::cancelled: return "cancelled";
-      case errc::deadline_exceeded: return "deadline exceeded";
-      case errc::disagreement: return "ranks disagree";
-      case errc::communication: return "communication failed";
+      case errc::ok:
+        return "no error";
+      case errc::invalid_argument:
+        return "invalid argument";
+      case errc::overflow:
+        return "sizes do not fit in 64 bits";
+      case errc::rank_too_large:
+        return "too many dimensions";
+      case errc::shape_mismatch:
+        return "shape mismatch";
+      case errc::dtype_mismatch:
+        return "dtype mismatch";
+      case errc::out_of_bounds:
+        return "out of bounds";
+      case errc::overlap:
+        return "overlap";
+      case errc::gap:
+        return "gap";
+      case errc::mixed_partial:
+        return "mixed partial reductions";
+      case errc::unaligned:
+        return "a sub-byte type is cut inside a byte";
+      case errc::narrowing:
+        return "a narrowing cast was not allowed";
+      case errc::no_memory:
+        return "the memory budget is too small";
+      case errc::missing_key:
+        return "missing key";
+      case errc::duplicate_key:
+        return "duplicate key";
+      case errc::bad_format:
+        return "malformed file";
+      case errc::bad_pickle:
+        return "malformed pickle";
+      case errc::unsupported:
+        return "not supported";
+      case errc::checksum_mismatch:
+        return "checksum mismatch";
+      case errc::incomplete_save:
+        return "incomplete save";
+      case errc::unsafe_path:
+        return "unsafe path";
+      case errc::destination_exists:
+        return "destination exists";
+      case errc::io:
+        return "input/output error";
+      case errc::no_space:
+        return "no space left";
+      case errc::cancelled:
+        return "cancelled";
+      case errc::deadline_exceeded:
+        return "deadline exceeded";
+      case errc::disagreement:
+        return "ranks disagree";
+      case errc::communication:
+        return "communication failed";
     }
     return "unknown error";
   }
@@ -58,18 +86,30 @@ const std::error_category& category() noexcept {
   return the_category;
 }
 
-std::error_code make_error_code(errc code) noexcept { return {static_cast<int>(code), category()}; }
+std::error_code make_error_code(errc code) noexcept {
+  return {static_cast<int>(code), category()};
+}
 
-error error::with_key(std::string_view name) && { return key = name, std::move(*this); }
-error error::with_file(std::string_view path) && { return file = path, std::move(*this); }
-error error::with_rank(std::int32_t rank) && { return ranks.push_back(rank), std::move(*this); }
-error error::with_box(const box& b) && { return boxes.push_back(b), std::move(*this); }
+error error::with_key(std::string_view name) && {
+  return key = name, std::move(*this);
+}
+error error::with_file(std::string_view path) && {
+  return file = path, std::move(*this);
+}
+error error::with_rank(std::int32_t rank) && {
+  return ranks.push_back(rank), std::move(*this);
+}
+error error::with_box(const box& b) && {
+  return boxes.push_back(b), std::move(*this);
+}
 error error::with_values(std::string expected_value, std::string found_value) && {
   expected = std::move(expected_value);
   found = std::move(found_value);
   return std::move(*this);
 }
-error error::with_hint(std::string_view text) && { return hint = text, std::move(*this); }
+error error::with_hint(std::string_view text) && {
+  return hint = text, std::move(*this);
+}
 
 error fail(errc code, std::string message) {
   error e;
@@ -94,8 +134,7 @@ std::string to_string(const error& e) {
   text += e.message.empty() ? category().message(static_cast<int>(e.code)) : escaped(e.message);
   for (std::size_t i = 0; i < e.boxes.size(); ++i)
     fmt::format_to(out, "{}{}", i == 0 ? " in " : " and ", to_string(e.boxes[i]));
-  if (!e.ranks.empty())
-    fmt::format_to(out, " (rank{} {})", e.ranks.size() == 1 ? "" : "s", fmt::join(e.ranks, ", "));
+  if (!e.ranks.empty()) fmt::format_to(out, " (rank{} {})", e.ranks.size() == 1 ? "" : "s", fmt::join(e.ranks, ", "));
   if (!e.expected.empty()) fmt::format_to(out, ": expected {}", escaped(e.expected));
   if (!e.found.empty()) fmt::format_to(out, "{} found {}", e.expected.empty() ? ":" : ",", escaped(e.found));
   if (!e.hint.empty()) fmt::format_to(out, "; {}", escaped(e.hint));

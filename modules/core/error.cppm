@@ -16,33 +16,33 @@ export namespace shardmesh {
 
 enum class errc {
   ok,
-  invalid_argument,      // a caller's or user's value makes no sense
-  overflow,              // sizes do not fit in 64 bits
-  rank_too_large,        // more than max_rank dimensions
-  shape_mismatch,        // sizes that must be equal differ
-  dtype_mismatch,        // element types that must be equal differ
-  out_of_bounds,         // a box or byte range leaves what it lies in
-  overlap,               // two different boxes share cells
-  gap,                   // a cell is held by nobody
-  mixed_partial,         // reductions that cannot be combined
-  unaligned,             // a sub-byte type is cut inside a byte
-  narrowing,             // a cast that loses values was not allowed
-  no_memory,             // the memory budget is too small
-  missing_key,           // a named tensor does not exist
-  duplicate_key,         // two entries have one name
-  bad_format,            // a file is not what it says it is
-  bad_pickle,            // a pickle stream is malformed or beyond our bounds
-  unsupported,           // well-formed, but of a kind we do not read or write
-  checksum_mismatch,     // bytes differ from their checksum
-  incomplete_save,       // an interrupted save
-  unsafe_path,           // a path that leaves the checkpoint's folder
-  destination_exists,    // and --force was not given
-  io,                    // the operating system said no (see sys)
-  no_space,              // ... because the disk is full
-  cancelled,             // by the caller
+  invalid_argument,    // a caller's or user's value makes no sense
+  overflow,            // sizes do not fit in 64 bits
+  rank_too_large,      // more than max_rank dimensions
+  shape_mismatch,      // sizes that must be equal differ
+  dtype_mismatch,      // element types that must be equal differ
+  out_of_bounds,       // a box or byte range leaves what it lies in
+  overlap,             // two different boxes share cells
+  gap,                 // a cell is held by nobody
+  mixed_partial,       // reductions that cannot be combined
+  unaligned,           // a sub-byte type is cut inside a byte
+  narrowing,           // a cast that loses values was not allowed
+  no_memory,           // the memory budget is too small
+  missing_key,         // a named tensor does not exist
+  duplicate_key,       // two entries have one name
+  bad_format,          // a file is not what it says it is
+  bad_pickle,          // a pickle stream is malformed or beyond our bounds
+  unsupported,         // well-formed, but of a kind we do not read or write
+  checksum_mismatch,   // bytes differ from their checksum
+  incomplete_save,     // an interrupted save
+  unsafe_path,         // a path that leaves the checkpoint's folder
+  destination_exists,  // and --force was not given
+  io,                  // the operating system said no (see sys)
+  no_space,            // ... because the disk is full
+  cancelled,           // by the caller
   deadline_exceeded,
-  disagreement,          // ranks hold different descriptions of one thing
-  communication,         // a transport failed
+  disagreement,   // ranks hold different descriptions of one thing
+  communication,  // a transport failed
 };
 
 /// The category of errc codes: name "shardmesh".
@@ -54,12 +54,12 @@ std::error_code make_error_code(errc code) noexcept;
 struct error {
   errc code = errc::ok;
   std::string message;
-  std::string key;                  // fqn of the tensor or object
-  std::string file;                 // path, as the user would know it
+  std::string key;   // fqn of the tensor or object
+  std::string file;  // path, as the user would know it
   std::vector<std::int32_t> ranks;
   std::vector<box> boxes;
   std::string expected, found, hint;
-  int sys = 0;                      // errno for errc::io and errc::no_space
+  int sys = 0;  // errno for errc::io and errc::no_space
 
   error with_key(std::string_view name) &&;
   error with_file(std::string_view path) &&;
@@ -74,7 +74,8 @@ struct error {
 /// A new error. `message` says what is wrong, without the key, file or values: those have fields.
 error fail(errc code, std::string message);
 
-/// An operating system's error: `action` such as "cannot open"; code errc::no_space for ENOSPC and EDQUOT, else errc::io.
+/// An operating system's error: `action` such as "cannot open"; code errc::no_space for ENOSPC and EDQUOT, else
+/// errc::io.
 error fail_sys(int sys, std::string_view action, std::string_view file);
 
 /// One line: "file: key: message in boxes (ranks ..): expected .., found ..; hint". Control bytes are escaped.

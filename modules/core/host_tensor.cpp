@@ -11,7 +11,9 @@ module shardmesh.core;
 
 namespace shardmesh {
 
-void host_tensor::free_aligned::operator()(std::byte* memory) const { std::free(memory); }
+void host_tensor::free_aligned::operator()(std::byte* memory) const {
+  std::free(memory);
+}
 
 result<host_tensor> host_tensor::make(dtype type, const extents& sizes) {
   const auto count = checked_volume(sizes);

@@ -28,7 +28,9 @@ bool is_contiguous(const tensor_view& view) {
   return contiguous;
 }
 
-std::int64_t numel(const tensor_view& view) { return box::whole(view.sizes).volume(); }
+std::int64_t numel(const tensor_view& view) {
+  return box::whole(view.sizes).volume();
+}
 
 tensor_view subview(const tensor_view& view, const box& b) {
   tensor_view part = view;

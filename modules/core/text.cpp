@@ -45,16 +45,21 @@ std::string escaped(std::string_view text) {
     const auto lead = static_cast<unsigned char>(text.front());
     const std::size_t length = sequence_length(text);
     // U+0080..U+009F are control characters too (C1: CSI is 0x9B).
-    const bool control = lead < 0x20 || lead == 0x7F || (lead == 0xC2 && length == 2 && static_cast<unsigned char>(text[1]) < 0xA0);
+    const bool control =
+        lead < 0x20 || lead == 0x7F || (lead == 0xC2 && length == 2 && static_cast<unsigned char>(text[1]) < 0xA0);
     if (length != 0 && !control) {
       safe += text.substr(0, length);
       text.remove_prefix(length);
       continue;
     }
-    if (lead == '\n') safe += "\\n";
-    else if (lead == '\t') safe += "\\t";
-    else if (lead == '\r') safe += "\\r";
-    else fmt::format_to(std::back_inserter(safe), "\\x{:02x}", lead);
+    if (lead == '\n')
+      safe += "\\n";
+    else if (lead == '\t')
+      safe += "\\t";
+    else if (lead == '\r')
+      safe += "\\r";
+    else
+      fmt::format_to(std::back_inserter(safe), "\\x{:02x}", lead);
     text.remove_prefix(1);
   }
   return safe;
@@ -74,12 +79,18 @@ std::string json_quoted(std::string_view text) {
       text.remove_prefix(3);
       continue;
     }
-    if (length == 0) fmt::format_to(out, "\\udc{:02x}", byte(0));
-    else if (text[0] == '"' || text[0] == '\\') (quoted += '\\') += text[0];
-    else if (text[0] == '\n') quoted += "\\n";
-    else if (text[0] == '\t') quoted += "\\t";
-    else if (byte(0) < 0x20 || byte(0) == 0x7F) fmt::format_to(out, "\\u{:04x}", byte(0));
-    else quoted += text.substr(0, length);
+    if (length == 0)
+      fmt::format_to(out, "\\udc{:02x}", byte(0));
+    else if (text[0] == '"' || text[0] == '\\')
+      (quoted += '\\') += text[0];
+    else if (text[0] == '\n')
+      quoted += "\\n";
+    else if (text[0] == '\t')
+      quoted += "\\t";
+    else if (byte(0) < 0x20 || byte(0) == 0x7F)
+      fmt::format_to(out, "\\u{:04x}", byte(0));
+    else
+      quoted += text.substr(0, length);
     text.remove_prefix(length == 0 ? 1 : length);
   }
   return quoted + '"';
@@ -104,9 +115,20 @@ std::string human_bytes(std::int64_t size_bytes) {
 }
 
 std::optional<std::int64_t> parse_bytes(std::string_view text) {
-  constexpr auto units = std::to_array<std::pair<std::string_view, double>>({
-      {"", 1}, {"B", 1}, {"K", 1024}, {"KiB", 1024}, {"KB", 1e3}, {"M", 1048576}, {"MiB", 1048576}, {"MB", 1e6},
-      {"G", 1073741824}, {"GiB", 1073741824}, {"GB", 1e9}, {"T", 1099511627776.0}, {"TiB", 1099511627776.0}, {"TB", 1e12}});
+  constexpr auto units = std::to_array<std::pair<std::string_view, double>>({{"", 1},
+                                                                             {"B", 1},
+                                                                             {"K", 1024},
+                                                                             {"KiB", 1024},
+                                                                             {"KB", 1e3},
+                                                                             {"M", 1048576},
+                                                                             {"MiB", 1048576},
+                                                                             {"MB", 1e6},
+                                                                             {"G", 1073741824},
+                                                                             {"GiB", 1073741824},
+                                                                             {"GB", 1e9},
+                                                                             {"T", 1099511627776.0},
+                                                                             {"TiB", 1099511627776.0},
+                                                                             {"TB", 1e12}});
   double amount = 0;
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), amount, std::chars_format::fixed);
   if (code != std::errc{} || amount < 0) return std::nullopt;

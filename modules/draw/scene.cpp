@@ -102,7 +102,8 @@ std::map<std::pair<owner_id, owner_id>, std::int64_t> traffic_of(const transfer_
     space = t.from.space();
   }
   for (owner_id giver = 0; giver < owners; ++giver)
-    for (const peer_traffic& sent : plan.for_owner(giver, space).sends()) traffic[{giver, sent.peer}] += sent.size_bytes;
+    for (const peer_traffic& sent : plan.for_owner(giver, space).sends())
+      traffic[{giver, sent.peer}] += sent.size_bytes;
   return traffic;
 }
 

@@ -44,7 +44,8 @@ axis make_axis(std::vector<std::int64_t> edges, std::size_t most) {
 
 class canvas {
  public:
-  canvas(std::size_t lines, std::size_t columns) : cells_(lines, std::string(columns, ' ')), colors_(lines, std::vector<int>(columns, -1)) {}
+  canvas(std::size_t lines, std::size_t columns)
+      : cells_(lines, std::string(columns, ' ')), colors_(lines, std::vector<int>(columns, -1)) {}
 
   void rectangle(std::size_t top, std::size_t left, std::size_t bottom, std::size_t right) {
     for (std::size_t x = left; x <= right; ++x) horizontal(top, x), horizontal(bottom, x);
@@ -52,7 +53,8 @@ class canvas {
     for (const std::size_t y : {top, bottom})
       for (const std::size_t x : {left, right}) cells_[y][x] = '+';
   }
-  void label(std::size_t top, std::size_t left, std::size_t bottom, std::size_t right, const std::string& text, int color) {
+  void label(std::size_t top, std::size_t left, std::size_t bottom, std::size_t right, const std::string& text,
+             int color) {
     const std::size_t y = (top + bottom) / 2;
     const std::size_t room = right - left - 1;
     const std::string fitted = text.size() <= room ? text : text.substr(0, room);
@@ -77,8 +79,12 @@ class canvas {
   std::size_t lines() const { return cells_.size(); }
 
  private:
-  void horizontal(std::size_t y, std::size_t x) { if (cells_[y][x] != '+') cells_[y][x] = cells_[y][x] == '|' ? '+' : '-'; }
-  void vertical(std::size_t y, std::size_t x) { if (cells_[y][x] != '+') cells_[y][x] = cells_[y][x] == '-' ? '+' : '|'; }
+  void horizontal(std::size_t y, std::size_t x) {
+    if (cells_[y][x] != '+') cells_[y][x] = cells_[y][x] == '|' ? '+' : '-';
+  }
+  void vertical(std::size_t y, std::size_t x) {
+    if (cells_[y][x] != '+') cells_[y][x] = cells_[y][x] == '-' ? '+' : '|';
+  }
   std::vector<std::string> cells_;
   std::vector<std::vector<int>> colors_;
 };
@@ -134,7 +140,8 @@ std::string draw_slice(const slice& s, const scene& all, const draw_options& opt
   std::size_t x = 0;
   columns.at.push_back(0);
   for (std::size_t i = 1; i < columns.edges.size(); ++i) {
-    const double share = static_cast<double>(columns.edges[i] - columns.edges[i - 1]) / static_cast<double>(all.columns);
+    const double share =
+        static_cast<double>(columns.edges[i] - columns.edges[i - 1]) / static_cast<double>(all.columns);
     x += least + static_cast<std::size_t>(share * static_cast<double>(wide));
     columns.at.push_back(x);
   }
@@ -146,7 +153,8 @@ std::string draw_slice(const slice& s, const scene& all, const draw_options& opt
   }
   picture.rectangle(0, 0, rows.at.back(), columns.at.back());
   for (const drawn_tile& t : arrange(s, rows, columns))
-    picture.label(t.top, t.left, t.bottom, t.right, owner_label(t.owners, t.right - t.left - 1), options.color ? t.owners.front() : -1);
+    picture.label(t.top, t.left, t.bottom, t.right, owner_label(t.owners, t.right - t.left - 1),
+                  options.color ? t.owners.front() : -1);
 
   // Column coordinates above, row coordinates to the left, at the edges.
   std::string heading(columns.at.back() + 24, ' ');
@@ -174,7 +182,8 @@ std::string draw_layout(const distribution& d, const draw_options& options) {
   for (const slice& s : all.slices) {
     if (all.outer_rank > 0) text += fmt::format("slice {}\n", to_string(s.outer));
     if (d.global_shape().rank() == 0) {
-      text += fmt::format("scalar on {}\n", s.tiles.empty() ? "." : owner_label(s.tiles.front().owners, options.max_columns));
+      text += fmt::format("scalar on {}\n",
+                          s.tiles.empty() ? "." : owner_label(s.tiles.front().owners, options.max_columns));
       continue;
     }
     text += draw_slice(s, all, options);
@@ -200,7 +209,8 @@ std::string draw_plan(const transfer_plan& plan, const draw_options& options) {
     for (const auto& [pair, bytes] : traffic) busiest.emplace_back(-bytes, pair);
     std::sort(busiest.begin(), busiest.end());
     for (std::size_t i = 0; i < std::min<std::size_t>(busiest.size(), 16); ++i)
-      text += fmt::format("{:>6} -> {:<6} {}\n", busiest[i].second.first, busiest[i].second.second, human_bytes(-busiest[i].first));
+      text += fmt::format("{:>6} -> {:<6} {}\n", busiest[i].second.first, busiest[i].second.second,
+                          human_bytes(-busiest[i].first));
     if (busiest.size() > 16) text += fmt::format("and {} more pairs\n", busiest.size() - 16);
     return text;
   }

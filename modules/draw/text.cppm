@@ -11,9 +11,9 @@ import shardmesh.transfer;
 export namespace shardmesh {
 
 struct draw_options {
-  bool color = false;            // ANSI colours, one per owner
+  bool color = false;             // ANSI colours, one per owner
   std::size_t max_columns = 100;  // width of the picture, in characters
-  std::size_t max_slices = 8;    // 2-d maps of a tensor with more dimensions
+  std::size_t max_slices = 8;     // 2-d maps of a tensor with more dimensions
 };
 
 /// Who holds what, as maps of the last two dimensions, one per slice of the others; every rectangle is a box with the
@@ -22,8 +22,8 @@ struct draw_options {
 /// Ends with a newline. Cost: O(fragments + size of the picture).
 std::string draw_layout(const distribution& d, const draw_options& options = {});
 
-/// Bytes from every rank (rows) to every rank (columns); "." is nothing. Only the busiest pairs when ranks are too many.
-/// Ends with a newline. Cost: O(copies).
+/// Bytes from every rank (rows) to every rank (columns); "." is nothing. Only the busiest pairs when ranks are too
+/// many. Ends with a newline. Cost: O(copies).
 std::string draw_plan(const transfer_plan& plan, const draw_options& options = {});
 
 }  // namespace shardmesh

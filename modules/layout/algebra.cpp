@@ -32,8 +32,10 @@ void each_fragment(const distribution& d, fragment_visitor visit) {
 
 result<void> same_tensor(const distribution& a, const distribution& b) {
   if (a.global_shape() != b.global_shape())
-    return fail(errc::shape_mismatch, "distributions of different tensors").with_values(to_string(a.global_shape()), to_string(b.global_shape()));
-  if (a.space() != b.space()) return fail(errc::invalid_argument, "distributions over different owners (ranks and items)");
+    return fail(errc::shape_mismatch, "distributions of different tensors")
+        .with_values(to_string(a.global_shape()), to_string(b.global_shape()));
+  if (a.space() != b.space())
+    return fail(errc::invalid_argument, "distributions over different owners (ranks and items)");
   if (a.reduction() != b.reduction() || a.divisor() != b.divisor())
     return fail(errc::mixed_partial, "distributions whose terms combine differently")
         .with_values(std::string(to_string(a.reduction())), std::string(to_string(b.reduction())));
@@ -46,12 +48,15 @@ result<distribution> embed_where(const distribution& outer, function_ref<bool(co
   if (outer.reduction() != reduce_op::none && inner.reduction() != reduce_op::none)
     return fail(errc::mixed_partial, "both the outer and the inner distribution have terms");
   const bool outer_has_terms = outer.reduction() != reduce_op::none;
-  distribution_builder builder(outer.global_shape(), outer.space(), outer_has_terms ? outer.reduction() : inner.reduction(),
+  distribution_builder builder(outer.global_shape(), outer.space(),
+                               outer_has_terms ? outer.reduction() : inner.reduction(),
                                outer_has_terms ? outer.divisor() : inner.divisor());
   std::optional<fragment> replaced;
   each_fragment(outer, [&](const fragment& f) {
-    if (!replaced && is_replaced(f)) replaced = f;
-    else builder.add(f);
+    if (!replaced && is_replaced(f))
+      replaced = f;
+    else
+      builder.add(f);
     return true;
   });
   if (!replaced) return fail(errc::out_of_bounds, fmt::format("the outer distribution has no fragment {}", what));
@@ -80,7 +85,9 @@ result<distribution> embed(const distribution& outer, std::int64_t index, const 
 
 result<distribution> embed(const distribution& outer, owner_id owner, std::int32_t slot, const extents& offsets,
                            const distribution& inner) {
-  const auto is_it = [&](const fragment& f) { return f.owner == owner && f.slot == slot && f.where.offsets == offsets; };
+  const auto is_it = [&](const fragment& f) {
+    return f.owner == owner && f.slot == slot && f.where.offsets == offsets;
+  };
   return embed_where(outer, is_it, inner, fmt::format("of rank {} in slot {} at {}", owner, slot, to_string(offsets)));
 }
 
@@ -116,7 +123,9 @@ result<distribution> deduplicate(const distribution& d) {
   each_fragment(d, [&](const fragment& f) { return all.push_back(f), true; });
   std::vector<std::uint32_t> order(all.size());
   for (std::uint32_t i = 0; i < order.size(); ++i) order[i] = i;
-  const auto same = [&](std::uint32_t a, std::uint32_t b) { return all[a].where == all[b].where && all[a].term == all[b].term; };
+  const auto same = [&](std::uint32_t a, std::uint32_t b) {
+    return all[a].where == all[b].where && all[a].term == all[b].term;
+  };
   std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
     if (all[a].where != all[b].where) return all[a].where < all[b].where;
     return all[a].term != all[b].term ? all[a].term < all[b].term : a < b;
@@ -140,7 +149,8 @@ result<distribution> deduplicate(const distribution& d) {
   each_group([&](std::size_t first, std::size_t last) {
     if (last - first == 1) return;
     const auto lighter = [&](std::uint32_t a, std::uint32_t b) { return load[all[a].owner] < load[all[b].owner]; };
-    keep(*std::min_element(order.begin() + static_cast<std::ptrdiff_t>(first), order.begin() + static_cast<std::ptrdiff_t>(last), lighter));
+    keep(*std::min_element(order.begin() + static_cast<std::ptrdiff_t>(first),
+                           order.begin() + static_cast<std::ptrdiff_t>(last), lighter));
   });
   return builder.finish();
 }

@@ -58,7 +58,8 @@ class box_index {
   };
   static constexpr std::uint32_t leaf_size = 8;
 
-  bool touches(const std::int64_t* low, const std::int64_t* high, const std::int64_t* begin, const std::int64_t* end) const {
+  bool touches(const std::int64_t* low, const std::int64_t* high, const std::int64_t* begin,
+               const std::int64_t* end) const {
     for (std::size_t d = 0; d < rank_; ++d)
       if (low[d] >= end[d] || high[d] <= begin[d]) return false;
     return true;
@@ -128,7 +129,8 @@ class box_index {
   std::pair<std::int64_t, std::uint32_t> median_key(std::uint32_t first, std::uint32_t last, std::size_t d) {
     const auto begin = members_.begin() + first, end = members_.begin() + last;
     const auto middle = begin + (last - first) / 2;
-    std::nth_element(begin, middle, end, [&](std::uint32_t a, std::uint32_t b) { return begin_of(a, d) < begin_of(b, d); });
+    std::nth_element(begin, middle, end,
+                     [&](std::uint32_t a, std::uint32_t b) { return begin_of(a, d) < begin_of(b, d); });
     const std::int64_t key = begin_of(*middle, d);
     std::int64_t next = key;  // the smallest key above the median
     std::uint32_t below = 0, through = 0;

@@ -38,7 +38,8 @@ struct boxes {
   }
   bool is_within(std::uint32_t i) const {
     for (std::size_t d = 0; d < rank(); ++d)
-      if (begin(i, d) < 0 || size(i, d) < 0 || begin(i, d) > shape[d] || size(i, d) > shape[d] - begin(i, d)) return false;
+      if (begin(i, d) < 0 || size(i, d) < 0 || begin(i, d) > shape[d] || size(i, d) > shape[d] - begin(i, d))
+        return false;
     return true;
   }
   bool is_empty(std::uint32_t i) const {
@@ -127,7 +128,8 @@ struct cut_dimension {
 
   std::uint64_t number(std::int64_t coordinate) const {
     if (occurring.empty()) return static_cast<std::uint64_t>(coordinate);
-    return static_cast<std::uint64_t>(std::lower_bound(occurring.begin(), occurring.end(), coordinate) - occurring.begin());
+    return static_cast<std::uint64_t>(std::lower_bound(occurring.begin(), occurring.end(), coordinate) -
+                                      occurring.begin());
   }
 };
 
@@ -253,7 +255,8 @@ void join_touching(std::vector<box>& found, std::size_t rank) {
       for (std::size_t i = 1; i < found.size(); ++i) {
         if (found[kept].end(d) == found[i].offsets[d] && across(found[kept]) == across(found[i]))
           found[kept].sizes[d] += found[i].sizes[d];
-        else found[++kept] = found[i];
+        else
+          found[++kept] = found[i];
       }
       if (!found.empty()) found.resize(kept + 1);
     }
@@ -308,7 +311,8 @@ void find_gaps(const boxes& b, const std::vector<std::uint32_t>& distinct, bool 
       continue;
     }
     if (!overlaps && held_volume(b, r) == r.where.volume()) continue;
-    if (std::any_of(r.members.begin(), r.members.end(), [&](std::uint32_t i) { return lies_within(r.where, b.at(i)); })) continue;
+    if (std::any_of(r.members.begin(), r.members.end(), [&](std::uint32_t i) { return lies_within(r.where, b.at(i)); }))
+      continue;
     const auto [d, edge] = middle_edge(b, r);
     region low{r.where, {}}, high{r.where, {}};
     low.where.sizes[d] = edge - r.where.offsets[d];
@@ -334,10 +338,12 @@ std::string to_string(const cover_problem& p) {
     case cover_kind::overlap:
       if (p.first == p.second) return fmt::format("two boxes of {} {} overlap in {}", one, p.first, to_string(p.where));
       return fmt::format("{}s {} and {} overlap in {}", one, p.first, p.second, to_string(p.where));
-    case cover_kind::gap: return fmt::format("{} is held by no {}", to_string(p.where), one);
+    case cover_kind::gap:
+      return fmt::format("{} is held by no {}", to_string(p.where), one);
     case cover_kind::out_of_bounds:
       if (!is_well_formed(p.where))
-        return fmt::format("{} {} has a box with offsets {} and sizes {}", one, p.first, to_string(p.where.offsets), to_string(p.where.sizes));
+        return fmt::format("{} {} has a box with offsets {} and sizes {}", one, p.first, to_string(p.where.offsets),
+                           to_string(p.where.sizes));
       return fmt::format("{} {} leaves the tensor with {}", one, p.first, to_string(p.where));
   }
   return {};
@@ -349,16 +355,19 @@ cover_report check_cover(const distribution& d, std::size_t max_problems) {
   return check_boxes(d.global_shape(), flat.offsets, flat.sizes, flat.owners, max_problems, d.space());
 }
 
-cover_report check_boxes(const extents& shape, std::span<const std::int64_t> offsets, std::span<const std::int64_t> sizes,
-                         std::span<const owner_id> owners, std::size_t max_problems, owner_space space) {
+cover_report check_boxes(const extents& shape, std::span<const std::int64_t> offsets,
+                         std::span<const std::int64_t> sizes, std::span<const owner_id> owners,
+                         std::size_t max_problems, owner_space space) {
   const boxes given{shape, offsets, sizes, owners};
   report_writer out(max_problems, space);
   std::vector<std::int64_t> clipped_offsets, clipped_sizes;  // copies, when a box leaves the tensor
   for (std::uint32_t i = 0; i < owners.size(); ++i) {
     if (given.is_within(i)) continue;
     out.add({cover_kind::out_of_bounds, given.at(i), owners[i], owners[i], i, i, {}});
-    if (clipped_sizes.empty()) clipped_offsets.assign(offsets.begin(), offsets.end()), clipped_sizes.assign(sizes.begin(), sizes.end());
-    clip(shape, std::span(clipped_offsets).subspan(i * shape.rank(), shape.rank()), std::span(clipped_sizes).subspan(i * shape.rank(), shape.rank()));
+    if (clipped_sizes.empty())
+      clipped_offsets.assign(offsets.begin(), offsets.end()), clipped_sizes.assign(sizes.begin(), sizes.end());
+    clip(shape, std::span(clipped_offsets).subspan(i * shape.rank(), shape.rank()),
+         std::span(clipped_sizes).subspan(i * shape.rank(), shape.rank()));
   }
   if (box::whole(shape).is_empty()) return out.report;
   const boxes b = clipped_sizes.empty() ? given : boxes{shape, clipped_offsets, clipped_sizes, owners};

@@ -46,13 +46,17 @@ constexpr void append_slice(const std::vector<index_run>& runs, index_range rang
     const std::int64_t from = std::max(run->local, range.begin);
     const std::int64_t size = std::min(run->local + run->size, end) - from;
     const std::int64_t global = run->global + (from - run->local);
-    if (!out.empty() && out.back().global + out.back().size == global) out.back().size += size;
-    else out.push_back({global, size, length_of(out)});
+    if (!out.empty() && out.back().global + out.back().size == global)
+      out.back().size += size;
+    else
+      out.push_back({global, size, length_of(out)});
   }
 }
 
 /// True when a strided cut has pieces of one index each: coordinate 0 then holds all of them.
-constexpr bool pieces_are_single(const dimension_cut& cut, std::int64_t length) { return cut.pieces >= length; }
+constexpr bool pieces_are_single(const dimension_cut& cut, std::int64_t length) {
+  return cut.pieces >= length;
+}
 
 /// What coordinate `index` of a cut holds of `runs`, in PyTorch's local order.
 /// Cost: O(log runs + result), times the pieces of a strided cut.

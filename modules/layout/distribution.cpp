@@ -108,19 +108,47 @@ distribution::distribution() {
 }
 distribution::distribution(std::shared_ptr<const model> description) : model_(std::move(description)) {}
 
-const extents& distribution::global_shape() const { return model_->shape; }
-owner_space distribution::space() const { return model_->space; }
-owner_id distribution::owners() const { return model_->owners; }
-reduce_op distribution::reduction() const { return model_->reduction; }
-std::int64_t distribution::divisor() const { return model_->divisor; }
-std::int32_t distribution::terms() const { return model_->terms; }
-bool distribution::is_complete() const { return model_->is_complete; }
-digest128 distribution::digest() const { return model_->digest(); }
-digest128 distribution::description_digest() const { return model_->description_digest(); }
-std::int64_t distribution::fragment_count() const { return model_->fragment_count(); }
-void distribution::fragments_of(owner_id owner, fragment_visitor visit) const { model_->fragments_of(owner, visit); }
-void distribution::for_each_owner(function_ref<void(owner_id)> visit) const { model_->for_each_owner(visit); }
-void distribution::overlapping(const box& where, fragment_visitor visit) const { model_->overlapping(where, visit); }
-bool operator==(const distribution& a, const distribution& b) { return a.is_same(b) || a.digest() == b.digest(); }
+const extents& distribution::global_shape() const {
+  return model_->shape;
+}
+owner_space distribution::space() const {
+  return model_->space;
+}
+owner_id distribution::owners() const {
+  return model_->owners;
+}
+reduce_op distribution::reduction() const {
+  return model_->reduction;
+}
+std::int64_t distribution::divisor() const {
+  return model_->divisor;
+}
+std::int32_t distribution::terms() const {
+  return model_->terms;
+}
+bool distribution::is_complete() const {
+  return model_->is_complete;
+}
+digest128 distribution::digest() const {
+  return model_->digest();
+}
+digest128 distribution::description_digest() const {
+  return model_->description_digest();
+}
+std::int64_t distribution::fragment_count() const {
+  return model_->fragment_count();
+}
+void distribution::fragments_of(owner_id owner, fragment_visitor visit) const {
+  model_->fragments_of(owner, visit);
+}
+void distribution::for_each_owner(function_ref<void(owner_id)> visit) const {
+  model_->for_each_owner(visit);
+}
+void distribution::overlapping(const box& where, fragment_visitor visit) const {
+  model_->overlapping(where, visit);
+}
+bool operator==(const distribution& a, const distribution& b) {
+  return a.is_same(b) || a.digest() == b.digest();
+}
 
 }  // namespace shardmesh

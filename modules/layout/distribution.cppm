@@ -119,9 +119,11 @@ class distribution_builder {
   ~distribution_builder();
 
   void reserve(std::size_t fragments);
-  /// One fragment; spans have one entry per dimension (others are reported by `finish`). Empty `local_offsets` are zeros.
-  void add(owner_id owner, std::int32_t slot, std::span<const std::int64_t> offsets, std::span<const std::int64_t> sizes,
-           std::span<const std::int64_t> local_offsets = {}, std::int32_t term = 0);
+  /// One fragment; spans have one entry per dimension (others are reported by `finish`). Empty `local_offsets` are
+  /// zeros.
+  void add(owner_id owner, std::int32_t slot, std::span<const std::int64_t> offsets,
+           std::span<const std::int64_t> sizes, std::span<const std::int64_t> local_offsets = {},
+           std::int32_t term = 0);
   void add(const fragment& f) { add(f.owner, f.slot, f.where.offsets, f.where.sizes, f.local_offsets, f.term); }
   /// Owners are 0 .. count - 1 even when the last ones hold nothing.
   void at_least_owners(owner_id count);

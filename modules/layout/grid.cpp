@@ -26,8 +26,8 @@ std::vector<std::pair<std::int64_t, std::int64_t>> coordinates_that_hold(const r
   if (length == 0) return ranges;
   if (cut.pieces > 1 && cut.parts > 1 && pieces_are_single(cut, length)) return {{0, 0}};
   const std::int64_t pieces = cut.pieces == 1 || cut.parts == 1 ? 1 : cut.pieces;
-  auto run = std::partition_point(held.begin(), held.end(),
-                                  [&](const index_run& r) { return r.global + r.size <= begin; });
+  auto run =
+      std::partition_point(held.begin(), held.end(), [&](const index_run& r) { return r.global + r.size <= begin; });
   for (; run != held.end() && run->global < end; ++run) {
     const std::int64_t first = run->local + std::max<std::int64_t>(begin - run->global, 0);
     const std::int64_t last = run->local + std::min(end - run->global, run->size) - 1;
@@ -42,8 +42,10 @@ std::vector<std::pair<std::int64_t, std::int64_t>> coordinates_that_hold(const r
   std::sort(ranges.begin(), ranges.end());
   std::size_t kept = 0;
   for (std::size_t i = 1; i < ranges.size(); ++i) {
-    if (ranges[i].first <= ranges[kept].second + 1) ranges[kept].second = std::max(ranges[kept].second, ranges[i].second);
-    else ranges[++kept] = ranges[i];
+    if (ranges[i].first <= ranges[kept].second + 1)
+      ranges[kept].second = std::max(ranges[kept].second, ranges[i].second);
+    else
+      ranges[++kept] = ranges[i];
   }
   if (!ranges.empty()) ranges.resize(kept + 1);
   return ranges;
@@ -63,14 +65,17 @@ class grid final : public distribution::model {
   digest128 description_digest() const override {
     constexpr std::int64_t kind = 0x6469726720736968;  // so that it differs from every list's digest
     const device_mesh& mesh = parts_->mesh;
-    std::vector<std::int64_t> numbers{kind, static_cast<std::int64_t>(shape.rank()), static_cast<std::int64_t>(mesh.rank())};
+    std::vector<std::int64_t> numbers{kind, static_cast<std::int64_t>(shape.rank()),
+                                      static_cast<std::int64_t>(mesh.rank())};
     numbers.insert(numbers.end(), shape.begin(), shape.end());
     numbers.insert(numbers.end(), mesh.sizes().begin(), mesh.sizes().end());
     for (std::size_t m = 0; m < mesh.rank(); ++m) {
       const placement& p = parts_->placements[m];
       const auto& ends = parts_->rules[m].ends();
-      for (const auto value : {static_cast<std::int64_t>(p.kind), static_cast<std::int64_t>(p.reduction), std::int64_t{p.dim}, p.split_factor,
-                               static_cast<std::int64_t>(parts_->rules[m].policy()), static_cast<std::int64_t>(ends.size())})
+      for (const auto value :
+           {static_cast<std::int64_t>(p.kind), static_cast<std::int64_t>(p.reduction), std::int64_t{p.dim},
+            p.split_factor, static_cast<std::int64_t>(parts_->rules[m].policy()),
+            static_cast<std::int64_t>(ends.size())})
         numbers.push_back(value);
       numbers.insert(numbers.end(), ends.begin(), ends.end());
     }
@@ -217,6 +222,8 @@ class grid final : public distribution::model {
 
 }  // namespace
 
-result<distribution> distribute(const layout& l) { return distribution(std::make_shared<const grid>(l.parts())); }
+result<distribution> distribute(const layout& l) {
+  return distribution(std::make_shared<const grid>(l.parts()));
+}
 
 }  // namespace shardmesh

@@ -46,7 +46,8 @@ class list final : public distribution::model {
 
   fragment at(std::size_t i) const {
     const std::size_t rank = shape.rank();
-    return {box_at(offsets, sizes, rank, i), owner[i], slot[i], extents(std::span(local_offsets).subspan(i * rank, rank)), term[i]};
+    return {box_at(offsets, sizes, rank, i), owner[i], slot[i],
+            extents(std::span(local_offsets).subspan(i * rank, rank)), term[i]};
   }
 
   std::int64_t fragment_count() const override { return static_cast<std::int64_t>(owner.size()); }
@@ -108,14 +109,21 @@ result<void> distribution_builder::state::check(std::size_t i) const {
   bool local = true;
   for (std::size_t d = 0; d < rank && local; ++d)
     local = l.local_offsets[i * rank + d] >= 0 && checked_add(l.local_offsets[i * rank + d], l.sizes[i * rank + d]);
-  const bool term = l.term[i] == 0 || (l.reduction != reduce_op::none && l.term[i] > 0 && l.term[i] < std::numeric_limits<std::int32_t>::max());
+  const bool term = l.term[i] == 0 || (l.reduction != reduce_op::none && l.term[i] > 0 &&
+                                       l.term[i] < std::numeric_limits<std::int32_t>::max());
   if (within && local && term && l.owner[i] >= 0 && l.owner[i] < std::numeric_limits<owner_id>::max()) return {};
   const box where = box_at(l.offsets, l.sizes, rank, i);
-  error e = !within ? (is_well_formed(where) ? fail(errc::out_of_bounds, "a fragment leaves the tensor").with_values("a box within " + to_string(l.shape), to_string(where))
-                                               : fail(errc::out_of_bounds, fmt::format("a fragment has offsets {} and sizes {}", to_string(where.offsets), to_string(where.sizes))))
-            : !term   ? fail(errc::invalid_argument, fmt::format("a fragment is term {} of a tensor that has no terms", l.term[i])).with_box(where)
-            : !local  ? fail(errc::invalid_argument, "a fragment has negative or too large local offsets").with_box(where)
-                      : fail(errc::invalid_argument, "a fragment's owner is negative or too large").with_box(where);
+  error e =
+      !within ? (is_well_formed(where)
+                     ? fail(errc::out_of_bounds, "a fragment leaves the tensor")
+                           .with_values("a box within " + to_string(l.shape), to_string(where))
+                     : fail(errc::out_of_bounds, fmt::format("a fragment has offsets {} and sizes {}",
+                                                             to_string(where.offsets), to_string(where.sizes))))
+      : !term
+          ? fail(errc::invalid_argument, fmt::format("a fragment is term {} of a tensor that has no terms", l.term[i]))
+                .with_box(where)
+      : !local ? fail(errc::invalid_argument, "a fragment has negative or too large local offsets").with_box(where)
+               : fail(errc::invalid_argument, "a fragment's owner is negative or too large").with_box(where);
   return std::move(e).with_rank(l.owner[i]);
 }
 
@@ -130,7 +138,8 @@ bool distribution_builder::state::before(std::uint32_t a, std::uint32_t b) const
   return l.term[a] < l.term[b];
 }
 
-distribution_builder::distribution_builder(const extents& shape, owner_space space, reduce_op reduction, std::int64_t divisor)
+distribution_builder::distribution_builder(const extents& shape, owner_space space, reduce_op reduction,
+                                           std::int64_t divisor)
     : state_(std::make_unique<state>()) {
   state_->made->shape = shape;
   state_->made->space = space;
@@ -157,24 +166,31 @@ void distribution_builder::add(owner_id owner, std::int32_t slot, std::span<cons
   const std::size_t rank = l.shape.rank();
   if (offsets.size() != rank || sizes.size() != rank || (!local_offsets.empty() && local_offsets.size() != rank)) {
     if (state_->first_error.code == errc::ok)
-      state_->first_error = fail(errc::shape_mismatch, fmt::format("a fragment of {} dimensions in a tensor of {}", sizes.size(), rank)).with_rank(owner);
+      state_->first_error =
+          fail(errc::shape_mismatch, fmt::format("a fragment of {} dimensions in a tensor of {}", sizes.size(), rank))
+              .with_rank(owner);
     return;
   }
   l.offsets.insert(l.offsets.end(), offsets.begin(), offsets.end());
   l.sizes.insert(l.sizes.end(), sizes.begin(), sizes.end());
-  if (local_offsets.empty()) l.local_offsets.resize(l.local_offsets.size() + rank, 0);
-  else l.local_offsets.insert(l.local_offsets.end(), local_offsets.begin(), local_offsets.end());
+  if (local_offsets.empty())
+    l.local_offsets.resize(l.local_offsets.size() + rank, 0);
+  else
+    l.local_offsets.insert(l.local_offsets.end(), local_offsets.begin(), local_offsets.end());
   l.owner.push_back(owner);
   l.slot.push_back(slot);
   l.term.push_back(term);
 }
 
-void distribution_builder::at_least_owners(owner_id count) { state_->made->owners = std::max(state_->made->owners, count); }
+void distribution_builder::at_least_owners(owner_id count) {
+  state_->made->owners = std::max(state_->made->owners, count);
+}
 
 result<distribution> distribution_builder::finish() {
   list& l = *state_->made;
   if (state_->first_error.code != errc::ok) return state_->first_error;
-  if (l.owner.size() > std::numeric_limits<std::uint32_t>::max() / 4) return fail(errc::overflow, "more than 2^30 fragments");
+  if (l.owner.size() > std::numeric_limits<std::uint32_t>::max() / 4)
+    return fail(errc::overflow, "more than 2^30 fragments");
   bool sorted = true;
   for (std::uint32_t i = 0; i < l.owner.size(); ++i) {
     if (const auto valid = state_->check(i); !valid) return valid.cause();
@@ -192,7 +208,8 @@ result<distribution> distribution_builder::finish() {
     std::vector<entry> entries(l.owner.size());
     const std::size_t rank = l.shape.rank();
     for (std::uint32_t i = 0; i < entries.size(); ++i)
-      entries[i] = {static_cast<std::uint64_t>(static_cast<std::uint32_t>(l.owner[i])) << 32 | (static_cast<std::uint32_t>(l.slot[i]) ^ 0x80000000U),
+      entries[i] = {static_cast<std::uint64_t>(static_cast<std::uint32_t>(l.owner[i])) << 32 |
+                        (static_cast<std::uint32_t>(l.slot[i]) ^ 0x80000000U),
                     rank == 0 ? 0 : l.offsets[i * rank], i};
     std::sort(entries.begin(), entries.end(), [&](const entry& a, const entry& b) {
       if (a.place != b.place) return a.place < b.place;

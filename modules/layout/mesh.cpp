@@ -22,7 +22,7 @@ namespace shardmesh {
 
 // An explicit numbering and its inverse.
 struct device_mesh::numbering {
-  std::vector<std::int32_t> ranks;                                // by position
+  std::vector<std::int32_t> ranks;                               // by position
   std::vector<std::pair<std::int32_t, std::int64_t>> positions;  // (rank, position), sorted
 };
 
@@ -86,8 +86,8 @@ result<device_mesh> device_mesh::make(std::span<const std::int64_t> sizes, std::
     if (table->positions[i].first == table->positions[i - 1].first)
       return bad_mesh(fmt::format("rank {} is in the mesh twice", table->positions[i].first));
   table->ranks = std::move(ranks);
-  const bool in_order = table->positions.back().first == *size - 1 &&
-                        std::is_sorted(table->ranks.begin(), table->ranks.end());
+  const bool in_order =
+      table->positions.back().first == *size - 1 && std::is_sorted(table->ranks.begin(), table->ranks.end());
   if (!in_order) mesh.numbering_ = std::move(table);
   return mesh;
 }
@@ -142,7 +142,8 @@ bool operator==(const device_mesh& a, const device_mesh& b) {
 std::string to_string(const device_mesh& mesh) {
   std::string text;
   for (std::size_t d = 0; d < mesh.rank(); ++d)
-    text += fmt::format("{}{}{}", d == 0 ? "" : ",", mesh.names().empty() ? "" : mesh.names()[d] + "=", mesh.sizes()[d]);
+    text +=
+        fmt::format("{}{}{}", d == 0 ? "" : ",", mesh.names().empty() ? "" : mesh.names()[d] + "=", mesh.sizes()[d]);
   return text;
 }
 

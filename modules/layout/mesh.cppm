@@ -15,9 +15,9 @@ import shardmesh.core;
 
 export namespace shardmesh {
 
-/// Ranks arranged in an n-dimensional grid, row-major. Cheap to copy. By default the ranks are 0 .. size() - 1 in order;
-/// any other numbering (a part of a larger communicator) is a list.
-/// Source: torch.distributed.device_mesh.DeviceMesh.
+/// Ranks arranged in an n-dimensional grid, row-major. Cheap to copy. By default the ranks are 0 .. size() - 1 in
+/// order; any other numbering (a part of a larger communicator) is a list. Source:
+/// torch.distributed.device_mesh.DeviceMesh.
 class device_mesh {
  public:
   /// A mesh of one rank and no dimensions.

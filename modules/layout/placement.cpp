@@ -16,9 +16,14 @@ module shardmesh.layout;
 namespace shardmesh {
 namespace {
 
-constexpr auto op_names = std::to_array<std::pair<reduce_op, std::string_view>>(
-    {{reduce_op::sum, "sum"}, {reduce_op::avg, "avg"}, {reduce_op::product, "product"}, {reduce_op::min, "min"},
-     {reduce_op::max, "max"}, {reduce_op::band, "band"}, {reduce_op::bor, "bor"}, {reduce_op::bxor, "bxor"}});
+constexpr auto op_names = std::to_array<std::pair<reduce_op, std::string_view>>({{reduce_op::sum, "sum"},
+                                                                                 {reduce_op::avg, "avg"},
+                                                                                 {reduce_op::product, "product"},
+                                                                                 {reduce_op::min, "min"},
+                                                                                 {reduce_op::max, "max"},
+                                                                                 {reduce_op::band, "band"},
+                                                                                 {reduce_op::bor, "bor"},
+                                                                                 {reduce_op::bxor, "bxor"}});
 
 error bad_placement(std::string_view text, std::string_view why) {
   return fail(errc::invalid_argument, fmt::format("'{}' is not a placement: {}", text, why))
@@ -58,10 +63,14 @@ std::optional<reduce_op> parse_reduce_op(std::string_view text) {
 
 std::string to_string(const placement& p) {
   switch (p.kind) {
-    case placement_kind::replicate: return "R";
-    case placement_kind::shard: return fmt::format("S({})", p.dim);
-    case placement_kind::strided_shard: return fmt::format("SS({},{})", p.dim, p.split_factor);
-    case placement_kind::partial: return fmt::format("P({})", to_string(p.reduction));
+    case placement_kind::replicate:
+      return "R";
+    case placement_kind::shard:
+      return fmt::format("S({})", p.dim);
+    case placement_kind::strided_shard:
+      return fmt::format("SS({},{})", p.dim, p.split_factor);
+    case placement_kind::partial:
+      return fmt::format("P({})", to_string(p.reduction));
   }
   return "?";
 }

@@ -20,7 +20,9 @@ result<std::vector<std::int64_t>> running_sums(std::vector<std::int64_t> values,
   if (values.empty()) return fail(errc::invalid_argument, fmt::format("no {} are given", what));
   std::int64_t sum = 0;
   for (std::int64_t& value : values) {
-    if (value < 0) return fail(errc::invalid_argument, fmt::format("{} of a split rule are not negative", what)).with_values("", std::to_string(value));
+    if (value < 0)
+      return fail(errc::invalid_argument, fmt::format("{} of a split rule are not negative", what))
+          .with_values("", std::to_string(value));
     const auto next = checked_add(sum, value);
     if (!next) return fail(errc::overflow, fmt::format("the sum of the {} does not fit in 64 bits", what));
     value = sum = *next;
@@ -69,7 +71,9 @@ result<split_rule> parse_split_rule(std::string_view text) {
   while (true) {
     const std::size_t comma = text.find(',');
     const auto value = parse::integer(parse::trim(text.substr(0, comma)));
-    if (!value) return fail(errc::invalid_argument, fmt::format("'{}' in split rule '{}' is not a number", text.substr(0, comma), whole));
+    if (!value)
+      return fail(errc::invalid_argument,
+                  fmt::format("'{}' in split rule '{}' is not a number", text.substr(0, comma), whole));
     values.push_back(*value);
     if (comma == std::string_view::npos) break;
     text.remove_prefix(comma + 1);

@@ -57,8 +57,10 @@ class split_rule {
     std::int64_t first = 0, last = parts - 1;  // the last part whose begin is <= position
     while (first < last) {
       const std::int64_t middle = first + (last - first + 1) / 2;
-      if (boundary(length, parts, middle) <= position) first = middle;
-      else last = middle - 1;
+      if (boundary(length, parts, middle) <= position)
+        first = middle;
+      else
+        last = middle - 1;
     }
     return first;
   }
@@ -88,8 +90,10 @@ class split_rule {
         const std::int64_t size = chunk(length, parts);
         return size == 0 || index > length / size ? length : size * index;
       }
-      case split_policy::balanced: return length / parts * index + std::min(index, length % parts);
-      case split_policy::explicit_sizes: return ends_[static_cast<std::size_t>(index - 1)];
+      case split_policy::balanced:
+        return length / parts * index + std::min(index, length % parts);
+      case split_policy::explicit_sizes:
+        return ends_[static_cast<std::size_t>(index - 1)];
       case split_policy::weighted: {
         __extension__ using wide = unsigned __int128;
         const wide share = static_cast<wide>(length) * static_cast<wide>(ends_[static_cast<std::size_t>(index - 1)]);

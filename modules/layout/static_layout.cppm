@@ -32,15 +32,17 @@ template <class... Sizes>
 static_extents(Sizes...) -> static_extents<sizeof...(Sizes)>;
 
 /// `layout` at compile time, with the torch_chunk rule. What `layout::make` refuses does not compile.
-///     using weights = static_layout<static_extents{2, 3}, static_extents{10, 7}, placement::shard(0), placement::shard(1)>;
-///     static_assert(weights::local_shape(5) == extents{5, 1});
+///     using weights = static_layout<static_extents{2, 3}, static_extents{10, 7}, placement::shard(0),
+///     placement::shard(1)>; static_assert(weights::local_shape(5) == extents{5, 1});
 template <static_extents Mesh, static_extents Shape, placement... Placements>
 class static_layout {
  public:
   static constexpr std::size_t mesh_rank = Mesh.values.size();
   static constexpr std::size_t rank = Shape.values.size();
   static_assert(sizeof...(Placements) == mesh_rank, "one placement per mesh dimension");
-  static_assert(((!Placements.is_shard() || (Placements.dim < static_cast<std::int32_t>(rank) && Placements.dim >= -static_cast<std::int32_t>(rank))) && ...),
+  static_assert(((!Placements.is_shard() || (Placements.dim < static_cast<std::int32_t>(rank) &&
+                                             Placements.dim >= -static_cast<std::int32_t>(rank))) &&
+                 ...),
                 "a placement names a dimension that the tensor lacks");
   static_assert(((Placements.split_factor >= 1) && ...), "a split factor is at least 1");
 

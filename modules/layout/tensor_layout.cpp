@@ -26,9 +26,10 @@ result<void> resolve_dims(std::vector<placement>& placements, std::size_t rank) 
     if (!p.is_shard()) continue;
     const auto dims = static_cast<std::int32_t>(rank);
     if (p.dim >= dims || p.dim < -dims)
-      return fail(errc::out_of_bounds,
-                  fmt::format("placement {} of mesh dimension {} names a dimension that a tensor of {} dimension{} lacks",
-                              to_string(p), m, rank, rank == 1 ? "" : "s"));
+      return fail(
+          errc::out_of_bounds,
+          fmt::format("placement {} of mesh dimension {} names a dimension that a tensor of {} dimension{} lacks",
+                      to_string(p), m, rank, rank == 1 ? "" : "s"));
     if (p.dim < 0) p.dim += dims;
     if (p.split_factor < 1)
       return fail(errc::invalid_argument, fmt::format("placement {} has a split factor below 1", to_string(p)));
@@ -61,16 +62,18 @@ result<void> check_rules(const layout::description& d) {
       const split_policy policy = c.cut.rule.policy();
       const bool listed = policy == split_policy::explicit_sizes || policy == split_policy::weighted;
       if (listed && c.cut.pieces != 1)
-        return fail(errc::invalid_argument, fmt::format("split rule {} cannot cut a strided shard", to_string(c.cut.rule)));
+        return fail(errc::invalid_argument,
+                    fmt::format("split rule {} cannot cut a strided shard", to_string(c.cut.rule)));
       if ((policy == split_policy::explicit_sizes && !first) || !c.cut.rule.fits(d.shape[dim], c.cut.parts))
-        return fail(errc::invalid_argument, fmt::format("split rule {} does not cut dimension {}, of {} indices, into {} parts",
-                                                        to_string(c.cut.rule), dim, d.shape[dim], c.cut.parts));
+        return fail(errc::invalid_argument,
+                    fmt::format("split rule {} does not cut dimension {}, of {} indices, into {} parts",
+                                to_string(c.cut.rule), dim, d.shape[dim], c.cut.parts));
       first = false;
       if (c.cut.parts == 1 || c.cut.pieces >= d.shape[dim]) continue;
       const auto more = checked_multiply(boxes, c.cut.pieces);
       if (!more || *more > max_boxes_of_a_rank)
-        return fail(errc::invalid_argument, fmt::format("split factor {} gives a rank more than {} boxes", c.cut.pieces,
-                                                        max_boxes_of_a_rank));
+        return fail(errc::invalid_argument,
+                    fmt::format("split factor {} gives a rank more than {} boxes", c.cut.pieces, max_boxes_of_a_rank));
       boxes = *more;
     }
   }
@@ -91,10 +94,12 @@ result<layout> layout::make(device_mesh mesh, std::vector<placement> placements,
                             std::span<const split_rule> rules) {
   SHARDMESH_CHECK(check_shape(shape));
   if (placements.size() != mesh.rank())
-    return fail(errc::invalid_argument, fmt::format("{} placement{} for a mesh of {} dimension{}", placements.size(),
-                                                    placements.size() == 1 ? "" : "s", mesh.rank(), mesh.rank() == 1 ? "" : "s"));
+    return fail(errc::invalid_argument,
+                fmt::format("{} placement{} for a mesh of {} dimension{}", placements.size(),
+                            placements.size() == 1 ? "" : "s", mesh.rank(), mesh.rank() == 1 ? "" : "s"));
   if (rules.size() != mesh.rank())
-    return fail(errc::invalid_argument, fmt::format("{} split rules for a mesh of {} dimensions", rules.size(), mesh.rank()));
+    return fail(errc::invalid_argument,
+                fmt::format("{} split rules for a mesh of {} dimensions", rules.size(), mesh.rank()));
   SHARDMESH_CHECK(resolve_dims(placements, shape.rank()));
 
   auto d = std::make_shared<description>();
@@ -115,12 +120,24 @@ result<layout> layout::make(device_mesh mesh, std::vector<placement> placements,
   return made;
 }
 
-const device_mesh& layout::mesh() const { return description_->mesh; }
-const std::vector<placement>& layout::placements() const { return description_->placements; }
-const extents& layout::shape() const { return description_->shape; }
-const std::vector<split_rule>& layout::rules() const { return description_->rules; }
-reduce_op layout::reduction() const { return description_->reduction; }
-std::int64_t layout::divisor() const { return description_->divisor; }
+const device_mesh& layout::mesh() const {
+  return description_->mesh;
+}
+const std::vector<placement>& layout::placements() const {
+  return description_->placements;
+}
+const extents& layout::shape() const {
+  return description_->shape;
+}
+const std::vector<split_rule>& layout::rules() const {
+  return description_->rules;
+}
+reduce_op layout::reduction() const {
+  return description_->reduction;
+}
+std::int64_t layout::divisor() const {
+  return description_->divisor;
+}
 
 std::vector<index_run> layout::description::runs(const extents& coordinate, std::size_t dim) const {
   auto held = whole_dimension(shape[dim]);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// layout: a tensor's shape, a mesh, and what each mesh dimension does to the tensor. Not here: fragments (distribution).
+// layout: a tensor's shape, a mesh, and what each mesh dimension does to the tensor. Not here: fragments
+// (distribution).
 module;
 #include <cstdint>
 #include <memory>

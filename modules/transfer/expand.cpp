@@ -66,7 +66,9 @@ owner_list owners_of(std::span<const fragment> group, std::int32_t term) {
   return owners;
 }
 
-bool contains(const owner_list& sorted, owner_id owner) { return std::binary_search(sorted.begin(), sorted.end(), owner); }
+bool contains(const owner_list& sorted, owner_id owner) {
+  return std::binary_search(sorted.begin(), sorted.end(), owner);
+}
 
 const fragment* find(std::span<const fragment> group, owner_id owner, std::int32_t term) {
   for (const fragment& f : group)
@@ -87,7 +89,9 @@ step_end end_in(const fragment& f, buffer_side side, const box& cell) {
   return {f.owner, side, f.slot, offsets};
 }
 
-step_end staging_of(owner_id owner, const box& cell) { return {owner, buffer_side::staging, 0, extents::filled(cell.rank(), 0)}; }
+step_end staging_of(owner_id owner, const box& cell) {
+  return {owner, buffer_side::staging, 0, extents::filled(cell.rank(), 0)};
+}
 
 step copy_step(std::uint8_t phase, const box& cell, step_end from, step_end to, std::int32_t term) {
   step s;
@@ -100,13 +104,18 @@ step copy_step(std::uint8_t phase, const box& cell, step_end from, step_end to, 
 }
 
 // Destination fragments of this term want the value: each of its own term when terms travel, else term 0.
-bool wants_value(const transfer_class& c, std::int32_t term) { return c.mode == transfer_mode::terms || term == 0; }
+bool wants_value(const transfer_class& c, std::int32_t term) {
+  return c.mode == transfer_mode::terms || term == 0;
+}
 
 // The source's term that a destination fragment of `term` takes.
-std::int32_t source_term(const transfer_class& c, std::int32_t term) { return c.mode == transfer_mode::terms ? term : 0; }
+std::int32_t source_term(const transfer_class& c, std::int32_t term) {
+  return c.mode == transfer_mode::terms ? term : 0;
+}
 
 // Who wants the cells of a destination group as `term`, without those that hold them.
-owner_list receivers_of(const transfer_class& c, std::span<const fragment> wanted, std::int32_t term, const owner_list& holders) {
+owner_list receivers_of(const transfer_class& c, std::span<const fragment> wanted, std::int32_t term,
+                        const owner_list& holders) {
   owner_list receivers = owners_of(wanted, term);
   if (c.one_space()) std::erase_if(receivers, [&](owner_id o) { return contains(holders, o); });
   return receivers;
@@ -114,14 +123,16 @@ owner_list receivers_of(const transfer_class& c, std::span<const fragment> wante
 
 // What a destination owner does without anybody: fills other terms with the identity, repeats a box that it has in
 // several slots, and scales the one term of an average.
-void finish_destination(const transfer_class& c, owner_id owner, std::span<const fragment> own, std::span<const fragment> wanted,
-                        function_ref<void(const step&)> emit) {
+void finish_destination(const transfer_class& c, owner_id owner, std::span<const fragment> own,
+                        std::span<const fragment> wanted, function_ref<void(const step&)> emit) {
   const reduce_op op = c.to.reduction();
   const fragment* first = nullptr;  // of this term
   for (const fragment& f : own) {
     const step_end here = end_in(f, buffer_side::destination, f.where);
-    if (first == nullptr || first->term != f.term) first = &f;
-    else if (wants_value(c, f.term)) emit(copy_step(3, f.where, end_in(*first, buffer_side::destination, f.where), here, f.term));
+    if (first == nullptr || first->term != f.term)
+      first = &f;
+    else if (wants_value(c, f.term))
+      emit(copy_step(3, f.where, end_in(*first, buffer_side::destination, f.where), here, f.term));
     step last = copy_step(4, f.where, {owner, buffer_side::destination, f.slot, here.offsets}, here, f.term);
     last.reduction = op;
     if (!wants_value(c, f.term)) {
@@ -129,7 +140,8 @@ void finish_destination(const transfer_class& c, owner_id owner, std::span<const
       emit(last);
     } else if (op == reduce_op::avg && c.mode != transfer_mode::terms) {
       last.kind = step_kind::scale;
-      last.factor = static_cast<double>(c.to.divisor() != 0 ? c.to.divisor() : static_cast<std::int64_t>(terms_of(wanted).size()));
+      last.factor = static_cast<double>(c.to.divisor() != 0 ? c.to.divisor()
+                                                            : static_cast<std::int64_t>(terms_of(wanted).size()));
       if (last.factor != 1) emit(last);
     }
   }
@@ -198,7 +210,7 @@ struct reduction_rule {
   std::vector<std::int32_t> terms;
   std::vector<owner_list> holders;  // per term
   owner_list receivers;
-  owner_list reducers;  // those with the least to receive, ascending
+  owner_list reducers;         // those with the least to receive, ascending
   std::int64_t cost_bits = 0;  // per cell
 };
 
@@ -230,15 +242,16 @@ reduction_rule rule_for(const transfer_class& c, std::span<const fragment> sourc
 
 // The steps of one part of a cell that concern `owner`.
 void reduce_part(const transfer_class& c, const reduction_rule& rule, std::span<const fragment> source,
-                 std::span<const fragment> wanted, const box& part, std::size_t index, owner_id owner, owner_space space,
-                 function_ref<void(const step&)> emit) {
+                 std::span<const fragment> wanted, const box& part, std::size_t index, owner_id owner,
+                 owner_space space, function_ref<void(const step&)> emit) {
   const owner_id reducer = rule.reducers[index];
   const bool as_source = space == c.from.space();
   for (std::size_t t = 0; t < rule.terms.size(); ++t) {
     const owner_list& holders = rule.holders[t];
     const owner_id giver = contains(holders, reducer) ? reducer : holders[index % holders.size()];
     if (!as_source || (owner != reducer && owner != giver)) continue;
-    step s = copy_step(0, part, end_in(*find(source, giver, rule.terms[t]), buffer_side::source, part), staging_of(reducer, part), rule.terms[t]);
+    step s = copy_step(0, part, end_in(*find(source, giver, rule.terms[t]), buffer_side::source, part),
+                       staging_of(reducer, part), rule.terms[t]);
     s.kind = t == 0 ? step_kind::copy : step_kind::accumulate;
     s.reduction = c.from.reduction();
     emit(s);
@@ -246,22 +259,25 @@ void reduce_part(const transfer_class& c, const reduction_rule& rule, std::span<
   if (as_source && owner == reducer && c.from.reduction() == reduce_op::avg) {
     step s = copy_step(1, part, staging_of(reducer, part), staging_of(reducer, part), 0);
     s.kind = step_kind::scale;
-    s.factor = 1.0 / static_cast<double>(c.from.divisor() != 0 ? c.from.divisor() : static_cast<std::int64_t>(rule.terms.size()));
+    s.factor = 1.0 / static_cast<double>(c.from.divisor() != 0 ? c.from.divisor()
+                                                               : static_cast<std::int64_t>(rule.terms.size()));
     if (s.factor != 1) emit(s);
   }
   for (const owner_id receiver : rule.receivers)
     if ((as_source && owner == reducer) || (space == c.to.space() && owner == receiver))
-      emit(copy_step(2, part, staging_of(reducer, part), end_in(*find(wanted, receiver, 0), buffer_side::destination, part), 0));
+      emit(copy_step(2, part, staging_of(reducer, part),
+                     end_in(*find(wanted, receiver, 0), buffer_side::destination, part), 0));
 }
 
 // Cuts a cell into one part per reducer, if parts are worth it, along its first dimension that is long enough.
-void reduce_cell(const transfer_class& c, std::span<const fragment> source, std::span<const fragment> wanted, owner_id owner,
-                 owner_space space, function_ref<void(const step&)> emit) {
+void reduce_cell(const transfer_class& c, std::span<const fragment> source, std::span<const fragment> wanted,
+                 owner_id owner, owner_space space, function_ref<void(const step&)> emit) {
   const box cell = *intersect(source.front().where, wanted.front().where);
   const reduction_rule rule = rule_for(c, source, wanted);
   if (rule.receivers.empty()) return;
   const std::int64_t grains = cell.volume() * c.term_bits() / 8 / std::max<std::int64_t>(c.reduce_grain_bytes, 1);
-  const std::int64_t wanted_parts = std::clamp<std::int64_t>(grains, 1, static_cast<std::int64_t>(rule.reducers.size()));
+  const std::int64_t wanted_parts =
+      std::clamp<std::int64_t>(grains, 1, static_cast<std::int64_t>(rule.reducers.size()));
   std::size_t along = 0;
   for (std::size_t d = 0; d < cell.rank(); ++d) {
     if (cell.sizes[d] > cell.sizes[along]) along = d;
@@ -282,14 +298,16 @@ void reduce_cell(const transfer_class& c, std::span<const fragment> source, std:
   }
 }
 
-void expand_reduction(const transfer_class& c, owner_id owner, owner_space space, function_ref<void(const step&)> emit) {
+void expand_reduction(const transfer_class& c, owner_id owner, owner_space space,
+                      function_ref<void(const step&)> emit) {
   groups own_source;
   if (space == c.from.space()) own_source = held_by(c.from, owner);
   for (std::size_t g = 0; g < own_source.ranges.size(); ++g) {
     const box& where = own_source.group(g).front().where;
     const groups sharing = overlapping(c.from, where);
     const groups targets = overlapping(c.to, where);
-    for (std::size_t t = 0; t < targets.ranges.size(); ++t) reduce_cell(c, sharing.all, targets.group(t), owner, space, emit);
+    for (std::size_t t = 0; t < targets.ranges.size(); ++t)
+      reduce_cell(c, sharing.all, targets.group(t), owner, space, emit);
   }
   if (space != c.to.space()) return;
   const groups own = held_by(c.to, owner);
@@ -307,7 +325,9 @@ void expand_reduction(const transfer_class& c, owner_id owner, owner_space space
   }
 }
 
-std::int64_t bytes_of(std::int64_t volume, std::int64_t bits) { return volume * bits / 8; }
+std::int64_t bytes_of(std::int64_t volume, std::int64_t bits) {
+  return volume * bits / 8;
+}
 
 // Cells that the owner wants and has: over pairs of its boxes, or by a search when those are many.
 std::int64_t held_volume(const transfer_class& c, const groups& wants, owner_id owner) {
@@ -357,7 +377,8 @@ owner_steps steps_of(const transfer_class& c, owner_id owner, owner_space space)
   for (std::uint32_t i = 0; i < made.steps.size(); ++i) {
     const step s = made.steps[i];
     const std::int64_t size = bytes_of(s.where.volume(), c.wire_bits_of(s));
-    if (s.to.side == buffer_side::staging && s.kind == step_kind::copy && s.to.owner == owner && space == c.from.space())
+    if (s.to.side == buffer_side::staging && s.kind == step_kind::copy && s.to.owner == owner &&
+        space == c.from.space())
       made.staging_bytes += bytes_of(s.where.volume(), std::max<std::int64_t>(c.term_bits(), 32));
     if (!c.travels(s)) {
       if (s.kind == step_kind::copy) made.local_bytes += size;
@@ -391,7 +412,8 @@ std::int64_t lower_bound_of(const transfer_class& c) {
     for (std::size_t g = 0; g < own.ranges.size(); ++g) {
       const box& where = own.group(g).front().where;
       const groups sharing = overlapping(c.from, where);
-      const auto least = std::min_element(sharing.all.begin(), sharing.all.end(), [](const fragment& a, const fragment& b) { return a.owner < b.owner; });
+      const auto least = std::min_element(sharing.all.begin(), sharing.all.end(),
+                                          [](const fragment& a, const fragment& b) { return a.owner < b.owner; });
       if (least->owner != owner) continue;
       const groups targets = overlapping(c.to, where);
       for (std::size_t t = 0; t < targets.ranges.size(); ++t) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Not exported: one kind of transfer (equal distributions and dtypes), and the steps of one owner in it.
 module;
-#include <cstdint>
 #include <algorithm>
+#include <cstdint>
 module shardmesh.transfer:expand;
 
 import shardmesh.core;
@@ -29,10 +29,12 @@ struct transfer_class {
   // Bits of an element on the wire: of values, and of terms on their way to the reducer.
   std::int64_t wire_bits() const { return std::min(bits(from_type), bits(to_type)); }
   std::int64_t term_bits() const { return bits(from_type); }
-  std::int64_t wire_bits_of(const step& s) const { return s.to.side == buffer_side::staging ? term_bits() : wire_bits(); }
+  std::int64_t wire_bits_of(const step& s) const {
+    return s.to.side == buffer_side::staging ? term_bits() : wire_bits();
+  }
   bool travels(const step& s) const {
     if (s.kind == step_kind::scale || s.kind == step_kind::fill) return false;
-    if (s.from.side == buffer_side::destination) return false;       // between slots of one owner
+    if (s.from.side == buffer_side::destination) return false;  // between slots of one owner
     if (s.to.side == buffer_side::staging || one_space()) return s.from.owner != s.to.owner;
     return true;
   }

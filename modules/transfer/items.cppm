@@ -47,7 +47,9 @@ class any_item_source {
         }),
         reads_in_order_([](void* object, item_id item) { return static_cast<S*>(object)->reads_in_order(item); }) {}
 
-  result<void> read(item_id item, const box& part, const tensor_view& to) const { return read_(object_, item, part, to); }
+  result<void> read(item_id item, const box& part, const tensor_view& to) const {
+    return read_(object_, item, part, to);
+  }
   bool reads_in_order(item_id item) const { return reads_in_order_(object_, item); }
 
  private:
@@ -62,7 +64,8 @@ class any_item_sink {
   template <item_sink S>
     requires(!std::same_as<S, any_item_sink>)
   any_item_sink(S& sink)  // NOLINT: implicit, as a parameter type
-      : object_(&sink), write_([](void* object, item_id item, std::int64_t first_byte, std::span<const std::byte> bytes) {
+      : object_(&sink),
+        write_([](void* object, item_id item, std::int64_t first_byte, std::span<const std::byte> bytes) {
           return static_cast<S*>(object)->write(item, first_byte, bytes);
         }) {}
 

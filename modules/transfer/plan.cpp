@@ -54,7 +54,8 @@ result<cover_report> check_overlaps(const distribution& d, const char* side) {
   for (const cover_problem& p : report.problems)
     if (p.kind == cover_kind::overlap) overlaps.push_back(&p);
   if (overlaps.empty()) return report;
-  error e = fail(errc::overlap, fmt::format("{} different boxes of the {} overlap, the first: {}", overlaps.size() * 2, side, to_string(*overlaps.front())));
+  error e = fail(errc::overlap, fmt::format("{} different boxes of the {} overlap, the first: {}", overlaps.size() * 2,
+                                            side, to_string(*overlaps.front())));
   for (std::size_t i = 0; i < std::min(overlaps.size(), named_boxes); ++i) {
     e.boxes.push_back(overlaps[i]->where);
     for (const owner_id owner : {overlaps[i]->first, overlaps[i]->second})
@@ -76,7 +77,8 @@ result<void> check_gaps(const cover_report& source, const distribution& to) {
     if (missing.size() >= 10'000) break;
   }
   if (missing.empty()) return {};
-  error e = fail(errc::gap, fmt::format("{} wanted box{} held by nobody", missing.size(), missing.size() == 1 ? " is" : "es are"));
+  error e = fail(errc::gap,
+                 fmt::format("{} wanted box{} held by nobody", missing.size(), missing.size() == 1 ? " is" : "es are"));
   missing.resize(std::min(missing.size(), named_boxes));
   e.boxes = std::move(missing);
   return e;
@@ -98,7 +100,10 @@ result<void> check_alignment(const distribution& d, dtype type) {
       bool aligned = rank > 0 && f.where.offsets[rank - 1] % unit == 0 && f.where.sizes[rank - 1] % unit == 0 &&
                      f.local_offsets[rank - 1] % unit == 0;
       if (!aligned && f.where == box::whole(shape) && f.where.volume() % unit == 0) aligned = true;
-      if (!aligned) problem = fail(errc::unaligned, fmt::format("{} elements are cut inside a byte", name(type))).with_rank(owner).with_box(f.where);
+      if (!aligned)
+        problem = fail(errc::unaligned, fmt::format("{} elements are cut inside a byte", name(type)))
+                      .with_rank(owner)
+                      .with_box(f.where);
       return aligned;
     });
   });
@@ -107,7 +112,8 @@ result<void> check_alignment(const distribution& d, dtype type) {
 }
 
 result<void> check_dtypes(const tensor_transfer& t, const plan_options& options) {
-  if (t.from_type == dtype::undefined || t.to_type == dtype::undefined) return fail(errc::dtype_mismatch, "a dtype is undefined");
+  if (t.from_type == dtype::undefined || t.to_type == dtype::undefined)
+    return fail(errc::dtype_mismatch, "a dtype is undefined");
   if (t.from_type == t.to_type) return {};
   if (bits(t.from_type) % 8 != 0 || bits(t.to_type) % 8 != 0 || !is_convertible(t.from_type, t.to_type))
     return fail(errc::unsupported, fmt::format("no cast from {} to {}", name(t.from_type), name(t.to_type)));
@@ -118,7 +124,8 @@ result<void> check_dtypes(const tensor_transfer& t, const plan_options& options)
 }
 
 bool same_terms(const distribution& a, const distribution& b) {
-  return a.reduction() != reduce_op::none && a.reduction() == b.reduction() && a.terms() == b.terms() && a.divisor() == b.divisor();
+  return a.reduction() != reduce_op::none && a.reduction() == b.reduction() && a.terms() == b.terms() &&
+         a.divisor() == b.divisor();
 }
 
 result<transfer_class> make_class(const tensor_transfer& t, const plan_options& options) {
@@ -130,7 +137,8 @@ result<transfer_class> make_class(const tensor_transfer& t, const plan_options& 
   SHARDMESH_CHECK(check_alignment(t.to, t.to_type));
   const std::int64_t widest = std::max({bits(t.from_type), bits(t.to_type), 64});
   if (!checked_multiply(box::whole(t.from.global_shape()).volume(), widest))
-    return fail(errc::overflow, fmt::format("the bytes of shape {} do not fit in 64 bits", to_string(t.from.global_shape())));
+    return fail(errc::overflow,
+                fmt::format("the bytes of shape {} do not fit in 64 bits", to_string(t.from.global_shape())));
   transfer_class c{t.from, t.to, t.from_type, t.to_type, transfer_mode::values, options.reduce_grain_bytes};
   if (t.from.reduction() != reduce_op::none) {
     if (t.from.space() == owner_space::items) return fail(errc::unsupported, "items cannot hold terms of a reduction");
@@ -173,8 +181,10 @@ result<void> make_batches(transfer_plan::state& s) {
   for (std::size_t t = 0; t < count; ++t) {
     const std::int64_t needed = share[s.class_of[t]];
     if (needed > s.options.memory_bytes)
-      return at_transfer(fail(errc::no_memory, "it needs more than the memory budget")
-                             .with_values(fmt::format("at most {} bytes", s.options.memory_bytes), fmt::format("{} bytes", needed)), t);
+      return at_transfer(
+          fail(errc::no_memory, "it needs more than the memory budget")
+              .with_values(fmt::format("at most {} bytes", s.options.memory_bytes), fmt::format("{} bytes", needed)),
+          t);
     if (used > s.options.memory_bytes - needed) {
       s.batches.emplace_back(first, t);
       first = t;
@@ -209,9 +219,15 @@ void transfer_plan::state::count_totals() const {
 
 transfer_plan::transfer_plan() : state_(std::make_shared<const state>()) {}
 
-std::span<const tensor_transfer> transfer_plan::transfers() const { return state_->transfers; }
-const plan_options& transfer_plan::options() const { return state_->options; }
-std::span<const std::pair<std::size_t, std::size_t>> transfer_plan::batches() const { return state_->batches; }
+std::span<const tensor_transfer> transfer_plan::transfers() const {
+  return state_->transfers;
+}
+const plan_options& transfer_plan::options() const {
+  return state_->options;
+}
+std::span<const std::pair<std::size_t, std::size_t>> transfer_plan::batches() const {
+  return state_->batches;
+}
 
 std::int64_t transfer_plan::bytes_total() const {
   std::call_once(state_->totals_once, [this] { state_->count_totals(); });
@@ -268,7 +284,8 @@ rank_plan transfer_plan::for_owner(owner_id owner, owner_space space) const {
   made.space_ = space;
   made.batches_ = state_->batches;
   std::vector<std::shared_ptr<const owner_steps>> tables;
-  for (const transfer_class& c : state_->classes) tables.push_back(std::make_shared<const owner_steps>(steps_of(c, owner, space)));
+  for (const transfer_class& c : state_->classes)
+    tables.push_back(std::make_shared<const owner_steps>(steps_of(c, owner, space)));
   for (const std::size_t i : state_->class_of) {
     made.parts_.push_back(tables[i]);
     made.wire_bits_.push_back(state_->classes[i].wire_bits());
@@ -284,10 +301,12 @@ result<transfer_plan> plan(std::vector<tensor_transfer> transfers, plan_options 
   std::map<std::pair<digest128, std::tuple<digest128, dtype, dtype>>, std::size_t> known_lists;
   for (std::size_t i = 0; i < transfers.size(); ++i) {
     const tensor_transfer& t = transfers[i];
-    const auto [entry, is_new] = known.try_emplace({t.from.identity(), t.to.identity(), t.from_type, t.to_type}, s->classes.size());
+    const auto [entry, is_new] =
+        known.try_emplace({t.from.identity(), t.to.identity(), t.from_type, t.to_type}, s->classes.size());
     if (is_new) {
       // The same description made twice is one class too.
-      const auto [twin, is_first] = known_lists.try_emplace({t.from.description_digest(), {t.to.description_digest(), t.from_type, t.to_type}}, s->classes.size());
+      const auto [twin, is_first] = known_lists.try_emplace(
+          {t.from.description_digest(), {t.to.description_digest(), t.from_type, t.to_type}}, s->classes.size());
       entry->second = twin->second;
       if (is_first) {
         auto made = make_class(t, options);
@@ -323,8 +342,12 @@ std::vector<peer_traffic> rank_plan::traffic(bool sends) const {
   return list;
 }
 
-std::vector<peer_traffic> rank_plan::sends() const { return traffic(true); }
-std::vector<peer_traffic> rank_plan::receives() const { return traffic(false); }
+std::vector<peer_traffic> rank_plan::sends() const {
+  return traffic(true);
+}
+std::vector<peer_traffic> rank_plan::receives() const {
+  return traffic(false);
+}
 
 std::int64_t rank_plan::sent_bytes() const {
   std::int64_t sum = 0;
@@ -342,7 +365,8 @@ std::int64_t rank_plan::peak_bytes() const {
   std::int64_t most = 0;
   for (const auto& [first, last] : batches_) {
     std::int64_t sum = 0;
-    for (std::size_t t = first; t < last; ++t) sum += parts_[t]->sent_bytes + parts_[t]->received_bytes + parts_[t]->staging_bytes;
+    for (std::size_t t = first; t < last; ++t)
+      sum += parts_[t]->sent_bytes + parts_[t]->received_bytes + parts_[t]->staging_bytes;
     most = std::max(most, sum);
   }
   return most;

@@ -24,17 +24,18 @@ struct tensor_transfer {
 };
 
 struct plan_options {
-  std::int64_t memory_bytes = 0;   // most bytes of messages and staging alive on one owner; 0: no limit
-  bool allow_narrowing = false;    // casts that lose values
-  bool deterministic = true;       // sums in ascending term order
+  std::int64_t memory_bytes = 0;           // most bytes of messages and staging alive on one owner; 0: no limit
+  bool allow_narrowing = false;            // casts that lose values
+  bool deterministic = true;               // sums in ascending term order
   std::int64_t reduce_grain_bytes = 4096;  // a reduction is spread over its term holders in parts of at least this size
 };
 
 /// What moves between whom. Immutable, cheap to copy.
-/// Rules: a receiver that holds a cell copies its own; otherwise the i-th of a cell's receivers (in owner order, without
-/// those that hold it) takes it from holder i mod k of its k holders. Terms of a Partial meet at one owner, which is one
-/// of those with the least to receive, are combined in ascending term order, and the result goes to the receivers. A
-/// Partial destination with another reduction or number of terms gets the value as term 0, the identity elsewhere.
+/// Rules: a receiver that holds a cell copies its own; otherwise the i-th of a cell's receivers (in owner order,
+/// without those that hold it) takes it from holder i mod k of its k holders. Terms of a Partial meet at one owner,
+/// which is one of those with the least to receive, are combined in ascending term order, and the result goes to the
+/// receivers. A Partial destination with another reduction or number of terms gets the value as term 0, the identity
+/// elsewhere.
 class transfer_plan {
  public:
   transfer_plan();
@@ -51,7 +52,8 @@ class transfer_plan {
   /// Bytes that travel from one owner to another. Cost: O(copies of `from`).
   std::int64_t bytes(owner_id from, owner_id to) const;
   /// The least that any plan moves: what owners want and do not hold; for terms, per cell, those that the best reducer
-  /// lacks and one result for every other receiver. Computed without the plan. Cost: O(fragments), with terms O(copies).
+  /// lacks and one result for every other receiver. Computed without the plan. Cost: O(fragments), with terms
+  /// O(copies).
   std::int64_t lower_bound() const;
 
   /// What one owner does. Cost: O(its copies), equal transfers share them.
@@ -69,9 +71,9 @@ class transfer_plan {
 
 /// Plans transfers.
 /// \errors errc::shape_mismatch, errc::narrowing, errc::unsupported (no such cast; terms of items), errc::unaligned
-///         (a sub-byte type is cut inside a byte), errc::gap naming boxes that nobody holds, errc::overlap naming owners
-///         and boxes, errc::mixed_partial, errc::no_memory (one transfer needs more than the budget). `ranks`, `boxes`
-///         and the index of the transfer in the message say where.
+///         (a sub-byte type is cut inside a byte), errc::gap naming boxes that nobody holds, errc::overlap naming
+///         owners and boxes, errc::mixed_partial, errc::no_memory (one transfer needs more than the budget). `ranks`,
+///         `boxes` and the index of the transfer in the message say where.
 /// Cost: O(transfers); lists that are not complete by construction are checked, O(n log n). No communication.
 result<transfer_plan> plan(std::vector<tensor_transfer> transfers, plan_options options = {});
 

@@ -20,8 +20,8 @@ export namespace shardmesh {
 struct item_run_options {
   std::int64_t memory_bytes = std::int64_t{1} << 30;  // staging of all threads together
   int threads = 0;                                    // 0: all cores
-  std::stop_token cancel;
-  std::function<void(std::int64_t bytes)> progress;   // called from any thread with the bytes that were just moved
+  std::stop_token cancel{};
+  std::function<void(std::int64_t bytes)> progress{};  // called from any thread with the bytes that were just moved
 };
 
 /// The least `memory_bytes` that `run_to_items` accepts, for one thread.

@@ -21,24 +21,26 @@ namespace {
 
 constexpr std::int64_t largest_slab_bytes = std::int64_t{8} << 20;  // larger ones only leave the caches
 
-// The fragments that meet `where`, one per distinct box (replicas hold the same bytes; the first in owner order serves).
+// The fragments that meet `where`, one per distinct box (replicas hold the same bytes; the first in owner order
+// serves).
 std::vector<fragment> distinct_holders(const distribution& from, const box& where) {
   std::vector<fragment> found;
   from.overlapping(where, [&](const fragment& f) { return found.push_back(f), true; });
   std::sort(found.begin(), found.end(), [](const fragment& a, const fragment& b) {
     return std::tie(a.where, a.owner, a.slot) < std::tie(b.where, b.owner, b.slot);
   });
-  const auto last = std::unique(found.begin(), found.end(),
-                                [](const fragment& a, const fragment& b) { return a.where == b.where; });
+  const auto last =
+      std::unique(found.begin(), found.end(), [](const fragment& a, const fragment& b) { return a.where == b.where; });
   found.erase(last, found.end());
-  std::sort(found.begin(), found.end(), [](const fragment& a, const fragment& b) {
-    return std::tie(a.owner, a.slot) < std::tie(b.owner, b.slot);
-  });
+  std::sort(found.begin(), found.end(),
+            [](const fragment& a, const fragment& b) { return std::tie(a.owner, a.slot) < std::tie(b.owner, b.slot); });
   return found;
 }
 
 // `where`, a box of the global tensor inside f's, in the index space of f's buffer.
-box in_buffer(const fragment& f, const box& where) { return shifted(relative_to(where, f.where), f.local_offsets); }
+box in_buffer(const fragment& f, const box& where) {
+  return shifted(relative_to(where, f.where), f.local_offsets);
+}
 
 class buffer {
  public:
@@ -57,8 +59,8 @@ class buffer {
 
 struct outgoing {
   fragment to;
-  box part;          // of the global tensor
-  tensor_view bytes; // row-major
+  box part;           // of the global tensor
+  tensor_view bytes;  // row-major
 };
 
 class tensor_run {
@@ -137,26 +139,29 @@ class tensor_run {
     for (const auto& [part, common] : takers) delivered += common.volume();
     if (takers.size() == 1) {
       const auto& [part, common] = takers.front();
-      SHARDMESH_CHECK(source_.read(item, in_buffer(holder, common), subview(part->bytes, relative_to(common, part->part))));
+      SHARDMESH_CHECK(
+          source_.read(item, in_buffer(holder, common), subview(part->bytes, relative_to(common, part->part))));
     } else if (!takers.empty()) {
       std::byte* memory = scratch_.reserve(held.volume() * item_bytes(transfer_.from_type));
       const tensor_view staged{memory, transfer_.from_type, {}, held.sizes, contiguous_strides(held.sizes)};
       SHARDMESH_CHECK(source_.read(item, in_buffer(holder, held), staged));
       for (const auto& [part, common] : takers)
-        SHARDMESH_CHECK(copy(subview(part->bytes, relative_to(common, part->part)),
-                             subview(staged, relative_to(common, held))));
+        SHARDMESH_CHECK(
+            copy(subview(part->bytes, relative_to(common, part->part)), subview(staged, relative_to(common, held))));
     }
     return delivered;
   }
 
   result<void> write(const outgoing& part) {
     // Contiguous in the destination: the offset of its first element is the offset of all.
-    const tensor_view whole{nullptr, transfer_.to_type, {}, part.to.where.sizes, contiguous_strides(part.to.where.sizes)};
+    const tensor_view whole{
+        nullptr, transfer_.to_type, {}, part.to.where.sizes, contiguous_strides(part.to.where.sizes)};
     std::int64_t first = 0;
     for (std::size_t d = 0; d < part.part.rank(); ++d)
       first += (part.part.offsets[d] - part.to.where.offsets[d]) * whole.strides[d];
     const auto bytes = static_cast<std::size_t>(part.part.volume() * item_bytes(transfer_.to_type));
-    SHARDMESH_CHECK(sink_.write({part.to.owner, part.to.slot}, first * item_bytes(transfer_.to_type), {part.bytes.data, bytes}));
+    SHARDMESH_CHECK(
+        sink_.write({part.to.owner, part.to.slot}, first * item_bytes(transfer_.to_type), {part.bytes.data, bytes}));
     if (options_.progress) options_.progress(static_cast<std::int64_t>(bytes));
     return {};
   }
@@ -184,9 +189,8 @@ result<void> run_to_items(std::span<const tensor_transfer> transfers, std::span<
   std::vector<std::size_t> order(transfers.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
   const auto numel_of = [&](std::size_t i) { return box::whole(transfers[i].to.global_shape()).volume(); };
-  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return std::pair(numel_of(b), a) < std::pair(numel_of(a), b);
-  });
+  std::sort(order.begin(), order.end(),
+            [&](std::size_t a, std::size_t b) { return std::pair(numel_of(b), a) < std::pair(numel_of(a), b); });
   return parallel_for(threads, static_cast<std::int64_t>(order.size()), [&](std::int64_t i) -> result<void> {
     const std::size_t which = order[static_cast<std::size_t>(i)];
     auto done = tensor_run(transfers[which], source, sink, options, slab).run();

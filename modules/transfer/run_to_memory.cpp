@@ -49,7 +49,8 @@ result<void> read_one(const any_item_source& source, const demand& d, const box&
   return source.read({d.from.owner, d.from.slot}, local, subview(d.target->to, relative_to(*common, d.target->where)));
 }
 
-result<void> read_shared(const any_item_source& source, const unit& work, dtype stored, std::vector<std::byte>& scratch) {
+result<void> read_shared(const any_item_source& source, const unit& work, dtype stored,
+                         std::vector<std::byte>& scratch) {
   slab_walk walk(work.region, scratch_bytes / item_bytes(stored));
   while (const auto slab = walk.next()) {
     const std::int64_t wanted = wanted_volume(work.demands, *slab);
@@ -110,7 +111,9 @@ result<void> run_to_memory(std::span<const distribution> from, std::span<const s
                             [](const demand& a, const demand& b) { return a.from.where == b.from.where; }),
                 found.end());
     if (wanted_volume(found, target.where) != target.where.volume())
-      return fail(errc::gap, "the box is not held exactly once").with_key(name_of(target.transfer)).with_box(target.where);
+      return fail(errc::gap, "the box is not held exactly once")
+          .with_key(name_of(target.transfer))
+          .with_box(target.where);
     demands.insert(demands.end(), found.begin(), found.end());
   }
   const auto identity = [](const demand& d) { return std::tuple(d.target->transfer, d.from.owner, d.from.slot); };
@@ -123,7 +126,8 @@ result<void> run_to_memory(std::span<const distribution> from, std::span<const s
     while (end < demands.size() && identity(demands[end]) == identity(demands[begin])) ++end;
     const std::span<const demand> group(demands.data() + begin, end - begin);
     const demand& first = group.front();
-    const bool whole = bits(first.target->to.type) % 8 != 0 || source.reads_in_order({first.from.owner, first.from.slot});
+    const bool whole =
+        bits(first.target->to.type) % 8 != 0 || source.reads_in_order({first.from.owner, first.from.slot});
     if (whole) {
       units.push_back({group, hull(group)});
       continue;

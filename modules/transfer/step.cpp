@@ -12,8 +12,14 @@ namespace shardmesh {
 step step_table::operator[](std::size_t i) const {
   const packed& p = steps_[i];
   const auto part = [&](std::size_t which) { return extents(numbers(i).subspan(which * rank_, rank_)); };
-  return {p.kind, p.phase, p.reduction, p.term, p.factor, {part(0), part(1)},
-          {p.from_owner, p.from_side, p.from_slot, part(2)}, {p.to_owner, p.to_side, p.to_slot, part(3)}};
+  return {p.kind,
+          p.phase,
+          p.reduction,
+          p.term,
+          p.factor,
+          {part(0), part(1)},
+          {p.from_owner, p.from_side, p.from_slot, part(2)},
+          {p.to_owner, p.to_side, p.to_slot, part(3)}};
 }
 
 std::int64_t step_table::volume(std::size_t i) const {

@@ -35,8 +35,8 @@ struct step_end {
 
 /// One piece of work. Local when both owners are the same (in one owner space); otherwise the piece travels.
 /// Phases run in order; every message of a phase is complete before the next phase uses what it brought:
-///   0 copies and the gathering of terms, 1 scaling of sums, 2 results to their receivers, 3 copies between slots of one
-///   owner, 4 scaling and filling of a partial destination.
+///   0 copies and the gathering of terms, 1 scaling of sums, 2 results to their receivers, 3 copies between slots of
+///   one owner, 4 scaling and filling of a partial destination.
 struct step {
   step_kind kind = step_kind::copy;
   std::uint8_t phase = 0;
@@ -72,7 +72,9 @@ class step_table {
     reduce_op reduction;
     buffer_side from_side, to_side;
   };
-  std::span<const std::int64_t> numbers(std::size_t i) const { return std::span(numbers_).subspan(i * 4 * rank_, 4 * rank_); }
+  std::span<const std::int64_t> numbers(std::size_t i) const {
+    return std::span(numbers_).subspan(i * 4 * rank_, 4 * rank_);
+  }
   bool before(std::uint32_t a, std::uint32_t b) const;
 
   std::size_t rank_;

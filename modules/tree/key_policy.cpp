@@ -42,7 +42,8 @@ std::vector<bool> kept_whole(const tree_spec& tree, std::span<const std::uint8_t
     }
   }
   // PyTorch enters the outermost mapping whatever is in it.
-  if (policy == key_policy::torch_dcp_2_3 && !nodes.empty() && nodes.back().kind == node_kind::mapping) whole.back() = false;
+  if (policy == key_policy::torch_dcp_2_3 && !nodes.empty() && nodes.back().kind == node_kind::mapping)
+    whole.back() = false;
   return whole;
 }
 
@@ -55,15 +56,18 @@ result<std::vector<std::string>> names_of(std::span<const path> paths, key_polic
     names.push_back(policy == key_policy::typed ? to_string(paths[i]) : dotted(paths[i]));
     const auto [entry, is_new] = first.try_emplace(names.back(), i);
     if (!is_new)
-      return fail(errc::duplicate_key, "the paths " + to_string(paths[entry->second]) + " and " + to_string(paths[i]) + " have one name")
+      return fail(errc::duplicate_key,
+                  "the paths " + to_string(paths[entry->second]) + " and " + to_string(paths[i]) + " have one name")
           .with_key(names.back());
   }
   return names;
 }
 
-result<std::vector<named_item>> flatten(const tree_spec& tree, std::span<const std::uint8_t> is_tensor, key_policy policy) {
+result<std::vector<named_item>> flatten(const tree_spec& tree, std::span<const std::uint8_t> is_tensor,
+                                        key_policy policy) {
   if (is_tensor.size() != tree.leaves())
-    return fail(errc::invalid_argument, "is_tensor does not fit the tree").with_values(std::to_string(tree.leaves()), std::to_string(is_tensor.size()));
+    return fail(errc::invalid_argument, "is_tensor does not fit the tree")
+        .with_values(std::to_string(tree.leaves()), std::to_string(is_tensor.size()));
   const auto nodes = tree.nodes();
   const std::vector<bool> whole = kept_whole(tree, is_tensor, policy);
   std::vector<path> paths = tree.node_paths();

@@ -40,7 +40,8 @@ struct named_item {
 ///         `is_tensor` is not as long as the tree has leaves
 /// Cost: O(nodes * depth). No recursion.
 /// Source: torch.distributed.checkpoint._traverse.traverse_state_dict, traverse_state_dict_v_2_3 and _nested_dict.
-result<std::vector<named_item>> flatten(const tree_spec& tree, std::span<const std::uint8_t> is_tensor, key_policy policy);
+result<std::vector<named_item>> flatten(const tree_spec& tree, std::span<const std::uint8_t> is_tensor,
+                                        key_policy policy);
 
 /// The names alone, for paths that are items already. \errors errc::duplicate_key naming both paths
 result<std::vector<std::string>> names_of(std::span<const path> paths, key_policy policy);

@@ -14,7 +14,8 @@ namespace {
 bool is_plain(std::string_view name) {
   const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };
   const auto digit = [](char c) { return c >= '0' && c <= '9'; };
-  return !name.empty() && letter(name.front()) && std::all_of(name.begin(), name.end(), [&](char c) { return letter(c) || digit(c); });
+  return !name.empty() && letter(name.front()) &&
+         std::all_of(name.begin(), name.end(), [&](char c) { return letter(c) || digit(c); });
 }
 
 }  // namespace
@@ -52,7 +53,8 @@ std::string dotted(const path& p) {
 std::size_t hash_value(const path& p) {
   std::size_t hash = p.size();
   for (const path_key& key : p) {
-    const std::size_t one = key.is_index() ? std::hash<std::int64_t>{}(key.index()) ^ 0x9e3779b97f4a7c15ULL : std::hash<std::string>{}(key.name());
+    const std::size_t one = key.is_index() ? std::hash<std::int64_t>{}(key.index()) ^ 0x9e3779b97f4a7c15ULL
+                                           : std::hash<std::string>{}(key.name());
     hash ^= one + 0x9e3779b97f4a7c15ULL + (hash << 6) + (hash >> 2);
   }
   return hash;

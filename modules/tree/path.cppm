@@ -21,10 +21,10 @@ export namespace shardmesh {
 /// A mapping's key or a sequence's index. Integers order before strings.
 class path_key {
  public:
-  path_key(std::int64_t index) : value_(index) {}                       // NOLINT: implicit
-  path_key(int index) : value_(std::int64_t{index}) {}                  // NOLINT: implicit
-  path_key(std::string name) : value_(std::move(name)) {}               // NOLINT: implicit
-  path_key(const char* name) : value_(std::string(name)) {}             // NOLINT: implicit
+  path_key(std::int64_t index) : value_(index) {}            // NOLINT: implicit
+  path_key(int index) : value_(std::int64_t{index}) {}       // NOLINT: implicit
+  path_key(std::string name) : value_(std::move(name)) {}    // NOLINT: implicit
+  path_key(const char* name) : value_(std::string(name)) {}  // NOLINT: implicit
 
   bool is_index() const { return value_.index() == 0; }
   /// Precondition: is_index().

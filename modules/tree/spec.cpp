@@ -49,7 +49,8 @@ void tree_builder::complain(std::string what) {
 }
 
 void tree_builder::key(path_key k) {
-  if (open_.empty() || open_.back().kind != node_kind::mapping || !next_key_.empty()) complain("a key where no child of a mapping follows");
+  if (open_.empty() || open_.back().kind != node_kind::mapping || !next_key_.empty())
+    complain("a key where no child of a mapping follows");
   next_key_.assign(1, std::move(k));
 }
 
@@ -76,7 +77,9 @@ void tree_builder::close(tree_node node, path_key key) {
   made_.keys_.push_back(std::move(key));
 }
 
-void tree_builder::leaf() { close({}, take_key()); }
+void tree_builder::leaf() {
+  close({}, take_key());
+}
 
 void tree_builder::begin(node_kind container) {
   if (container == node_kind::leaf) complain("a leaf is not a container");
@@ -89,7 +92,8 @@ void tree_builder::end() {
   if (!next_key_.empty()) complain("a key without a child");
   open_node done = std::move(open_.back());
   open_.pop_back();
-  close({done.kind, done.arity, static_cast<std::int64_t>(made_.nodes_.size()) - done.first_node + 1, done.leaves}, std::move(done.own_key));
+  close({done.kind, done.arity, static_cast<std::int64_t>(made_.nodes_.size()) - done.first_node + 1, done.leaves},
+        std::move(done.own_key));
 }
 
 result<tree_spec> tree_builder::finish() {
@@ -137,7 +141,8 @@ bool is_sequence(const trie_node& n) {
 result<unflattened> unflatten(std::span<const path> paths) {
   std::vector<trie_node> trie(1);
   const auto through = [&](std::size_t a, std::size_t b) {
-    return fail(errc::invalid_argument, "one path leads through another").with_values(to_string(paths[a]), to_string(paths[b]));
+    return fail(errc::invalid_argument, "one path leads through another")
+        .with_values(to_string(paths[a]), to_string(paths[b]));
   };
   std::vector<std::size_t> some_path(1, 0);  // per node: a path that runs through it
   for (std::size_t p = 0; p < paths.size(); ++p) {
@@ -174,8 +179,10 @@ result<unflattened> unflatten(std::span<const path> paths) {
     }
     const bool sequence = is_sequence(trie[node]);
     builder.begin(sequence ? node_kind::sequence : node_kind::mapping);
-    if (sequence) open.push_back({node, {trie[node].children.begin(), trie[node].children.end()}});
-    else open.push_back({node, trie[node].order});
+    if (sequence)
+      open.push_back({node, {trie[node].children.begin(), trie[node].children.end()}});
+    else
+      open.push_back({node, trie[node].order});
   };
   enter(0);
   while (!open.empty()) {

@@ -19,9 +19,9 @@ enum class node_kind : std::uint8_t { leaf, mapping, sequence, tuple };
 /// A node of a tree in post-order: children precede their parent.
 struct tree_node {
   node_kind kind = node_kind::leaf;
-  std::int32_t arity = 0;       // children
-  std::int64_t nodes = 1;       // of the whole subtree, itself included
-  std::int64_t leaves = 1;      // of the whole subtree
+  std::int32_t arity = 0;   // children
+  std::int64_t nodes = 1;   // of the whole subtree, itself included
+  std::int64_t leaves = 1;  // of the whole subtree
   friend bool operator==(const tree_node&, const tree_node&) = default;
 };
 

@@ -22,7 +22,8 @@ static_assert(uneven::local_shape(3) == extents{0});
 static_assert(uneven::first_index(3) == extents{5});
 
 // FSDP over tensor parallelism: rank (0, 1) holds rows 4 and 5 of 8.
-using fsdp_tp = static_layout<static_extents{2, 2}, static_extents{8}, placement::strided_shard(0, 2), placement::shard(0)>;
+using fsdp_tp =
+    static_layout<static_extents{2, 2}, static_extents{8}, placement::strided_shard(0, 2), placement::shard(0)>;
 static_assert(fsdp_tp::first_index(1) == extents{4});
 static_assert(fsdp_tp::first_index(2) == extents{2});
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Golden checkpoints for tests: their files, their JSON, and the items that metadata.json lists. Include before imports.
+// Golden checkpoints for tests: their files, their JSON, and the items that metadata.json lists. Include before
+// imports.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -12,7 +13,9 @@
 
 namespace checkpoint_data {
 
-inline std::filesystem::path golden() { return std::filesystem::path(SHARDMESH_TEST_DATA) / "golden"; }
+inline std::filesystem::path golden() {
+  return std::filesystem::path(SHARDMESH_TEST_DATA) / "golden";
+}
 
 inline std::vector<std::byte> read(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);

@@ -44,6 +44,8 @@ class scratch_folder {
 inline tool_output run_tool(const std::string& arguments) {
   const scratch_folder folder;
   const auto out = folder / "out", err = folder / "err";
-  const int status = std::system((std::string(SHARDMESH_TOOL " ") + arguments + " >" + out.string() + " 2>" + err.string() + " </dev/null").c_str());
+  const int status = std::system(
+      (std::string(SHARDMESH_TOOL " ") + arguments + " >" + out.string() + " 2>" + err.string() + " </dev/null")
+          .c_str());
   return {WIFEXITED(status) ? WEXITSTATUS(status) : 128, read_text(out), read_text(err)};
 }

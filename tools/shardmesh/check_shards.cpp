@@ -36,7 +36,8 @@ struct shard_list {
 };
 
 // A list of whole numbers of at least 0; why not, else.
-std::string read_numbers(simdjson::simdjson_result<dom::element> element, std::string_view what, std::vector<std::int64_t>& out) {
+std::string read_numbers(simdjson::simdjson_result<dom::element> element, std::string_view what,
+                         std::vector<std::int64_t>& out) {
   dom::array list;
   if (element.error() == simdjson::NO_SUCH_FIELD) return fmt::format("\"{}\" is missing", what);
   if (element.get(list) != simdjson::SUCCESS) return fmt::format("\"{}\" is not a list", what);
@@ -44,7 +45,8 @@ std::string read_numbers(simdjson::simdjson_result<dom::element> element, std::s
     std::int64_t value = 0;
     if (item.get(value) != simdjson::SUCCESS)
       return item.is<std::uint64_t>() ? fmt::format("\"{}\" has a number that does not fit in 64 bits", what)
-                                      : fmt::format("\"{}\" has an entry that is not a whole number: {}", what, escaped(simdjson::minify(item)).substr(0, 60));
+                                      : fmt::format("\"{}\" has an entry that is not a whole number: {}", what,
+                                                    escaped(simdjson::minify(item)).substr(0, 60));
     if (value < 0) return fmt::format("\"{}\" has a negative number: {}", what, value);
     out.push_back(value);
   }
@@ -73,8 +75,8 @@ void read_shard(const dom::element& shard, std::int64_t index, shard_list& list)
   if (const auto why = read_numbers(shard["sizes"], "sizes", sizes); !why.empty()) return bad(why);
   if (const auto why = read_rank(shard["placement"], rank); !why.empty()) return bad(why);
   if (offsets.size() != list.shape.rank() || sizes.size() != list.shape.rank())
-    return bad(fmt::format("{} offsets and {} sizes for a tensor of {} dimension{}", offsets.size(), sizes.size(), list.shape.rank(),
-                           list.shape.rank() == 1 ? "" : "s"));
+    return bad(fmt::format("{} offsets and {} sizes for a tensor of {} dimension{}", offsets.size(), sizes.size(),
+                           list.shape.rank(), list.shape.rank() == 1 ? "" : "s"));
   list.offsets.insert(list.offsets.end(), offsets.begin(), offsets.end());
   list.sizes.insert(list.sizes.end(), sizes.begin(), sizes.end());
   list.owners.push_back(rank);
@@ -85,7 +87,8 @@ bool read_document(const dom::element& document, shard_list& list) {
   if (!document.is_object()) return list.report("the document is not an object"), false;
   std::vector<std::int64_t> size;
   if (const auto why = read_numbers(document["size"], "size", size); !why.empty()) return list.report(why), false;
-  if (size.size() > max_rank) return list.report(fmt::format("\"size\" has {} dimensions; at most {}", size.size(), max_rank)), false;
+  if (size.size() > max_rank)
+    return list.report(fmt::format("\"size\" has {} dimensions; at most {}", size.size(), max_rank)), false;
   list.shape = extents(size);
   if (const auto valid = check_shape(list.shape); !valid) return list.report(to_string(valid.cause())), false;
   dom::array shards;
@@ -108,12 +111,18 @@ std::string ranks_text(const shard_list& list, std::initializer_list<std::int64_
 std::string describe(const shard_list& list, const cover_problem& p) {
   switch (p.kind) {
     case cover_kind::overlap:
-      return fmt::format("shards {} and {}{} overlap in {}", p.first_index, p.second_index, ranks_text(list, {p.first_index, p.second_index}), to_string(p.where));
+      return fmt::format("shards {} and {}{} overlap in {}", p.first_index, p.second_index,
+                         ranks_text(list, {p.first_index, p.second_index}), to_string(p.where));
     case cover_kind::out_of_bounds: {
-      const std::string where = is_well_formed(p.where) ? to_string(p.where) : fmt::format("offsets {} and sizes {}", to_string(p.where.offsets), to_string(p.where.sizes));
-      return fmt::format("shard {}{} leaves the tensor {} with {}", p.first_index, ranks_text(list, {p.first_index}), to_string(list.shape), where);
+      const std::string where =
+          is_well_formed(p.where)
+              ? to_string(p.where)
+              : fmt::format("offsets {} and sizes {}", to_string(p.where.offsets), to_string(p.where.sizes));
+      return fmt::format("shard {}{} leaves the tensor {} with {}", p.first_index, ranks_text(list, {p.first_index}),
+                         to_string(list.shape), where);
     }
-    case cover_kind::gap: return fmt::format("{} is held by no shard", to_string(p.where));
+    case cover_kind::gap:
+      return fmt::format("{} is held by no shard", to_string(p.where));
   }
   return {};
 }
@@ -135,9 +144,9 @@ std::string problem_json(const shard_list& list, const cover_problem& p) {
   std::string shards;
   if (p.kind == cover_kind::overlap) shards = fmt::format("{},{}", p.first_index, p.second_index);
   if (p.kind == cover_kind::out_of_bounds) shards = std::to_string(p.first_index);
-  return fmt::format("{{\"kind\":\"{}\",\"shards\":[{}],\"offsets\":[{}],\"sizes\":[{}],\"message\":{}}}", kind_name(p.kind), shards,
-                     fmt::join(p.where.offsets.begin(), p.where.offsets.end(), ","), fmt::join(p.where.sizes.begin(), p.where.sizes.end(), ","),
-                     quoted(describe(list, p)));
+  return fmt::format("{{\"kind\":\"{}\",\"shards\":[{}],\"offsets\":[{}],\"sizes\":[{}],\"message\":{}}}",
+                     kind_name(p.kind), shards, fmt::join(p.where.offsets.begin(), p.where.offsets.end(), ","),
+                     fmt::join(p.where.sizes.begin(), p.where.sizes.end(), ","), quoted(describe(list, p)));
 }
 
 int report_malformed(const shard_list& list, bool json) {
@@ -147,8 +156,10 @@ int report_malformed(const shard_list& list, bool json) {
     document += fmt::format("{}{{\"kind\":\"malformed\",\"message\":{}}}", document.empty() ? "" : ",", quoted(line));
   }
   if (list.problem_count > static_cast<std::int64_t>(list.problems.size()))
-    print_problem(fmt::format("and {} more problems", list.problem_count - static_cast<std::int64_t>(list.problems.size())));
-  if (json && !print(fmt::format("{{\"ok\":false,\"problems\":[{}],\"total\":{}}}\n", document, list.problem_count))) return not_completed;
+    print_problem(
+        fmt::format("and {} more problems", list.problem_count - static_cast<std::int64_t>(list.problems.size())));
+  if (json && !print(fmt::format("{{\"ok\":false,\"problems\":[{}],\"total\":{}}}\n", document, list.problem_count)))
+    return not_completed;
   return problem;
 }
 
@@ -156,14 +167,16 @@ int check(const shard_list& list, bool json) {
   const cover_report report = check_boxes(list.shape, list.offsets, list.sizes, list.owners);
   for (const cover_problem& p : report.problems) print_problem(describe(list, p));
   if (report.total > static_cast<std::int64_t>(report.problems.size()))
-    print_problem(fmt::format("and {}{} more problems", report.total_is_exact ? "" : "at least ", report.total - static_cast<std::int64_t>(report.problems.size())));
+    print_problem(fmt::format("and {}{} more problems", report.total_is_exact ? "" : "at least ",
+                              report.total - static_cast<std::int64_t>(report.problems.size())));
   std::string text;
   if (json) {
     for (const cover_problem& p : report.problems) text += (text.empty() ? "" : ",") + problem_json(list, p);
     text = fmt::format("{{\"ok\":{},\"size\":[{}],\"shards\":{},\"problems\":[{}],\"total\":{}}}\n", report.ok(),
                        fmt::join(list.shape.begin(), list.shape.end(), ","), list.owners.size(), text, report.total);
   } else if (report.ok()) {
-    text = fmt::format("{} shard{} hold every cell of {} once\n", list.owners.size(), list.owners.size() == 1 ? "" : "s", to_string(list.shape));
+    text = fmt::format("{} shard{} hold every cell of {} once\n", list.owners.size(),
+                       list.owners.size() == 1 ? "" : "s", to_string(list.shape));
   }
   if (!print(text)) return not_completed;
   return report.ok() ? done : problem;
@@ -171,7 +184,8 @@ int check(const shard_list& list, bool json) {
 
 int run_check_shards(const std::string& path, bool json) {
   simdjson::padded_string bytes;
-  if (simdjson::padded_string::load(path).get(bytes) != simdjson::SUCCESS) return stop("cannot read '" + escaped(path) + "'", not_completed);
+  if (simdjson::padded_string::load(path).get(bytes) != simdjson::SUCCESS)
+    return stop("cannot read '" + escaped(path) + "'", not_completed);
   dom::parser parser;
   dom::element document;
   shard_list list;
@@ -192,8 +206,12 @@ void add_check_shards(CLI::App& app, invocation& call) {
     bool json = false;
   };
   auto a = std::make_shared<arguments>();
-  CLI::App* command = app.add_subcommand("check-shards", "Whether shards given as JSON cover their tensor, each cell once");
-  command->add_option("FILE", a->path, R"(JSON: {"size":[..],"shards":[{"offsets":[..],"sizes":[..],"placement":"rank:0/cpu"}]})")->required();
+  CLI::App* command =
+      app.add_subcommand("check-shards", "Whether shards given as JSON cover their tensor, each cell once");
+  command
+      ->add_option("FILE", a->path,
+                   R"(JSON: {"size":[..],"shards":[{"offsets":[..],"sizes":[..],"placement":"rank:0/cpu"}]})")
+      ->required();
   command->add_flag("--json", a->json, "One JSON document on stdout");
   command->callback([a, &call] { call.status = run_check_shards(a->path, a->json); });
 }

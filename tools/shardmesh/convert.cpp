@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <map>
 #include <memory>
 #include <string>
 
@@ -29,8 +28,10 @@ int run(arguments& given, const common_options& common, bool format_given) {
   if (!reader) return report(reader.cause());
   if (!format_given) {
     if (!given.destination.ends_with(".safetensors")) {
-      print_problem(fmt::format("{}: say --to dcp, --to safetensors or --to hf (only a name that ends in .safetensors "
-                                "says it by itself)", escaped(given.destination)));
+      print_problem(
+          fmt::format("{}: say --to dcp, --to safetensors or --to hf (only a name that ends in .safetensors "
+                      "says it by itself)",
+                      escaped(given.destination)));
       return wrong_usage;
     }
     given.options.to = target_format::safetensors;
@@ -46,23 +47,35 @@ int run(arguments& given, const common_options& common, bool format_given) {
 void add_convert(CLI::App& app, invocation& call) {
   auto given = std::make_shared<arguments>();
   CLI::App* command = app.add_subcommand("convert", "Rewrite a checkpoint in another format, streaming");
-  command->add_option("SRC", given->source, "A DCP folder, .pt file, safetensors file or Hugging Face folder")->required();
+  command->add_option("SRC", given->source, "A DCP folder, .pt file, safetensors file or Hugging Face folder")
+      ->required();
   command->add_option("DST", given->destination, "The file (safetensors) or folder (dcp, hf) to write")->required();
-  CLI::Option* to = command->add_option("--to", given->options.to, "Format of DST")
-                        ->transform(CLI::CheckedTransformer(std::map<std::string, target_format>{
-                            {"dcp", target_format::dcp}, {"safetensors", target_format::safetensors}, {"hf", target_format::hf}}));
+  CLI::Option* to = command
+                        ->add_option_function<std::string>(
+                            "--to",
+                            [given](const std::string& text) {
+                              given->options.to = text == "dcp"  ? target_format::dcp
+                                                  : text == "hf" ? target_format::hf
+                                                                 : target_format::safetensors;
+                            },
+                            "Format of DST: dcp, safetensors or hf")
+                        ->check(CLI::IsMember({"dcp", "safetensors", "hf"}))
+                        ->type_name("FORMAT");
   command
       ->add_option_function<std::string>(
           "--max-shard-size",
           [given](const std::string& text) {
             const auto amount = parse_bytes(text);
-            if (!amount || *amount == 0) throw CLI::ValidationError("--max-shard-size", "'" + text + "' is not an amount such as 5GB");
+            if (!amount || *amount == 0)
+              throw CLI::ValidationError("--max-shard-size", "'" + text + "' is not an amount such as 5GB");
             given->options.max_shard_bytes = *amount;
           },
           "hf: largest file (default 5GB; a tensor that is larger gets its own)")
       ->type_name("BYTES");
-  command->add_flag("--skip-objects", given->options.skip_objects, "safetensors, hf: drop what is not a tensor instead of writing objects.json");
-  command->add_flag("--skip-unsupported", given->options.skip_unsupported, "Drop tensors that the destination cannot hold, instead of refusing");
+  command->add_flag("--skip-objects", given->options.skip_objects,
+                    "safetensors, hf: drop what is not a tensor instead of writing objects.json");
+  command->add_flag("--skip-unsupported", given->options.skip_unsupported,
+                    "Drop tensors that the destination cannot hold, instead of refusing");
   command->add_flag("--dedup", given->options.dedup, "Write tensors with equal stored bytes (tied weights) once");
   command->add_flag("--nest", given->options.nest, "dcp: split flat names at dots into nested paths");
   add_saving_options(*command, given->options.saving);

@@ -5,8 +5,10 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -28,7 +30,26 @@ struct arguments {
   selection_options selection;
 };
 
-// A rule may match on one side only, so here no rule has to match.
+// A rule that matches on neither side is an error; one side is enough.
+result<void> check_rules(const checkpoint_reader& left, const checkpoint_reader& right,
+                         const selection_options& options) {
+  auto rules = selection::compile(options);
+  if (!rules) return rules.cause();
+  std::map<std::string_view, selectable> keys;
+  for (const checkpoint_reader* reader : {&left, &right}) {
+    for (const tensor_entry& tensor : reader->contents().tensors)
+      keys.try_emplace(tensor.key, selectable{tensor.key, tensor.type, true});
+    for (const object_entry& object : reader->contents().objects)
+      keys.try_emplace(object.key, selectable{object.key, dtype::undefined, false});
+  }
+  std::vector<selectable> candidates;
+  for (const auto& [key, candidate] : keys) candidates.push_back(candidate);
+  // Keys of different sides may well meet after renaming: that is what renaming is for here.
+  for (const error& e : rules->apply(candidates).errors)
+    if (e.code != errc::duplicate_key) return e;
+  return {};
+}
+
 result<diff_side> chosen_side(checkpoint_reader& reader, selection_options options) {
   options.allow_unused = true;
   auto rules = selection::compile(options);
@@ -47,10 +68,12 @@ result<diff_side> chosen_side(checkpoint_reader& reader, selection_options optio
 }
 
 std::string to_json(const difference& d) {
-  std::string text = fmt::format(R"({{"key":{},"what":"{}","text":{})", json_quoted(d.key), name(d.what), json_quoted(d.text));
+  std::string text =
+      fmt::format(R"({{"key":{},"what":"{}","text":{})", json_quoted(d.key), name(d.what), json_quoted(d.text));
   if (d.what == difference_kind::values)
-    text += fmt::format(R"(,"different":{},"elements":{},"first_index":[{}],"largest_difference":{})", d.different, d.elements,
-                        fmt::join(d.first_index.begin(), d.first_index.end(), ","), json_quoted(fmt::format("{}", d.largest)));
+    text += fmt::format(R"(,"different":{},"elements":{},"first_index":[{}],"largest_difference":{})", d.different,
+                        d.elements, fmt::join(d.first_index.begin(), d.first_index.end(), ","),
+                        json_quoted(fmt::format("{}", d.largest)));
   return text + "}";
 }
 
@@ -64,6 +87,7 @@ int run(arguments& given, const common_options& common) {
       for (const error& e : reader->problems()) print_problem(e);
       return problem;
     }
+  if (auto checked = check_rules(**left, **right, given.selection); !checked) return report(checked.cause());
   auto left_side = chosen_side(**left, given.selection);
   if (!left_side) return report(left_side.cause());
   auto right_side = chosen_side(**right, given.selection);
@@ -75,10 +99,12 @@ int run(arguments& given, const common_options& common) {
   if (given.json) {
     std::string list;
     for (const difference& d : outcome->differences) list += (list.empty() ? "" : ",") + to_json(d);
-    fmt::print(R"({{"equal":{},"differences":[{}],"tensors":{},"objects":{},"bytes":{}}})" "\n", outcome->differences.empty(),
-               list, outcome->tensors, outcome->objects, outcome->bytes);
+    fmt::print(R"({{"equal":{},"differences":[{}],"tensors":{},"objects":{},"bytes":{}}})"
+               "\n",
+               outcome->differences.empty(), list, outcome->tensors, outcome->objects, outcome->bytes);
   } else if (outcome->differences.empty()) {
-    fmt::print("equal: {} tensors ({}) and {} objects\n", outcome->tensors, human_bytes(outcome->bytes), outcome->objects);
+    fmt::print("equal: {} tensors ({}) and {} objects\n", outcome->tensors, human_bytes(outcome->bytes),
+               outcome->objects);
   }
   return outcome->differences.empty() ? done : problem;
 }
@@ -87,13 +113,16 @@ int run(arguments& given, const common_options& common) {
 
 void add_diff(CLI::App& app, invocation& call) {
   auto given = std::make_shared<arguments>();
-  CLI::App* command = app.add_subcommand("diff", "Compare names, dtypes, shapes and values of two checkpoints of any formats");
+  CLI::App* command =
+      app.add_subcommand("diff", "Compare names, dtypes, shapes and values of two checkpoints of any formats");
   command->add_option("A", given->left, "The left checkpoint")->required();
   command->add_option("B", given->right, "The right checkpoint")->required();
   command->add_flag("--json", given->json, "Print one JSON document");
-  command->add_option("--tolerance", given->options.tolerance,
-                      "|a-b| <= T + T*|b| counts as equal (default: equal bits; NaN equals NaN, -0 equals 0)")
-      ->type_name("T")->check(CLI::NonNegativeNumber);
+  command
+      ->add_option("--tolerance", given->options.tolerance,
+                   "|a-b| <= T + T*|b| counts as equal (default: equal bits; NaN equals NaN, -0 equals 0)")
+      ->type_name("T")
+      ->check(CLI::NonNegativeNumber);
   command->add_flag("--layout", given->options.layout, "Compare how tensors are cut into chunks, too");
   command->add_flag("--ignore-dtype", given->options.ignore_dtype, "Compare values across dtypes");
   add_selection_options(*command, given->selection);

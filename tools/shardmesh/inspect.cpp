@@ -71,8 +71,10 @@ result<shown_entries> choose(const catalog& contents, const arguments& given) {
   const selection_result chosen = rules->apply(candidates);
   if (!chosen.errors.empty()) return chosen.errors.front();
   for (const selected& one : chosen.kept)
-    if (one.index < contents.tensors.size()) shown.tensors.push_back(one.index);
-    else shown.objects.push_back(one.index - contents.tensors.size());
+    if (one.index < contents.tensors.size())
+      shown.tensors.push_back(one.index);
+    else
+      shown.objects.push_back(one.index - contents.tensors.size());
   return shown;
 }
 
@@ -92,8 +94,8 @@ void print_json_tensor(out_buffer& out, const catalog& contents, const tensor_en
     const stored_range& place = contents.chunk_places[static_cast<std::size_t>(chunk)];
     out.print("{}{{{}", i == 0 ? "" : ",", box_members(contents.chunk_box(tensor, chunk)));
     if (place.file >= 0)
-      out.print(R"(,"file":{},"offset":{},"length":{}}})", json_quoted(contents.files[static_cast<std::size_t>(place.file)]),
-                place.offset, place.length);
+      out.print(R"(,"file":{},"offset":{},"length":{}}})",
+                json_quoted(contents.files[static_cast<std::size_t>(place.file)]), place.offset, place.length);
     else
       out.print(R"(,"file":null,"offset":null,"length":null}})");
   }
@@ -107,8 +109,10 @@ int print_json(checkpoint_reader& reader, const shown_entries& shown) {
   int status = done;
   for (const std::size_t i : shown.objects) {
     auto value = shown_object(reader, i);
-    if (value) values[i] = std::move(*value);
-    else status = std::max(status, report(value.cause()));
+    if (value)
+      values[i] = std::move(*value);
+    else
+      status = std::max(status, report(value.cause()));
   }
   out_buffer out;
   out.print(R"({{"format":"{}","version":{},"tensors":{{)", name(contents.format),
@@ -149,6 +153,19 @@ std::optional<std::int32_t> rank_of_file(std::string_view file) {
   return rank;
 }
 
+// The tensor's chunks with the ranks that wrote them as owners, where the files' names say so; else the files' numbers.
+result<distribution> held_by_ranks(const catalog& contents, const tensor_entry& tensor) {
+  auto held = contents.distribution_of(tensor);
+  std::vector<owner_id> ranks;
+  for (const std::string& file : contents.files) {
+    const auto rank = rank_of_file(file);
+    if (!rank) return held;
+    ranks.push_back(*rank);
+  }
+  ranks.push_back(ranks.empty() ? 0 : *std::max_element(ranks.begin(), ranks.end()) + 1);  // chunks without a place
+  return held ? rename_owners(*held, ranks) : held;
+}
+
 void print_summary(out_buffer& out, const checkpoint_reader& reader, const shown_entries& shown) {
   const catalog& contents = reader.contents();
   std::map<std::string_view, std::pair<std::int64_t, std::int64_t>> by_dtype;  // bytes, tensors
@@ -166,16 +183,19 @@ void print_summary(out_buffer& out, const checkpoint_reader& reader, const shown
     (is_optimizer_key(tensor.key) ? optimizer : parameters) += numel;
     ++top_level[tensor.key.substr(0, tensor.key.find('.'))];
   }
-  for (const std::size_t i : shown.objects) ++top_level[contents.objects[i].key.substr(0, contents.objects[i].key.find('.'))];
+  for (const std::size_t i : shown.objects)
+    ++top_level[contents.objects[i].key.substr(0, contents.objects[i].key.find('.'))];
   std::set<std::int32_t> ranks;
   for (const std::string& file : contents.files)
     if (const auto rank = rank_of_file(file)) ranks.insert(*rank);
-  out.print("{}: {}{}{}, {} tensors in {} chunks, {} objects, {} files\n", escaped(reader.path().string()), name(contents.format),
-            contents.version.empty() ? "" : " ", escaped(contents.version), shown.tensors.size(), chunks, shown.objects.size(),
-            contents.files.size());
-  out.print("  parameters  {}{}\n", parameters, optimizer > 0 ? fmt::format(" (and {} numbers of optimizer state)", optimizer) : "");
+  out.print("{}: {}{}{}, {} tensors in {} chunks, {} objects, {} files\n", escaped(reader.path().string()),
+            name(contents.format), contents.version.empty() ? "" : " ", escaped(contents.version), shown.tensors.size(),
+            chunks, shown.objects.size(), contents.files.size());
+  out.print("  parameters  {}{}\n", parameters,
+            optimizer > 0 ? fmt::format(" (and {} numbers of optimizer state)", optimizer) : "");
   std::vector<std::string> dtypes;
-  for (const auto& [type, total] : by_dtype) dtypes.push_back(fmt::format("{} {} in {}", type, human_bytes(total.first), total.second));
+  for (const auto& [type, total] : by_dtype)
+    dtypes.push_back(fmt::format("{} {} in {}", type, human_bytes(total.first), total.second));
   out.print("  bytes       {}{}{}\n", human_bytes(bytes), dtypes.empty() ? "" : ": ", fmt::join(dtypes, ", "));
   if (!ranks.empty()) out.print("  ranks       {} ({} to {})\n", ranks.size(), *ranks.begin(), *ranks.rbegin());
   std::vector<std::string> keys;
@@ -196,18 +216,21 @@ int print_list(checkpoint_reader& reader, const shown_entries& shown, const argu
   const std::size_t all = shown.tensors.size() + shown.objects.size();
   const std::size_t limit = given.limit < 0 ? all : static_cast<std::size_t>(given.limit);
   std::size_t widest = 0, printed = 0;
-  for (const std::size_t i : shown.tensors) widest = std::max(widest, std::min<std::size_t>(contents.tensors[i].key.size(), 60));
+  for (const std::size_t i : shown.tensors)
+    widest = std::max(widest, std::min<std::size_t>(contents.tensors[i].key.size(), 60));
   int status = done;
   for (const std::size_t i : shown.tensors) {
     if (printed++ >= limit) break;
     const tensor_entry& tensor = contents.tensors[i];
-    out.print("{:<{}}  {:<14} {:<18} {} chunk{}{}\n", escaped(tensor.key), widest, name(tensor.type), to_string(tensor.shape),
-              tensor.chunk_count, tensor.chunk_count == 1 ? "" : "s",
+    out.print("{:<{}}  {:<14} {:<18} {} chunk{}{}\n", escaped(tensor.key), widest, name(tensor.type),
+              to_string(tensor.shape), tensor.chunk_count, tensor.chunk_count == 1 ? "" : "s",
               tensor.opaque_type.empty() ? "" : fmt::format("  opaque-tensor {}", escaped(tensor.opaque_type)));
     if (!given.map) continue;
-    const auto held = contents.distribution_of(tensor);
-    if (!held) status = std::max(status, report(held.cause()));
-    else out.print("{}", draw_layout(*held, {}));
+    const auto held = held_by_ranks(contents, tensor);
+    if (!held)
+      status = std::max(status, report(held.cause()));
+    else
+      out.print("{}", draw_layout(*held, {}));
   }
   for (const std::size_t i : shown.objects) {
     if (printed++ >= limit) break;
@@ -218,7 +241,8 @@ int print_list(checkpoint_reader& reader, const shown_entries& shown, const argu
     }
     const bool is_long = value->json.size() > 60;
     out.print("{:<{}}  {:<14} {}{}\n", escaped(contents.objects[i].key), widest, value->kind,
-              value->kind == "opaque" ? escaped(value->type) : value->json.substr(0, is_long ? 57 : 60), is_long ? "..." : "");
+              value->kind == "opaque" ? escaped(value->type) : value->json.substr(0, is_long ? 57 : 60),
+              is_long ? "..." : "");
   }
   if (limit < all) out.print("... and {} more\n", all - limit);
   return status;
@@ -239,11 +263,15 @@ int run(const arguments& given) {
 
 void add_inspect(CLI::App& app, invocation& call) {
   auto given = std::make_shared<arguments>();
-  CLI::App* command = app.add_subcommand("inspect", "Show what is in a checkpoint: a summary and the list of tensors and objects");
-  command->add_option("PATH", given->path, "A DCP folder, .pt file, safetensors file or Hugging Face folder")->required();
+  CLI::App* command =
+      app.add_subcommand("inspect", "Show what is in a checkpoint: a summary and the list of tensors and objects");
+  command->add_option("PATH", given->path, "A DCP folder, .pt file, safetensors file or Hugging Face folder")
+      ->required();
   command->add_flag("--json", given->json, "Print one JSON document");
   command->add_option("--only", given->selection.only, "Show only keys that match RE (RE2, whole key; repeatable)")
-      ->type_name("RE")->allow_extra_args(false)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+      ->type_name("RE")
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   command->add_option("--limit", given->limit, "List at most N entries")->type_name("N")->check(CLI::NonNegativeNumber);
   command->add_flag("--map", given->map, "Draw who holds what, tensor by tensor");
   command->callback([given, &call] { call.status = run(*given); });

@@ -40,15 +40,18 @@ std::string rank_json(const shardmesh::layout& l, std::int64_t position) {
   const std::int32_t rank = l.mesh().rank_of_position(position);
   std::string boxes;
   for (const shardmesh::placed_box& b : l.boxes(rank))
-    boxes += fmt::format("{}{{\"offsets\":{},\"sizes\":{}}}", boxes.empty() ? "" : ",", numbers(b.where.offsets), numbers(b.where.sizes));
-  return fmt::format("{{\"rank\":{},\"coordinate\":{},\"local_shape\":{},\"boxes\":[{}]}}", rank, numbers(*l.mesh().coordinate_of(rank)),
-                     numbers(l.local_shape(rank)), boxes);
+    boxes += fmt::format("{}{{\"offsets\":{},\"sizes\":{}}}", boxes.empty() ? "" : ",", numbers(b.where.offsets),
+                         numbers(b.where.sizes));
+  return fmt::format("{{\"rank\":{},\"coordinate\":{},\"local_shape\":{},\"boxes\":[{}]}}", rank,
+                     numbers(*l.mesh().coordinate_of(rank)), numbers(l.local_shape(rank)), boxes);
 }
 
 // Written piece by piece: a mesh can have a million ranks.
 int print_json(const shardmesh::layout& l) {
-  std::string text = fmt::format("{{\"shape\":{},\"mesh\":{},\"placements\":[", numbers(l.shape()), numbers(l.mesh().sizes()));
-  for (std::size_t m = 0; m < l.placements().size(); ++m) text += fmt::format("{}\"{}\"", m == 0 ? "" : ",", shardmesh::to_string(l.placements()[m]));
+  std::string text =
+      fmt::format("{{\"shape\":{},\"mesh\":{},\"placements\":[", numbers(l.shape()), numbers(l.mesh().sizes()));
+  for (std::size_t m = 0; m < l.placements().size(); ++m)
+    text += fmt::format("{}\"{}\"", m == 0 ? "" : ",", shardmesh::to_string(l.placements()[m]));
   text += "],\"ranks\":[";
   for (std::int64_t i = 0; i < l.mesh().size(); ++i) {
     if (i > 0) text += ",";
@@ -68,7 +71,8 @@ int print_text(const shardmesh::layout& l, const shardmesh::distribution& d) {
     const std::int32_t rank = l.mesh().rank_of_position(i);
     std::string held;
     for (const shardmesh::placed_box& b : l.boxes(rank)) held += " " + shardmesh::to_string(b.where);
-    text += fmt::format("rank {}: {}{}\n", rank, shardmesh::to_string(l.local_shape(rank)), held.empty() ? " nothing" : held);
+    text += fmt::format("rank {}: {}{}\n", rank, shardmesh::to_string(l.local_shape(rank)),
+                        held.empty() ? " nothing" : held);
   }
   if (l.mesh().size() > listed_ranks) text += fmt::format("and {} more ranks\n", l.mesh().size() - listed_ranks);
   return print(text) ? done : not_completed;
@@ -91,8 +95,10 @@ void add_layout(CLI::App& app, invocation& call) {
   CLI::App* command = app.add_subcommand("layout", "Who holds what of a tensor that is placed on a mesh");
   command->add_option("--shape", a->shape, "Sizes of the whole tensor: 10,7; a scalar's is []")->required();
   command->add_option("--mesh", a->mesh, "Sizes of the mesh: 2,3 or dp=2,tp=3")->required();
-  command->add_option("--place", a->place, "One placement per mesh dimension: S(d), SS(d,k), R, P(op); 'S(0),R'")->required();
-  command->add_option("--rule", a->rule, "How lengths are cut: torch_chunk, balanced, sizes:3,3,4, weights:1,2")->capture_default_str();
+  command->add_option("--place", a->place, "One placement per mesh dimension: S(d), SS(d,k), R, P(op); 'S(0),R'")
+      ->required();
+  command->add_option("--rule", a->rule, "How lengths are cut: torch_chunk, balanced, sizes:3,3,4, weights:1,2")
+      ->capture_default_str();
   command->add_flag("--json", a->json, "One JSON document on stdout");
   command->add_option("--svg", a->svg, "Write a picture to this file");
   command->callback([a, &call] { call.status = run_layout(*a); });

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
+#include <iostream>
 
 #include "command.hpp"
 
@@ -23,13 +24,20 @@ int main(int argc, char** argv) {
   tool::add_layout(app, call);
   tool::add_plan(app, call);
   tool::add_check_shards(app, call);
+  int status = tool::done;
   try {
     app.parse(argc, argv);
+    status = call.status;
   } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? tool::done : tool::wrong_usage;
+    status = app.exit(e) == 0 ? tool::done : tool::wrong_usage;
   } catch (const std::exception& e) {
     std::fprintf(stderr, "shardmesh: internal error: %s\n", e.what());
     return tool::not_completed;
   }
-  return call.status;
+  std::cout.flush();
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0 || !std::cout) {
+    std::fprintf(stderr, "shardmesh: cannot write to standard output\n");
+    return tool::not_completed;
+  }
+  return status;
 }

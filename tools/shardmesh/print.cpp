@@ -9,7 +9,9 @@
 
 namespace tool {
 
-void print_problem(const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); }
+void print_problem(const std::string& line) {
+  std::fprintf(stderr, "%s\n", line.c_str());
+}
 
 int stop(const std::string& line, exit_status status) {
   print_problem("shardmesh: " + line);

@@ -21,7 +21,9 @@ import shardmesh;
 namespace tool {
 using namespace shardmesh;
 
-void print_problem(const error& problem) { print_problem(to_string(problem)); }
+void print_problem(const error& problem) {
+  print_problem(to_string(problem));
+}
 
 int status_of(const error& problem) {
   switch (problem.code) {
@@ -29,11 +31,14 @@ int status_of(const error& problem) {
     case errc::no_space:
     case errc::cancelled:
     case errc::deadline_exceeded:
-    case errc::communication: return not_completed;
+    case errc::communication:
+      return not_completed;
     case errc::invalid_argument:
     case errc::destination_exists:
-    case errc::no_memory: return wrong_usage;
-    default: return tool::problem;
+    case errc::no_memory:
+      return wrong_usage;
+    default:
+      return tool::problem;
   }
 }
 
@@ -68,7 +73,9 @@ struct progress_bar::state {
   bool drawn = false;
 };
 
-progress_bar::progress_bar(std::int64_t total_bytes) : state_(std::make_unique<state>()) { state_->total = total_bytes; }
+progress_bar::progress_bar(std::int64_t total_bytes) : state_(std::make_unique<state>()) {
+  state_->total = total_bytes;
+}
 
 progress_bar::~progress_bar() {
   if (state_->drawn) fmt::print(stderr, "\r\033[K");
@@ -79,13 +86,15 @@ void progress_bar::advance(std::int64_t bytes) {
   if (!state_->on_terminal || state_->total <= 0) return;
   const auto now = state::clock::now();
   const std::unique_lock guard(state_->lock, std::try_to_lock);
-  if (!guard || now - state_->start < std::chrono::seconds(1) || now - state_->shown < std::chrono::milliseconds(100)) return;
+  if (!guard || now - state_->start < std::chrono::seconds(1) || now - state_->shown < std::chrono::milliseconds(100))
+    return;
   state_->shown = now;
   state_->drawn = true;
   constexpr int width = 30;
   const auto filled = static_cast<int>(std::min<std::int64_t>(moved, state_->total) * width / state_->total);
   fmt::print(stderr, "\r[{}{}] {} of {}\033[K", std::string(static_cast<std::size_t>(filled), '#'),
-             std::string(static_cast<std::size_t>(width - filled), '.'), human_bytes(moved), human_bytes(state_->total));
+             std::string(static_cast<std::size_t>(width - filled), '.'), human_bytes(moved),
+             human_bytes(state_->total));
 }
 
 }  // namespace tool

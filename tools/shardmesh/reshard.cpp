@@ -48,8 +48,8 @@ int print_plan(const reshard_plan& plan) {
     }
   for (const auto& [rank, sums] : by_rank)
     fmt::print("__{}_0.distcp  {} chunks, {}\n", rank, sums.first, human_bytes(sums.second));
-  fmt::print("dry run: {} tensors ({}) and {} objects for {} ranks, nothing written; excluded {}\n", plan.tensors.size(),
-             human_bytes(total), plan.objects.size(), plan.ranks, plan.excluded);
+  fmt::print("dry run: {} tensors ({}) and {} objects for {} ranks, nothing written; excluded {}\n",
+             plan.tensors.size(), human_bytes(total), plan.objects.size(), plan.ranks, plan.excluded);
   return done;
 }
 
@@ -102,18 +102,26 @@ int run(arguments& given, const common_options& common) {
 
 void add_reshard(CLI::App& app, invocation& call) {
   auto given = std::make_shared<arguments>();
-  CLI::App* command = app.add_subcommand("reshard", "Rewrite a checkpoint as DCP for another mesh: each rank's bytes in its own file");
-  command->add_option("SRC", given->source, "A DCP folder, .pt file, safetensors file or Hugging Face folder")->required();
+  CLI::App* command =
+      app.add_subcommand("reshard", "Rewrite a checkpoint as DCP for another mesh: each rank's bytes in its own file");
+  command->add_option("SRC", given->source, "A DCP folder, .pt file, safetensors file or Hugging Face folder")
+      ->required();
   command->add_option("DST", given->destination, "The DCP folder to write")->required();
   command->add_option("--mesh", given->mesh, "The new mesh, such as 3 or dp=2,tp=4")->type_name("MESH");
-  command->add_option("--place", given->places,
-                      "Placements of keys that match RE, one per mesh dimension: S(d), SS(d,k), R; the first rule wins (repeatable)")
-      ->type_name("RE=S(0),R")->allow_extra_args(false)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command
+      ->add_option("--place", given->places,
+                   "Placements of keys that match RE, one per mesh dimension: S(d), SS(d,k), R; the first rule wins "
+                   "(repeatable)")
+      ->type_name("RE=S(0),R")
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   command->add_option("--default", given->defaults, "Placements of keys that no rule matches (default: R everywhere)")
       ->type_name("R,R");
-  command->add_flag_callback("--no-optimizer-follow", [given] { given->options.optimizer_follows = false; },
-                             "Optimizer state does not take its parameter's placement");
-  command->add_option("--like", given->like, "Take boxes and ranks of every tensor from another checkpoint")->type_name("CKPT");
+  command->add_flag_callback(
+      "--no-optimizer-follow", [given] { given->options.optimizer_follows = false; },
+      "Optimizer state does not take its parameter's placement");
+  command->add_option("--like", given->like, "Take boxes and ranks of every tensor from another checkpoint")
+      ->type_name("CKPT");
   command->add_flag("--dry-run", given->dry_run, "Say what each rank's file would hold, write nothing");
   add_saving_options(*command, given->options.saving);
   add_selection_options(*command, given->options.selection);

@@ -15,10 +15,14 @@ void add_selection_options(CLI::App& command, shardmesh::selection_options& into
   command.add_option("--skip", into.skip, "Leave out keys that match RE (repeatable)")->type_name("RE")->group(group);
   command.add_flag("--no-optimizer", into.no_optimizer, "Leave out optimizer state")->group(group);
   command.add_option("--rename", into.rename, "Rename keys, in order; \\1 is the first group (repeatable)")
-      ->type_name("RE=REPLACEMENT")->group(group);
-  command.add_option("--strip-prefix", into.strip_prefix, "Remove this prefix from keys that have it")->type_name("P")->group(group);
+      ->type_name("RE=REPLACEMENT")
+      ->group(group);
+  command.add_option("--strip-prefix", into.strip_prefix, "Remove this prefix from keys that have it")
+      ->type_name("P")
+      ->group(group);
   command.add_option("--dtype", into.dtype, "Cast floating tensors to NAME; RE=NAME casts what matches (repeatable)")
-      ->type_name("NAME|RE=NAME")->group(group);
+      ->type_name("NAME|RE=NAME")
+      ->group(group);
   command.add_flag("--allow-unused", into.allow_unused, "A rule that matches nothing is no error")->group(group);
   // One value per occurrence: a key that follows must not be swallowed.
   for (const char* option : {"--only", "--skip", "--rename", "--dtype"})

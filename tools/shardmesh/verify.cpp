@@ -27,9 +27,11 @@ void print_json(const verify_report& report, bool strict) {
     for (const error& e : errors) text += (text.empty() ? "" : ",") + to_json(e);
     return text;
   };
-  fmt::print(R"({{"ok":{},"problems":[{}],"unnamed_problems":{},"warnings":[{}],"chunks":{},"objects":{},"bytes":{},"checked_bytes":{}}})" "\n",
-             report.ok() && !(strict && !report.warnings.empty()), list(report.problems), report.unnamed_problems,
-             list(report.warnings), report.chunks, report.objects, report.bytes, report.checked_bytes);
+  fmt::print(
+      R"({{"ok":{},"problems":[{}],"unnamed_problems":{},"warnings":[{}],"chunks":{},"objects":{},"bytes":{},"checked_bytes":{}}})"
+      "\n",
+      report.ok() && !(strict && !report.warnings.empty()), list(report.problems), report.unnamed_problems,
+      list(report.warnings), report.chunks, report.objects, report.bytes, report.checked_bytes);
 }
 
 int run(const arguments& given, const common_options& common) {
@@ -50,8 +52,8 @@ int run(const arguments& given, const common_options& common) {
   for (const error& e : report.problems)
     if (e.code == errc::io || e.code == errc::no_space) status = not_completed;
   if (!given.json && status == done)
-    fmt::print("{}: ok: {} chunks and {} objects, {}; checksums compared over {}{}\n", escaped(given.path), report.chunks,
-               report.objects, human_bytes(report.bytes), human_bytes(report.checked_bytes),
+    fmt::print("{}: ok: {} chunks and {} objects, {}; checksums compared over {}{}\n", escaped(given.path),
+               report.chunks, report.objects, human_bytes(report.bytes), human_bytes(report.checked_bytes),
                report.warnings.empty() ? "" : fmt::format("; {} warnings", report.warnings.size()));
   return status;
 }
@@ -60,9 +62,12 @@ int run(const arguments& given, const common_options& common) {
 
 void add_verify(CLI::App& app, invocation& call) {
   auto given = std::make_shared<arguments>();
-  CLI::App* command = app.add_subcommand("verify", "Check that a checkpoint is whole: every chunk present, readable, of the declared\n"
-                                                   "dtype, shape and storage, without overlap or gap, and unchanged where checksums exist");
-  command->add_option("PATH", given->path, "A DCP folder, .pt file, safetensors file or Hugging Face folder")->required();
+  CLI::App* command =
+      app.add_subcommand("verify",
+                         "Check that a checkpoint is whole: every chunk present, readable, of the declared\n"
+                         "dtype, shape and storage, without overlap or gap, and unchanged where checksums exist");
+  command->add_option("PATH", given->path, "A DCP folder, .pt file, safetensors file or Hugging Face folder")
+      ->required();
   command->add_flag("--json", given->json, "Print one JSON document");
   command->add_flag("--quick", given->quick, "Open every item, but read no tensor bytes (no checksums)");
   command->add_flag("--strict", given->strict, "Warnings count as problems (exit 1)");

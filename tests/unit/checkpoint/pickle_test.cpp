@@ -32,7 +32,9 @@ std::vector<std::byte> bytes_of(std::string_view text) {
   return bytes;
 }
 
-pickle_graph parsed(std::string_view text) { return pickle_graph::parse(bytes_of(text)).value(); }
+pickle_graph parsed(std::string_view text) {
+  return pickle_graph::parse(bytes_of(text)).value();
+}
 
 error problem_of(std::string_view text) {
   const auto graph = pickle_graph::parse(bytes_of(text));
@@ -50,9 +52,11 @@ bool equal(const pickle_value& a, const pickle_value& b) {
     if (x.kind() != y.kind()) return false;
     if (!seen.insert({x.identity(), y.identity()}).second) continue;
     if (x.as_bool() != y.as_bool() || x.decimal() != y.decimal() || x.text() != y.text()) return false;
-    if (x.as_float() && std::bit_cast<std::uint64_t>(*x.as_float()) != std::bit_cast<std::uint64_t>(*y.as_float())) return false;
+    if (x.as_float() && std::bit_cast<std::uint64_t>(*x.as_float()) != std::bit_cast<std::uint64_t>(*y.as_float()))
+      return false;
     if (x.bytes() && !std::ranges::equal(*x.bytes(), *y.bytes())) return false;
-    if (x.global_module() != y.global_module() || x.global_name() != y.global_name() || x.size() != y.size()) return false;
+    if (x.global_module() != y.global_module() || x.global_name() != y.global_name() || x.size() != y.size())
+      return false;
     if (x.kind() == pickle_kind::dict) {
       for (std::size_t i = 0; i < x.size(); ++i) {
         pending.push_back({x.pairs()[i].key, y.pairs()[i].key});
@@ -111,7 +115,8 @@ TEST_CASE("Python's plain objects read the same from every protocol") {
   const auto item = torch_item::open(source);
   if (!item) FAIL(to_string(item.cause()));
   CHECK(item->format() == torch_item_format::pickle);
-  CHECK(nlohmann::json::parse(object_json(source, *item, item->root()).value()) == data::read_json(fixtures / "plain.json"));
+  CHECK(nlohmann::json::parse(object_json(source, *item, item->root()).value()) ==
+        data::read_json(fixtures / "plain.json"));
 }
 
 TEST_CASE("a shared list is one object, two equal lists are two") {
@@ -157,7 +162,9 @@ TEST_CASE("records keep their form, arguments, items, entries and state") {
   const auto object = parsed("(cm\nC\nI7\no.");
   CHECK(object.root().is_record_of("m", "C"));
   CHECK(object.root().args().size() == 1);
-  const auto slots = parsed("cm\nC\n)\x81N}(X\1\0\0\0sK\5u\x86" "b."sv);
+  const auto slots = parsed(
+      "cm\nC\n)\x81N}(X\1\0\0\0sK\5u\x86"
+      "b."sv);
   CHECK(slots.root().attribute("s").as_int() == 5);
   for (const auto* graph : {&newobj, &extended, &instance, &object, &slots})
     CHECK(equal(graph->root(), written_again(graph->root()).root()));
@@ -205,7 +212,9 @@ TEST_CASE("malformed pickles are refused with the opcode and its offset") {
 }
 
 TEST_CASE("an absurd memo index costs no memory") {
-  const auto graph = parsed("Nr\xff\xff\xff\xff" "j\xff\xff\xff\xff\x86."sv);
+  const auto graph = parsed(
+      "Nr\xff\xff\xff\xff"
+      "j\xff\xff\xff\xff\x86."sv);
   CHECK(graph.root().size() == 2);
   CHECK(graph.memory_bytes() < 4096);
 }
@@ -249,7 +258,8 @@ TEST_CASE("what the writer writes is what the reader reads") {
   w.global("torch", "Size");
   w.begin_tuple();
   w.begin_tuple();
-  for (const std::int64_t value : {0LL, 255LL, 256LL, 65536LL, -1LL, 1LL << 31, 1LL << 40, -(1LL << 62)}) w.integer(value);
+  for (const std::int64_t value : {0LL, 255LL, 256LL, 65536LL, -1LL, 1LL << 31, 1LL << 40, -(1LL << 62)})
+    w.integer(value);
   w.end_tuple();
   w.end_tuple();
   w.reduce();
@@ -277,7 +287,8 @@ TEST_CASE("what the writer writes is what the reader reads") {
 }
 
 TEST_CASE("every truncation of a pickle is an error, and no changed byte does harm") {
-  std::vector<std::filesystem::path> samples{fixtures / "plain_0.pkl", fixtures / "plain_2.pkl", fixtures / "plain_5.pkl",
+  std::vector<std::filesystem::path> samples{fixtures / "plain_0.pkl", fixtures / "plain_2.pkl",
+                                             fixtures / "plain_5.pkl",
                                              data::golden() / "single_rank" / "checkpoint" / ".metadata"};
   for (const auto& sample : samples) {
     const auto bytes = data::read(sample);
@@ -302,8 +313,9 @@ TEST_CASE("every truncation of a pickle is an error, and no changed byte does ha
 }
 
 TEST_CASE("corrupt golden metadata never runs code, and damaged streams are refused") {
-  for (const char* name : {"truncated_metadata", "metadata_no_stop", "flipped_opcode", "flipped_memo_index",
-                           "frame_too_long", "string_length_huge", "stack_underflow", "protocol_99", "garbage_metadata"}) {
+  for (const char* name :
+       {"truncated_metadata", "metadata_no_stop", "flipped_opcode", "flipped_memo_index", "frame_too_long",
+        "string_length_huge", "stack_underflow", "protocol_99", "garbage_metadata"}) {
     INFO(name);
     const auto bytes = data::read(data::golden() / "corrupt" / name / "checkpoint" / ".metadata");
     const auto graph = pickle_graph::parse(std::span<const std::byte>(bytes));

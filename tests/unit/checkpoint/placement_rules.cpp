@@ -8,8 +8,12 @@ using namespace shardmesh;
 
 namespace {
 
-placement_rule rule(const char* text) { return parse_placement_rule(text).value(); }
-std::string placed(const placement_resolution& r, std::size_t i) { return to_string(r.placements.at(i)); }
+placement_rule rule(const char* text) {
+  return parse_placement_rule(text).value();
+}
+std::string placed(const placement_resolution& r, std::size_t i) {
+  return to_string(r.placements.at(i));
+}
 const device_mesh mesh = parse_mesh("dp=2,tp=4").value();
 
 }  // namespace
@@ -18,7 +22,8 @@ TEST_CASE("a placement rule is split at its last equals sign") {
   const auto r = rule("a=b.*=S(0),R");
   CHECK(r.pattern == "a=b.*");
   CHECK(to_string(r.placements) == "S(0), R");
-  for (const char* wrong : {"", "abc", "=R", "a=Q", "(=R"}) CHECK(parse_placement_rule(wrong).cause().code == errc::invalid_argument);
+  for (const char* wrong : {"", "abc", "=R", "a=Q", "(=R"})
+    CHECK(parse_placement_rule(wrong).cause().code == errc::invalid_argument);
 }
 
 TEST_CASE("the first rule that matches the whole key wins, the others get the default") {
@@ -79,7 +84,8 @@ TEST_CASE("optimizer state of equal shape follows its parameter, also a prefixed
 }
 
 TEST_CASE("optimizer state that could follow two parameters follows none unless they agree") {
-  const std::vector<keyed_shape> tensors{{"model.w", {4}}, {"ema.w", {4}}, {"opt.state.w.m", {4}}, {"w.state.1.m", {4}}};
+  const std::vector<keyed_shape> tensors{
+      {"model.w", {4}}, {"ema.w", {4}}, {"opt.state.w.m", {4}}, {"w.state.1.m", {4}}};
   const std::vector<placement_rule> one{rule("model.*=S(0),R")}, both{rule("(model|ema).*=S(0),R")};
   const auto split = resolve_placements(tensors, mesh, one);
   CHECK(placed(split, 2) == "R, R");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <catch2/catch_test_macros.hpp>
 #include <unistd.h>
+#include <catch2/catch_test_macros.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -23,12 +23,18 @@ struct scratch_folder {
   fs::path path = fs::temp_directory_path() / ("shardmesh-test-" + std::to_string(std::random_device{}()));
   scratch_folder() { fs::create_directory(path); }
   ~scratch_folder() { fs::remove_all(path); }
-  std::size_t entries() const { return static_cast<std::size_t>(std::distance(fs::directory_iterator(path), fs::directory_iterator())); }
+  std::size_t entries() const {
+    return static_cast<std::size_t>(std::distance(fs::directory_iterator(path), fs::directory_iterator()));
+  }
 };
 
-std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text.data(), text.size())); }
+std::span<const std::byte> bytes_of(std::string_view text) {
+  return std::as_bytes(std::span(text.data(), text.size()));
+}
 
-void write_text(const fs::path& path, std::string_view text) { std::ofstream(path) << text; }
+void write_text(const fs::path& path, std::string_view text) {
+  std::ofstream(path) << text;
+}
 
 std::string text_of(const fs::path& path) {
   std::ifstream file(path);

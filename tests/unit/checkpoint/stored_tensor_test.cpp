@@ -73,15 +73,18 @@ TEST_CASE("any box of any strided tensor is read element by element right") {
     box part{extents::filled(rank, 0), extents::filled(rank, 0)};
     for (std::size_t d = 0; d < rank; ++d) {
       part.offsets[d] = static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(tensor.sizes[d]));
-      part.sizes[d] = static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(tensor.sizes[d] - part.offsets[d] + 1));
+      part.sizes[d] =
+          static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(tensor.sizes[d] - part.offsets[d] + 1));
     }
     std::vector<std::int32_t> got(static_cast<std::size_t>(part.volume()), -1), wanted;
-    const tensor_view to{reinterpret_cast<std::byte*>(got.data()), dtype::int32, {}, part.sizes, contiguous_strides(part.sizes)};
+    const tensor_view to{
+        reinterpret_cast<std::byte*>(got.data()), dtype::int32, {}, part.sizes, contiguous_strides(part.sizes)};
     const read_options options{static_cast<std::int64_t>(4 + random() % 200), static_cast<std::int64_t>(random() % 40)};
     REQUIRE(read_box(source, tensor, part, to, options));
     const auto walk = [&](auto& self, std::size_t d, std::int64_t at) -> void {
       if (d == rank) return wanted.push_back(static_cast<std::int32_t>(at));
-      for (std::int64_t i = 0; i < part.sizes[d]; ++i) self(self, d + 1, at + (part.offsets[d] + i) * tensor.strides[d]);
+      for (std::int64_t i = 0; i < part.sizes[d]; ++i)
+        self(self, d + 1, at + (part.offsets[d] + i) * tensor.strides[d]);
     };
     if (!part.is_empty()) walk(walk, 0, tensor.storage_offset);
     CHECK(got == wanted);
@@ -94,7 +97,8 @@ TEST_CASE("columns with runs of 4 KiB or more cost at most 1.25 of the bytes tha
   const stored_tensor tensor = contiguous_stored_tensor(dtype::int32, {rows, columns}, 0, rows * columns * 4);
   const box part{{0, 1024}, {rows, 1024}};
   std::vector<std::int32_t> got(static_cast<std::size_t>(part.volume()));
-  const tensor_view to{reinterpret_cast<std::byte*>(got.data()), dtype::int32, {}, part.sizes, contiguous_strides(part.sizes)};
+  const tensor_view to{
+      reinterpret_cast<std::byte*>(got.data()), dtype::int32, {}, part.sizes, contiguous_strides(part.sizes)};
   REQUIRE(read_box(source, tensor, part, to));
   CHECK(source.bytes_read * 100 <= part.volume() * 4 * 125);
   CHECK(got[1025] == columns + 1024 + 1);

@@ -46,7 +46,8 @@ TEST_CASE("the archive around a contiguous tensor is byte for byte PyTorch's, of
     const auto prefix_bytes = static_cast<std::int64_t>(layout->prefix().size());
     CHECK(std::vector<std::byte>(layout->prefix().begin(), layout->prefix().end()) == slice(bytes, 0, prefix_bytes));
     const auto content = slice(bytes, prefix_bytes, layout->data_bytes());
-    CHECK(layout->suffix(crc32_of(content)) == slice(bytes, prefix_bytes + layout->data_bytes(), layout->suffix_bytes()));
+    CHECK(layout->suffix(crc32_of(content)) ==
+          slice(bytes, prefix_bytes + layout->data_bytes(), layout->suffix_bytes()));
     dtypes.insert(std::string(name(tensor.type)));
     ++compared;
   }
@@ -94,7 +95,8 @@ TEST_CASE("sizes of 4 GiB and more are written in ZIP64 fields, which the direct
   class sparse final : public byte_source {
    public:
     explicit sparse(const torch_tensor_archive& layout)
-        : prefix_(layout.prefix().begin(), layout.prefix().end()), suffix_(layout.suffix(0x12345678)),
+        : prefix_(layout.prefix().begin(), layout.prefix().end()),
+          suffix_(layout.suffix(0x12345678)),
           size_(layout.size_bytes()) {}
     std::int64_t size_bytes() const override { return size_; }
     std::string name() const override { return "sparse"; }
@@ -103,7 +105,8 @@ TEST_CASE("sizes of 4 GiB and more are written in ZIP64 fields, which the direct
       for (std::size_t i = 0; i < out.size(); ++i) {
         const std::int64_t at = offset + static_cast<std::int64_t>(i);
         out[i] = at < static_cast<std::int64_t>(prefix_.size()) ? prefix_[static_cast<std::size_t>(at)]
-                 : at >= suffix_at ? suffix_[static_cast<std::size_t>(at - suffix_at)] : std::byte{0};
+                 : at >= suffix_at                              ? suffix_[static_cast<std::size_t>(at - suffix_at)]
+                                                                : std::byte{0};
       }
       return {};
     }

@@ -41,7 +41,8 @@ TEST_CASE("a .pt state dict flattens to PyTorch's paths and tensors, by both rul
   const auto item = torch_item::open(source);
   if (!item) FAIL(to_string(item.cause()));
   CHECK(item->format() == (file == "state.pt" ? torch_item_format::zip : torch_item_format::legacy_stream));
-  const auto entries = flatten_state_dict(*item, item->root(), {.rule = old_rule ? flatten_rule::torch_2_3 : flatten_rule::torch_2_4});
+  const auto entries =
+      flatten_state_dict(*item, item->root(), {.rule = old_rule ? flatten_rule::torch_2_3 : flatten_rule::torch_2_4});
   if (!entries) FAIL(to_string(entries.cause()));
   const auto expected = data::read_json(fixtures / "state.json")[old_rule ? "2.3" : "2.4"];
   REQUIRE(entries->size() == expected.size());
@@ -50,16 +51,20 @@ TEST_CASE("a .pt state dict flattens to PyTorch's paths and tensors, by both rul
     INFO(entry.fqn);
     nlohmann::json path = nlohmann::json::array();
     for (const flat_path_item& part : entry.path) {
-      if (const auto* text = std::get_if<std::string>(&part)) path.push_back(*text);
-      else path.push_back(std::get<std::int64_t>(part));
+      if (const auto* text = std::get_if<std::string>(&part))
+        path.push_back(*text);
+      else
+        path.push_back(std::get<std::int64_t>(part));
     }
     CHECK(path == expected[i]["path"]);
     REQUIRE(entry.tensor.has_value() == expected[i].contains("sha256"));
     if (!entry.tensor) continue;
     const torch_tensor& tensor = item->tensors()[*entry.tensor];
     CHECK(std::string(name(tensor.type)) == expected[i]["dtype"].get<std::string>());
-    CHECK(std::vector<std::int64_t>(tensor.sizes.begin(), tensor.sizes.end()) == expected[i]["shape"].get<std::vector<std::int64_t>>());
-    CHECK(sha256::hex_of(read_tensor(source, *item, *entry.tensor, 1 << 20).value()) == expected[i]["sha256"].get<std::string>());
+    CHECK(std::vector<std::int64_t>(tensor.sizes.begin(), tensor.sizes.end()) ==
+          expected[i]["shape"].get<std::vector<std::int64_t>>());
+    CHECK(sha256::hex_of(read_tensor(source, *item, *entry.tensor, 1 << 20).value()) ==
+          expected[i]["sha256"].get<std::string>());
   }
   const auto by_name = [&](std::string_view fqn) {
     for (const flat_entry& entry : *entries)
@@ -96,7 +101,8 @@ TEST_CASE("a key that is a tuple cannot be flattened") {
 
 TEST_CASE("a shared object that doubles sixty times is an error instead of endless JSON") {
   std::string doubling = "]q\0"s;
-  for (int i = 0; i < 60; ++i) doubling += "(h"s + static_cast<char>(i) + "h" + static_cast<char>(i) + "lq" + static_cast<char>(i + 1);
+  for (int i = 0; i < 60; ++i)
+    doubling += "(h"s + static_cast<char>(i) + "h" + static_cast<char>(i) + "lq" + static_cast<char>(i + 1);
   std::vector<std::byte> bytes;
   for (const char c : doubling + ".") bytes.push_back(static_cast<std::byte>(c));
   const memory_source source(bytes, "laughs");
@@ -105,7 +111,9 @@ TEST_CASE("a shared object that doubles sixty times is an error instead of endle
 }
 
 TEST_CASE("JSON is valid for strings that are not UTF-8 and for lists inside themselves") {
-  const std::string pickle = "]q\0X\3\0\0\0\xed\xa0\x80" "aX\2\0\0\0\xff\"ah\0a."s;
+  const std::string pickle =
+      "]q\0X\3\0\0\0\xed\xa0\x80"
+      "aX\2\0\0\0\xff\"ah\0a."s;
   std::vector<std::byte> bytes;
   for (const char c : pickle) bytes.push_back(static_cast<std::byte>(c));
   const memory_source source(bytes, "odd");

@@ -16,7 +16,9 @@ namespace data = checkpoint_data;
 
 namespace {
 
-std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
+std::span<const std::byte> bytes_of(std::string_view text) {
+  return std::as_bytes(std::span(text));
+}
 
 /// An archive of two records.
 std::vector<std::byte> two_records(std::string_view first = "a", std::string_view second = "b") {
@@ -50,7 +52,8 @@ std::vector<std::byte> blob(const std::string& name) {
     const auto offset = entry.key.attribute("index").as_int();
     if (offset != 0) continue;
     const auto file = data::read(folder / std::string(*entry.value.attribute("relative_path").text()));
-    const auto begin = entry.value.attribute("offset").as_int().value(), length = entry.value.attribute("length").as_int().value();
+    const auto begin = entry.value.attribute("offset").as_int().value(),
+               length = entry.value.attribute("length").as_int().value();
     return {file.begin() + begin, file.begin() + begin + length};
   }
   FAIL("no rows10 in " << name);
@@ -126,7 +129,8 @@ TEST_CASE("deflated data must have exactly the stated size, and a false claim al
   // "hello hello hello" by raw deflate (Python zlib, level 9).
   const std::vector<std::byte> deflated = [] {
     std::vector<std::byte> out;
-    for (const int b : {0xcb, 0x48, 0xcd, 0xc9, 0xc9, 0x57, 0xc8, 0x40, 0x90, 0x00}) out.push_back(static_cast<std::byte>(b));
+    for (const int b : {0xcb, 0x48, 0xcd, 0xc9, 0xc9, 0x57, 0xc8, 0x40, 0x90, 0x00})
+      out.push_back(static_cast<std::byte>(b));
     return out;
   }();
   const auto plain = inflate(deflated, 17).value();
@@ -153,7 +157,8 @@ TEST_CASE("every truncation of an archive is an error, and no changed byte does 
         if (const auto directory = zip_directory::read(source))
           for (const zip_record& record : directory->records()) static_cast<void>(read_record(source, record, 1 << 20));
         if (const auto item = torch_item::open(source)) {
-          static_cast<void>(object_json(source, *item, item->root(), {.limit_bytes = 1 << 20, .tensor_limit_bytes = 1 << 20}));
+          static_cast<void>(
+              object_json(source, *item, item->root(), {.limit_bytes = 1 << 20, .tensor_limit_bytes = 1 << 20}));
         }
       }
       changed[i] = (*whole)[i];
@@ -166,9 +171,10 @@ TEST_CASE("damaged golden items are refused with the fitting error") {
     const char* name;
     errc code;
   };
-  for (const damage& which : {damage{"blob_storage_short", errc::bad_format}, damage{"blob_no_data_record", errc::bad_format},
-                              damage{"blob_no_pickle", errc::bad_format}, damage{"blob_stride_beyond_storage", errc::out_of_bounds},
-                              damage{"blob_storage_offset_negative", errc::bad_format}}) {
+  for (const damage& which :
+       {damage{"blob_storage_short", errc::bad_format}, damage{"blob_no_data_record", errc::bad_format},
+        damage{"blob_no_pickle", errc::bad_format}, damage{"blob_stride_beyond_storage", errc::out_of_bounds},
+        damage{"blob_storage_offset_negative", errc::bad_format}}) {
     INFO(which.name);
     const auto bytes = blob(which.name);
     const memory_source source(bytes, which.name);

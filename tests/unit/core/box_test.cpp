@@ -34,8 +34,14 @@ TEST_CASE("volumes are checked, and a zero size wins over overflow") {
 }
 
 TEST_CASE("an error's text names key, file, boxes, ranks, expectation and hint in one line") {
-  const error e = fail(errc::overlap, "shards overlap").with_key("w\n").with_file("dir/.metadata").with_rank(2).with_rank(5)
-                      .with_box({{4, 0}, {2, 8}}).with_values("one holder", "two").with_hint("save again");
+  const error e = fail(errc::overlap, "shards overlap")
+                      .with_key("w\n")
+                      .with_file("dir/.metadata")
+                      .with_rank(2)
+                      .with_rank(5)
+                      .with_box({{4, 0}, {2, 8}})
+                      .with_values("one holder", "two")
+                      .with_hint("save again");
   CHECK(to_string(e) ==
         "dir/.metadata: w\\n: shards overlap in [4:6, 0:8) (ranks 2, 5): expected one holder, found two; save again");
 }

@@ -8,7 +8,8 @@ using namespace shardmesh;
 
 namespace {
 distribution grid(const char* mesh, const char* placements, const extents& shape) {
-  return distribute(layout::make(parse_mesh(mesh).value(), parse_placements(placements).value(), shape).value()).value();
+  return distribute(layout::make(parse_mesh(mesh).value(), parse_placements(placements).value(), shape).value())
+      .value();
 }
 std::size_t longest_line(const std::string& text) {
   std::size_t longest = 0, begin = 0;
@@ -48,9 +49,11 @@ TEST_CASE("pictures stay within their width and take colour only when asked") {
 }
 
 TEST_CASE("a plan is drawn as a matrix of bytes, and only its busiest pairs when it is large") {
-  const auto planned = plan({{grid("2", "S(0)", {8, 8}), grid("2", "S(1)", {8, 8}), dtype::float32, dtype::float32}}).value();
+  const auto planned =
+      plan({{grid("2", "S(0)", {8, 8}), grid("2", "S(1)", {8, 8}), dtype::float32, dtype::float32}}).value();
   CHECK(draw_plan(planned).find("64 bytes") != std::string::npos);
-  const auto large = plan({{grid("64", "S(0)", {64, 64}), grid("64", "S(1)", {64, 64}), dtype::float32, dtype::float32}}).value();
+  const auto large =
+      plan({{grid("64", "S(0)", {64, 64}), grid("64", "S(1)", {64, 64}), dtype::float32, dtype::float32}}).value();
   CHECK(draw_plan(large).find("more pairs") != std::string::npos);
   const auto same = plan({{grid("2", "R", {8}), grid("2", "R", {8}), dtype::float32, dtype::float32}}).value();
   CHECK(draw_plan(same) == "nothing moves\n");
@@ -63,6 +66,7 @@ TEST_CASE("SVG pictures have one rectangle per box and per pair") {
     return found;
   };
   CHECK(count(svg_layout(grid("2,2", "S(0),S(1)", {4, 6})), "fill=\"hsl") == 4);
-  const auto planned = plan({{grid("3", "S(0)", {9, 9}), grid("3", "S(1)", {9, 9}), dtype::float32, dtype::float32}}).value();
+  const auto planned =
+      plan({{grid("3", "S(0)", {9, 9}), grid("3", "S(1)", {9, 9}), dtype::float32, dtype::float32}}).value();
   CHECK(count(svg_plan(planned), "<title>") == 6);
 }

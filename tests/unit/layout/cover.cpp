@@ -56,7 +56,8 @@ std::vector<int> counts(const extents& shape, std::vector<fragment> fragments) {
 
 TEST_CASE("overlaps and gaps are named with ranks and boxes") {
   const auto report = check({7, 8}, {piece(0, {0, 0}, {2, 8}), piece(2, {2, 0}, {4, 8}), piece(5, {4, 0}, {2, 8})});
-  CHECK(texts(report) == std::vector<std::string>{"ranks 2 and 5 overlap in [4:6, 0:8)", "[6:7, 0:8) is held by no rank"});
+  CHECK(texts(report) ==
+        std::vector<std::string>{"ranks 2 and 5 overlap in [4:6, 0:8)", "[6:7, 0:8) is held by no rank"});
   CHECK(report.total == 2);
 }
 
@@ -106,7 +107,9 @@ TEST_CASE("random boxes are judged as a count of every cell does") {
   const std::uint64_t seed = 20261121;
   INFO("seed " << seed);
   std::mt19937_64 random(seed);
-  const auto below = [&](std::int64_t n) { return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(n)); };
+  const auto below = [&](std::int64_t n) {
+    return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(n));
+  };
   int valid = 0;
   for (int round = 0; round < 3000; ++round) {
     extents shape;
@@ -125,7 +128,8 @@ TEST_CASE("random boxes are judged as a count of every cell does") {
       boxes.push_back(high);
     }
     std::vector<fragment> fragments;
-    for (std::size_t i = 0; i < boxes.size(); ++i) fragments.push_back(piece(static_cast<owner_id>(i), boxes[i].offsets, boxes[i].sizes));
+    for (std::size_t i = 0; i < boxes.size(); ++i)
+      fragments.push_back(piece(static_cast<owner_id>(i), boxes[i].offsets, boxes[i].sizes));
     for (std::int64_t damage = below(3); damage > 0; --damage) {
       fragment& f = fragments[static_cast<std::size_t>(below(static_cast<std::int64_t>(fragments.size())))];
       const auto d = static_cast<std::size_t>(below(rank));
@@ -142,15 +146,18 @@ TEST_CASE("random boxes are judged as a count of every cell does") {
     std::vector<fragment> gaps;
     std::int64_t overlaps = 0, gap_volume = 0, expected_overlaps = 0;
     for (const cover_problem& p : report.problems) {
-      if (p.kind == cover_kind::overlap) ++overlaps;
-      else gaps.push_back(piece(0, p.where.offsets, p.where.sizes)), gap_volume += p.where.volume();
+      if (p.kind == cover_kind::overlap)
+        ++overlaps;
+      else
+        gaps.push_back(piece(0, p.where.offsets, p.where.sizes)), gap_volume += p.where.volume();
     }
     std::vector<box> distinct;
     for (const fragment& f : fragments) distinct.push_back(f.where);
     std::sort(distinct.begin(), distinct.end());
     distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
     for (std::size_t a = 0; a < distinct.size(); ++a)
-      for (std::size_t b = a + 1; b < distinct.size(); ++b) expected_overlaps += intersect(distinct[a], distinct[b]) ? 1 : 0;
+      for (std::size_t b = a + 1; b < distinct.size(); ++b)
+        expected_overlaps += intersect(distinct[a], distinct[b]) ? 1 : 0;
     REQUIRE(overlaps == expected_overlaps);
     const auto in_gaps = counts(shape, gaps);
     for (std::size_t cell = 0; cell < held.size(); ++cell) REQUIRE((in_gaps[cell] == 1) == (held[cell] == 0));
@@ -208,12 +215,14 @@ double seconds(const flat& f, cover_report& report) {
 }  // namespace
 
 TEST_CASE("a million boxes are checked in about the time of reading them, whatever the cuts") {
-  for (flat f : {grid(1'000'000, 1), grid(1, 1'000'000), grid(1000, 1000), grid(2, 500'000), grid(500'000, 2), guillotine(1'000'000)}) {
+  for (flat f : {grid(1'000'000, 1), grid(1, 1'000'000), grid(1000, 1000), grid(2, 500'000), grid(500'000, 2),
+                 guillotine(1'000'000)}) {
     cover_report report;
     const double valid = seconds(f, report);
     CHECK(report.ok());
     const std::size_t missing = 777'777;
-    const box gap{{f.offsets[2 * missing], f.offsets[2 * missing + 1]}, {f.sizes[2 * missing], f.sizes[2 * missing + 1]}};
+    const box gap{{f.offsets[2 * missing], f.offsets[2 * missing + 1]},
+                  {f.sizes[2 * missing], f.sizes[2 * missing + 1]}};
     f.sizes[2 * missing] = 0;
     const double with_gap = seconds(f, report);
     REQUIRE(report.total == 1);

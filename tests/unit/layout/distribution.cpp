@@ -13,7 +13,8 @@ using namespace shardmesh;
 
 namespace {
 
-fragment piece(owner_id owner, const extents& offsets, const extents& sizes, std::int32_t term = 0, std::int32_t slot = 0) {
+fragment piece(owner_id owner, const extents& offsets, const extents& sizes, std::int32_t term = 0,
+               std::int32_t slot = 0) {
   fragment f;
   f.where = {offsets, sizes};
   f.owner = owner;
@@ -96,13 +97,17 @@ TEST_CASE("merge, rename and deduplicate") {
   CHECK(check_cover(one_each).ok());
   CHECK(one_each == [&] {
     distribution_builder builder({16}, owner_space::ranks);
-    for (const fragment& f : {piece(0, {0}, {10}), piece(1, {10}, {2}), piece(2, {12}, {2}), piece(1, {14}, {2})}) builder.add(f);
+    for (const fragment& f : {piece(0, {0}, {10}), piece(1, {10}, {2}), piece(2, {12}, {2}), piece(1, {14}, {2})})
+      builder.add(f);
     return builder.finish().value();
   }());
 }
 
 TEST_CASE("partial dimensions give terms, replicated ones replicas") {
-  const auto l = layout::make(parse_mesh("2,3,2").value(), {placement::partial(reduce_op::sum), placement::shard(0), placement::partial(reduce_op::sum)}, {6}).value();
+  const auto l =
+      layout::make(parse_mesh("2,3,2").value(),
+                   {placement::partial(reduce_op::sum), placement::shard(0), placement::partial(reduce_op::sum)}, {6})
+          .value();
   const auto d = distribute(l).value();
   CHECK(d.terms() == 4);
   CHECK(d.reduction() == reduce_op::sum);
@@ -116,10 +121,14 @@ TEST_CASE("partial dimensions give terms, replicated ones replicas") {
 TEST_CASE("a mesh of a million ranks is asked for what is near a box, not walked through") {
   const auto start = std::chrono::steady_clock::now();
   for (const char* placements : {"S(0),S(1)", "S(0),S(0)", "SS(0,1024),S(0)", "S(1),R"}) {
-    const auto d = distribute(layout::make(parse_mesh("1024,1024").value(), parse_placements(placements).value(), {1 << 22, 1 << 20}).value()).value();
+    const auto d = distribute(layout::make(parse_mesh("1024,1024").value(), parse_placements(placements).value(),
+                                           {1 << 22, 1 << 20})
+                                  .value())
+                       .value();
     std::int64_t found = 0;
     for (int i = 0; i < 100; ++i)
-      d.overlapping({{4096 * i, 1024 * i}, {1, 1}}, [&](const fragment& f) { return found += f.where.volume() > 0 ? 1 : 0, true; });
+      d.overlapping({{4096 * i, 1024 * i}, {1, 1}},
+                    [&](const fragment& f) { return found += f.where.volume() > 0 ? 1 : 0, true; });
     CHECK(found == (std::string(placements) == "S(1),R" ? 102400 : 100));
     d.fragments_of(777'777, [&](const fragment& f) {
       CHECK(f.owner == 777'777);
@@ -144,7 +153,9 @@ TEST_CASE("two million fragments build in seconds and answer at once") {
   const double built = seconds_since(start);
   const auto query = std::chrono::steady_clock::now();
   std::int64_t found = 0;
-  for (int i = 0; i < 100'000; ++i) d.overlapping({{(i * 37) % (rows * 2), (i * 101) % (columns * 3)}, {1, 1}}, [&](const fragment&) { return ++found, true; });
+  for (int i = 0; i < 100'000; ++i)
+    d.overlapping({{(i * 37) % (rows * 2), (i * 101) % (columns * 3)}, {1, 1}},
+                  [&](const fragment&) { return ++found, true; });
   WARN(built << " s to build, " << seconds_since(query) * 10 << " us a query");
   CHECK(found == 100'000);
   CHECK(built < 20);
@@ -153,20 +164,24 @@ TEST_CASE("two million fragments build in seconds and answer at once") {
 
 TEST_CASE("queries of random lists find what a scan finds") {
   std::mt19937_64 random(5);
-  const auto below = [&](std::int64_t n) { return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(n)); };
+  const auto below = [&](std::int64_t n) {
+    return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(n));
+  };
   for (int round = 0; round < 50; ++round) {
     const extents shape{1 + below(200), 1 + below(200)};
     std::vector<fragment> fragments;
     for (std::int64_t n = below(400); n > 0; --n) {
       const std::int64_t r = below(shape[0]), c = below(shape[1]);
-      fragments.push_back(piece(static_cast<owner_id>(below(9)), {r, c}, {below(shape[0] - r + 1), below(shape[1] - c + 1)}, 0, static_cast<std::int32_t>(n)));
+      fragments.push_back(piece(static_cast<owner_id>(below(9)), {r, c},
+                                {below(shape[0] - r + 1), below(shape[1] - c + 1)}, 0, static_cast<std::int32_t>(n)));
     }
     const auto d = list(shape, fragments);
     for (int q = 0; q < 20; ++q) {
       const std::int64_t r = below(shape[0]), c = below(shape[1]);
       const box where{{r, c}, {below(shape[0] - r + 1), below(shape[1] - c + 1)}};
       std::int64_t expected = 0, found = 0;
-      for (const fragment& f : fragments) expected += !f.where.is_empty() && !where.is_empty() && intersect(f.where, where) ? 1 : 0;
+      for (const fragment& f : fragments)
+        expected += !f.where.is_empty() && !where.is_empty() && intersect(f.where, where) ? 1 : 0;
       owner_id last = 0;
       d.overlapping(where, [&](const fragment& f) {
         REQUIRE(f.owner >= last);

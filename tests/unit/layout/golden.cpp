@@ -25,7 +25,8 @@ extents to_extents(const json& values) {
 placement to_placement(const json& p) {
   const auto type = p.at("type").get<std::string>();
   if (type == "Shard") return placement::shard(p.at("dim").get<std::int32_t>());
-  if (type == "StridedShard") return placement::strided_shard(p.at("dim").get<std::int32_t>(), p.at("split_factor").get<std::int64_t>());
+  if (type == "StridedShard")
+    return placement::strided_shard(p.at("dim").get<std::int32_t>(), p.at("split_factor").get<std::int64_t>());
   return placement::replicate();
 }
 
@@ -110,7 +111,8 @@ TEST_CASE("a grid answers as the list of its fragments does") {
     INFO(to_string(l));
     const distribution grid = distribute(l).value();
     std::vector<fragment> all;
-    grid.for_each_owner([&](owner_id o) { grid.fragments_of(o, [&](const fragment& f) { return all.push_back(f), true; }); });
+    grid.for_each_owner(
+        [&](owner_id o) { grid.fragments_of(o, [&](const fragment& f) { return all.push_back(f), true; }); });
     std::reverse(all.begin(), all.end());
     distribution_builder builder(l.shape(), owner_space::ranks);
     for (const fragment& f : all) builder.add(f);
@@ -134,10 +136,13 @@ TEST_CASE("a grid answers as the list of its fragments does") {
     for (const box& q : queries) {
       std::vector<fragment> expected, from_grid, from_list;
       if (!q.is_empty())
-        std::copy_if(all.begin(), all.end(), std::back_inserter(expected), [&](const fragment& f) { return intersect(f.where, q).has_value(); });
+        std::copy_if(all.begin(), all.end(), std::back_inserter(expected),
+                     [&](const fragment& f) { return intersect(f.where, q).has_value(); });
       grid.overlapping(q, [&](const fragment& f) { return from_grid.push_back(f), true; });
       list.overlapping(q, [&](const fragment& f) { return from_list.push_back(f), true; });
-      const auto order = [](const fragment& a, const fragment& b) { return a.owner != b.owner ? a.owner < b.owner : a.where < b.where; };
+      const auto order = [](const fragment& a, const fragment& b) {
+        return a.owner != b.owner ? a.owner < b.owner : a.where < b.where;
+      };
       for (auto* list_of : {&expected, &from_grid, &from_list}) std::sort(list_of->begin(), list_of->end(), order);
       REQUIRE(from_grid == expected);
       REQUIRE(from_list == expected);

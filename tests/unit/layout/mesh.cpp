@@ -14,7 +14,9 @@ std::string mesh_error(const char* text) {
   REQUIRE(!mesh);
   return to_string(mesh.cause());
 }
-bool names(const std::string& message, const char* what) { return message.find(what) != std::string::npos; }
+bool names(const std::string& message, const char* what) {
+  return message.find(what) != std::string::npos;
+}
 }  // namespace
 
 TEST_CASE("a mesh is parsed with and without names") {
@@ -96,7 +98,8 @@ TEST_CASE("placements are parsed and printed") {
   CHECK(all[3] == placement::partial(reduce_op::sum));
   CHECK(all[4] == all[3]);
   CHECK(to_string(all) == "S(0), SS(-1,2), R, P(sum), P(sum), P(avg)");
-  for (const char* wrong : {"", "S", "S()", "S(x)", "SS(0)", "SS(0,0)", "P(median)", "Q", "S(0", "S(0),", "S(99)", "P(none)"}) {
+  for (const char* wrong :
+       {"", "S", "S()", "S(x)", "SS(0)", "SS(0,0)", "P(median)", "Q", "S(0", "S(0),", "S(99)", "P(none)"}) {
     INFO(wrong);
     CHECK(parse_placements(wrong).cause().code == errc::invalid_argument);
   }
@@ -112,12 +115,16 @@ TEST_CASE("a layout names what does not fit") {
   CHECK(code({placement::shard(-2), placement::replicate()}, {4}) == errc::out_of_bounds);
   CHECK(code({placement::shard(0), placement::replicate()}, {}) == errc::out_of_bounds);
   CHECK(code({placement::partial(reduce_op::sum), placement::partial(reduce_op::max)}, {4}) == errc::mixed_partial);
-  CHECK(code({placement::strided_shard(0, std::int64_t{1} << 40), placement::replicate()}, {std::int64_t{1} << 41}) == errc::invalid_argument);
-  CHECK(code({placement::shard(0), placement::replicate()}, {5}, split_rule::explicit_sizes({2, 2}).value()) == errc::invalid_argument);
-  const auto mixed = layout::make(mesh, {placement::partial(reduce_op::sum), placement::partial(reduce_op::avg)}, {4}).value();
+  CHECK(code({placement::strided_shard(0, std::int64_t{1} << 40), placement::replicate()}, {std::int64_t{1} << 41}) ==
+        errc::invalid_argument);
+  CHECK(code({placement::shard(0), placement::replicate()}, {5}, split_rule::explicit_sizes({2, 2}).value()) ==
+        errc::invalid_argument);
+  const auto mixed =
+      layout::make(mesh, {placement::partial(reduce_op::sum), placement::partial(reduce_op::avg)}, {4}).value();
   CHECK(mixed.reduction() == reduce_op::avg);
   CHECK(mixed.divisor() == 2);
-  CHECK(layout::make(mesh, {placement::shard(-1), placement::shard(-2)}, {4, 6}).value().placements()[0] == placement::shard(1));
+  CHECK(layout::make(mesh, {placement::shard(-1), placement::shard(-2)}, {4, 6}).value().placements()[0] ==
+        placement::shard(1));
 }
 
 TEST_CASE("split rules cut as they say") {
@@ -143,7 +150,8 @@ TEST_CASE("split rules cut as they say") {
 }
 
 TEST_CASE("part_of finds the part that holds a position") {
-  const std::vector<split_rule> rules{split_rule::torch_chunk(), split_rule::balanced(), split_rule::weighted({3, 0, 1, 7, 0}).value()};
+  const std::vector<split_rule> rules{split_rule::torch_chunk(), split_rule::balanced(),
+                                      split_rule::weighted({3, 0, 1, 7, 0}).value()};
   for (const split_rule& rule : rules)
     for (std::int64_t length : {1, 2, 4, 5, 7, 13, 29})
       for (std::int64_t position = 0; position < length; ++position) {

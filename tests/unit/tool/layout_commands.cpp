@@ -23,7 +23,8 @@ TEST_CASE("layout knows scalars, negative dimensions, strided shards and other r
   for (const std::string shape : {"[]", "()", "scalar"}) {
     const auto run = run_tool("layout --shape '" + shape + "' --mesh 2 --place R --json");
     REQUIRE(run.status == 0);
-    CHECK(json::parse(run.out)["ranks"][1] == json::parse(R"({"rank":1,"coordinate":[1],"local_shape":[],"boxes":[{"offsets":[],"sizes":[]}]})"));
+    CHECK(json::parse(run.out)["ranks"][1] ==
+          json::parse(R"({"rank":1,"coordinate":[1],"local_shape":[],"boxes":[{"offsets":[],"sizes":[]}]})"));
   }
   const auto strided = json::parse(run_tool("layout --shape 9 --mesh 4 --place 'SS(-1,2)' --json").out);
   CHECK(strided["placements"] == json::parse(R"j(["SS(0,2)"])j"));
@@ -44,9 +45,11 @@ TEST_CASE("layout draws, and a million ranks are no trouble") {
 
 TEST_CASE("wrong usage is status 2 and says what is wrong") {
   for (const std::string arguments :
-       {"layout --shape 10 --mesh 0 --place R", "layout --shape 10 --mesh 2 --place 'S(1)'", "layout --shape 10 --mesh 2 --place 'S(0),R'",
-        "layout --shape -1 --mesh 2 --place R", "layout --shape 10 --mesh 2 --place Q", "layout --shape 10 --mesh dp=2,dp=2 --place R,R",
-        "plan --shape 4 --from-mesh 2 --from R --to-mesh 2 --to R --dtype float99", "plan --shape 4 --from-mesh 2 --from 'P(sum),R' --to-mesh 2 --to R"}) {
+       {"layout --shape 10 --mesh 0 --place R", "layout --shape 10 --mesh 2 --place 'S(1)'",
+        "layout --shape 10 --mesh 2 --place 'S(0),R'", "layout --shape -1 --mesh 2 --place R",
+        "layout --shape 10 --mesh 2 --place Q", "layout --shape 10 --mesh dp=2,dp=2 --place R,R",
+        "plan --shape 4 --from-mesh 2 --from R --to-mesh 2 --to R --dtype float99",
+        "plan --shape 4 --from-mesh 2 --from 'P(sum),R' --to-mesh 2 --to R"}) {
     const auto run = run_tool(arguments);
     INFO(arguments);
     CHECK(run.status == 2);
@@ -61,7 +64,8 @@ TEST_CASE("wrong usage is status 2 and says what is wrong") {
 }
 
 TEST_CASE("plan prints bytes and copies as JSON") {
-  const auto run = run_tool("plan --shape 4,2 --from-mesh 2 --from 'S(0)' --to-mesh 2 --to 'S(1)' --dtype bfloat16 --json");
+  const auto run =
+      run_tool("plan --shape 4,2 --from-mesh 2 --from 'S(0)' --to-mesh 2 --to 'S(1)' --dtype bfloat16 --json");
   REQUIRE(run.status == 0);
   const json plan = json::parse(run.out);
   CHECK(plan["bytes_total"] == 16);
@@ -77,7 +81,9 @@ TEST_CASE("pictures are written to files, or it is status 3") {
   const auto svg = folder / "layout.svg";
   CHECK(run_tool("layout --shape 4,4 --mesh 2,2 --place 'S(0),S(1)' --svg " + svg.string()).status == 0);
   CHECK(read_text(svg).find("</svg>") != std::string::npos);
-  CHECK(run_tool("plan --shape 4 --from-mesh 2 --from 'S(0)' --to-mesh 2 --to R --svg " + (folder / "plan.svg").string()).status == 0);
+  CHECK(
+      run_tool("plan --shape 4 --from-mesh 2 --from 'S(0)' --to-mesh 2 --to R --svg " + (folder / "plan.svg").string())
+          .status == 0);
   const auto denied = run_tool("layout --shape 4 --mesh 2 --place R --svg " + (folder / "no/such/folder.svg").string());
   CHECK(denied.status == 3);
   CHECK(denied.error_lines() == 1);
@@ -93,8 +99,10 @@ tool_output check(const std::string& document, const std::string& options = "") 
 }  // namespace
 
 TEST_CASE("check-shards accepts a valid cover, with replicas and empty shards") {
-  const auto run = check(R"({"shards":[{"offsets":[0,0],"sizes":[2,3],"placement":"rank:0/cpu"},{"offsets":[2,0],"sizes":[2,3]},
-    {"offsets":[2,0],"sizes":[2,3],"placement":null},{"offsets":[4,0],"sizes":[0,3]}],"size":[4,3]})", "--json");
+  const auto run =
+      check(R"({"shards":[{"offsets":[0,0],"sizes":[2,3],"placement":"rank:0/cpu"},{"offsets":[2,0],"sizes":[2,3]},
+    {"offsets":[2,0],"sizes":[2,3],"placement":null},{"offsets":[4,0],"sizes":[0,3]}],"size":[4,3]})",
+            "--json");
   CHECK(run.status == 0);
   CHECK(run.err.empty());
   CHECK(json::parse(run.out)["ok"] == true);
@@ -104,7 +112,8 @@ TEST_CASE("check-shards accepts a valid cover, with replicas and empty shards") 
 
 TEST_CASE("check-shards names overlaps, gaps and what leaves the tensor, one line each") {
   const auto run = check(R"({"size":[7,8],"shards":[{"offsets":[0,0],"sizes":[2,8],"placement":"rank:0/cpu"},
-    {"offsets":[2,0],"sizes":[4,8],"placement":"rank:2/cpu"},{"offsets":[4,0],"sizes":[2,8],"placement":"rank:5/cpu"}]})", "--json");
+    {"offsets":[2,0],"sizes":[4,8],"placement":"rank:2/cpu"},{"offsets":[4,0],"sizes":[2,8],"placement":"rank:5/cpu"}]})",
+                         "--json");
   CHECK(run.status == 1);
   CHECK(run.err == "shards 1 and 2 (ranks 2 and 5) overlap in [4:6, 0:8)\n[6:7, 0:8) is held by no shard\n");
   CHECK(json::parse(run.out)["total"] == 2);
@@ -114,20 +123,25 @@ TEST_CASE("check-shards names overlaps, gaps and what leaves the tensor, one lin
 }
 
 TEST_CASE("check-shards names malformed shards by their index") {
-  const auto run = check(R"({"size":[5],"shards":[{"offsets":[-1],"sizes":[1]},{"offsets":[0,0],"sizes":[1]},{"sizes":[1]},7,
+  const auto run =
+      check(R"({"size":[5],"shards":[{"offsets":[-1],"sizes":[1]},{"offsets":[0,0],"sizes":[1]},{"sizes":[1]},7,
     {"offsets":[0.5],"sizes":[1]},{"offsets":[9223372036854775808],"sizes":[1]},{"offsets":[0],"sizes":[5],"placement":"rank:x/cpu"},
-    {"offsets":[0],"sizes":[5]}]})", "--json");
+    {"offsets":[0],"sizes":[5]}]})",
+            "--json");
   CHECK(run.status == 1);
   CHECK(run.error_lines() == 7);
-  for (const char* index : {"shard 0", "shard 1", "shard 2", "shard 3", "shard 4", "shard 5", "shard 6"}) CHECK(run.err.find(index) != std::string::npos);
+  for (const char* index : {"shard 0", "shard 1", "shard 2", "shard 3", "shard 4", "shard 5", "shard 6"})
+    CHECK(run.err.find(index) != std::string::npos);
   CHECK(json::parse(run.out)["total"] == 7);
-  for (const char* document : {"", "{", "[]", R"({"size":[5]})", R"({"shards":[]})", R"({"size":5,"shards":[]})", R"({"size":[4611686018427387904,4],"shards":[]})"}) {
+  for (const char* document : {"", "{", "[]", R"({"size":[5]})", R"({"shards":[]})", R"({"size":5,"shards":[]})",
+                               R"({"size":[4611686018427387904,4],"shards":[]})"}) {
     INFO(document);
     const auto bad = check(document);
     CHECK(bad.status == 1);
     CHECK(bad.error_lines() == 1);
   }
-  CHECK(check(R"({"size":[5],"shards":[{"offsets":[9223372036854775807],"sizes":[9223372036854775807]}]})").status == 1);
+  CHECK(check(R"({"size":[5],"shards":[{"offsets":[9223372036854775807],"sizes":[9223372036854775807]}]})").status ==
+        1);
 }
 
 TEST_CASE("check-shards cannot complete without its file") {
@@ -138,7 +152,8 @@ TEST_CASE("check-shards cannot complete without its file") {
 
 TEST_CASE("check-shards names the first problems and counts the rest") {
   std::string shards;
-  for (int i = 0; i < 300; ++i) shards += std::string(i == 0 ? "" : ",") + R"({"offsets":[)" + std::to_string(2 * i) + R"(],"sizes":[1]})";
+  for (int i = 0; i < 300; ++i)
+    shards += std::string(i == 0 ? "" : ",") + R"({"offsets":[)" + std::to_string(2 * i) + R"(],"sizes":[1]})";
   const auto run = check(R"({"size":[600],"shards":[)" + shards + "]}");
   CHECK(run.status == 1);
   CHECK(run.error_lines() == 101);

@@ -16,7 +16,8 @@ using nlohmann::json;
 namespace {
 
 distribution grid(const char* mesh, const char* placements, const extents& shape) {
-  return distribute(layout::make(parse_mesh(mesh).value(), parse_placements(placements).value(), shape).value()).value();
+  return distribute(layout::make(parse_mesh(mesh).value(), parse_placements(placements).value(), shape).value())
+      .value();
 }
 
 fragment piece(owner_id owner, const extents& offsets, const extents& sizes) {
@@ -27,11 +28,13 @@ fragment piece(owner_id owner, const extents& offsets, const extents& sizes) {
   return f;
 }
 
-distribution list(const extents& shape, const std::vector<fragment>& fragments, owner_space space = owner_space::ranks) {
+distribution list(const extents& shape, const std::vector<fragment>& fragments,
+                  owner_space space = owner_space::ranks) {
   return distribution::from_fragments(shape, fragments, space).value();
 }
 
-error plan_error(const distribution& from, const distribution& to, dtype a = dtype::float32, dtype b = dtype::float32, plan_options options = {}) {
+error plan_error(const distribution& from, const distribution& to, dtype a = dtype::float32, dtype b = dtype::float32,
+                 plan_options options = {}) {
   const auto planned = plan({{from, to, a, b}}, options);
   REQUIRE(!planned);
   return planned.cause();
@@ -51,10 +54,15 @@ layout to_layout(const json& mesh, const json& shape, const json& specs) {
   std::vector<placement> placements;
   for (const json& p : specs) {
     const auto type = p.at("type").get<std::string>();
-    if (type == "Shard") placements.push_back(placement::shard(p.at("dim").get<std::int32_t>()));
-    else if (type == "StridedShard") placements.push_back(placement::strided_shard(p.at("dim").get<std::int32_t>(), p.at("split_factor").get<std::int64_t>()));
-    else if (type == "Partial") placements.push_back(placement::partial(parse_reduce_op(p.value("reduce_op", "sum")).value()));
-    else placements.push_back(placement::replicate());
+    if (type == "Shard")
+      placements.push_back(placement::shard(p.at("dim").get<std::int32_t>()));
+    else if (type == "StridedShard")
+      placements.push_back(
+          placement::strided_shard(p.at("dim").get<std::int32_t>(), p.at("split_factor").get<std::int64_t>()));
+    else if (type == "Partial")
+      placements.push_back(placement::partial(parse_reduce_op(p.value("reduce_op", "sum")).value()));
+    else
+      placements.push_back(placement::replicate());
   }
   return layout::make(device_mesh::make(to_extents(mesh)).value(), placements, to_extents(shape)).value();
 }
@@ -91,8 +99,11 @@ TEST_CASE("overlapping sources and destinations, shapes and casts are refused wi
   CHECK(plan_error(grid("2", "R", {4}), overlapping).code == errc::overlap);
   CHECK(plan_error(grid("2", "R", {4}), grid("2", "R", {5})).code == errc::shape_mismatch);
   CHECK(plan_error(grid("2", "R", {4}), grid("2", "R", {4}), dtype::float32, dtype::bfloat16).code == errc::narrowing);
-  CHECK(plan_error(grid("2", "S(0)", {6}), grid("2", "R", {6}), dtype::float4_e2m1fn, dtype::float4_e2m1fn).code == errc::unaligned);
-  CHECK(plan({{grid("2", "S(0)", {8}), grid("2", "R", {8}), dtype::float4_e2m1fn, dtype::float4_e2m1fn}}).value().bytes_moved() == 4);
+  CHECK(plan_error(grid("2", "S(0)", {6}), grid("2", "R", {6}), dtype::float4_e2m1fn, dtype::float4_e2m1fn).code ==
+        errc::unaligned);
+  CHECK(plan({{grid("2", "S(0)", {8}), grid("2", "R", {8}), dtype::float4_e2m1fn, dtype::float4_e2m1fn}})
+            .value()
+            .bytes_moved() == 4);
 }
 
 TEST_CASE("the wire carries the smaller type") {
@@ -139,7 +150,8 @@ TEST_CASE("rows to columns over 1024 ranks for 1024 tensors plans one rank in we
 TEST_CASE("a thousand different tensors plan one rank in about a second") {
   std::vector<tensor_transfer> transfers;
   for (std::int64_t i = 0; i < 1000; ++i)
-    transfers.push_back({grid("1024", "S(0)", {4096 + i, 8192}), grid("1024", "S(1)", {4096 + i, 8192}), dtype::float32, dtype::float32});
+    transfers.push_back({grid("1024", "S(0)", {4096 + i, 8192}), grid("1024", "S(1)", {4096 + i, 8192}), dtype::float32,
+                         dtype::float32});
   const auto start = std::chrono::steady_clock::now();
   const auto mine = plan(transfers).value().for_owner(3);
   CHECK(mine.transfers() == 1000);
@@ -151,7 +163,9 @@ TEST_CASE("the digest depends on what moves, not on how it was described") {
   const auto s = grid("2", "S(0)", {8});
   const auto same = list({8}, {piece(1, {4}, {4}), piece(0, {0}, {4})});
   const auto r = grid("2", "R", {8});
-  const auto digest = [](const distribution& a, const distribution& b) { return plan({{a, b, dtype::float32, dtype::float32}}).value().digest(); };
+  const auto digest = [](const distribution& a, const distribution& b) {
+    return plan({{a, b, dtype::float32, dtype::float32}}).value().digest();
+  };
   CHECK(digest(s, r) == digest(same, r));
   CHECK(digest(s, r) != digest(r, s));
 }
@@ -167,7 +181,9 @@ TEST_CASE("PyTorch's redistribution cases plan at their lower bound") {
     REQUIRE(planned->bytes_moved() == planned->lower_bound());
     ++cases;
   };
-  for (const json& c : all["same_mesh"]) run(to_layout(c["mesh"], c["shape"], c["src"]), to_layout(c["mesh"], c["shape"], c["dst"]));
-  for (const json& c : all["other_mesh"]) run(to_layout(c["src_mesh"], c["shape"], c["src"]), to_layout(c["dst_mesh"], c["shape"], c["dst"]));
+  for (const json& c : all["same_mesh"])
+    run(to_layout(c["mesh"], c["shape"], c["src"]), to_layout(c["mesh"], c["shape"], c["dst"]));
+  for (const json& c : all["other_mesh"])
+    run(to_layout(c["src_mesh"], c["shape"], c["src"]), to_layout(c["dst_mesh"], c["shape"], c["dst"]));
   CHECK(cases == 300);
 }

@@ -69,7 +69,9 @@ class dice {
   explicit dice(std::uint64_t seed) : random_(seed) {}
   std::int64_t below(std::int64_t n) { return static_cast<std::int64_t>(random_() % static_cast<std::uint64_t>(n)); }
   template <class T>
-  T pick(std::initializer_list<T> values) { return values.begin()[below(static_cast<std::int64_t>(values.size()))]; }
+  T pick(std::initializer_list<T> values) {
+    return values.begin()[below(static_cast<std::int64_t>(values.size()))];
+  }
 
  private:
   std::mt19937_64 random_;
@@ -89,18 +91,27 @@ layout random_layout(dice& roll, const extents& shape, bool partial) {
   const reduce_op op = roll.pick({reduce_op::sum, reduce_op::avg, reduce_op::max});
   for (std::size_t m = 0; m < sizes.size(); ++m) {
     const std::int64_t kind = roll.below(6);
-    if (kind == 0 || shape.rank() == 0) placements.push_back(partial && roll.below(2) == 0 ? placement::partial(op) : placement::replicate());
-    else if (kind == 1 && partial) placements.push_back(placement::partial(op));
-    else if (kind == 2) placements.push_back(placement::strided_shard(static_cast<std::int32_t>(roll.below(static_cast<std::int64_t>(shape.rank()))), 1 + roll.below(4)));
-    else placements.push_back(placement::shard(static_cast<std::int32_t>(roll.below(static_cast<std::int64_t>(shape.rank())))));
+    if (kind == 0 || shape.rank() == 0)
+      placements.push_back(partial && roll.below(2) == 0 ? placement::partial(op) : placement::replicate());
+    else if (kind == 1 && partial)
+      placements.push_back(placement::partial(op));
+    else if (kind == 2)
+      placements.push_back(placement::strided_shard(
+          static_cast<std::int32_t>(roll.below(static_cast<std::int64_t>(shape.rank()))), 1 + roll.below(4)));
+    else
+      placements.push_back(
+          placement::shard(static_cast<std::int32_t>(roll.below(static_cast<std::int64_t>(shape.rank())))));
   }
   std::vector<std::int32_t> numbering;
   if (roll.below(4) == 0) {
     std::int64_t count = 1;
     for (const std::int64_t s : sizes) count *= s;
-    for (std::int32_t i = 0; i < count; ++i) numbering.push_back(static_cast<std::int32_t>(count) - 1 - i + static_cast<std::int32_t>(roll.below(2)) * 0);
+    for (std::int32_t i = 0; i < count; ++i)
+      numbering.push_back(static_cast<std::int32_t>(count) - 1 - i + static_cast<std::int32_t>(roll.below(2)) * 0);
   }
-  return layout::make(device_mesh::make(sizes, {}, numbering).value(), placements, shape, roll.below(3) == 0 ? split_rule::balanced() : split_rule::torch_chunk()).value();
+  return layout::make(device_mesh::make(sizes, {}, numbering).value(), placements, shape,
+                      roll.below(3) == 0 ? split_rule::balanced() : split_rule::torch_chunk())
+      .value();
 }
 
 struct world {
@@ -120,13 +131,16 @@ std::vector<fragment> all_fragments(const distribution& d) {
 world make_world(const layout& from, const layout& to) {
   world w{from, to, std::max(from.mesh().rank_limit(), to.mesh().rank_limit()), {}, {}, {}, {}};
   for (owner_id r = 0; r < w.ranks; ++r) {
-    const auto sized = [&](const layout& l) { return l.mesh().coordinate_of(r) ? make_buffer(l.local_shape(r)) : make_buffer({0}); };
+    const auto sized = [&](const layout& l) {
+      return l.mesh().coordinate_of(r) ? make_buffer(l.local_shape(r)) : make_buffer({0});
+    };
     w.sources.push_back(sized(from));
     w.destinations.push_back(sized(to));
   }
   for (const fragment& f : all_fragments(distribute(from).value()))
     each_index(f.where.sizes, [&](const extents& i) {
-      w.sources[static_cast<std::size_t>(f.owner)].at(sum(i, f.local_offsets)) = {cell_number(from.shape(), sum(i, f.where.offsets)), std::uint64_t{1} << f.term};
+      w.sources[static_cast<std::size_t>(f.owner)].at(sum(i, f.local_offsets)) = {
+          cell_number(from.shape(), sum(i, f.where.offsets)), std::uint64_t{1} << f.term};
     });
   return w;
 }
@@ -172,7 +186,8 @@ void carry_out(world& w, const step& s) {
 }
 
 // Bytes that must move, counted cell by cell from who holds and who wants what.
-std::int64_t brute_force_bound(const layout& from, const layout& to, std::int64_t item, std::int64_t wire, bool same_terms, bool reduce) {
+std::int64_t brute_force_bound(const layout& from, const layout& to, std::int64_t item, std::int64_t wire,
+                               bool same_terms, bool reduce) {
   const auto held = all_fragments(distribute(from).value());
   const auto wanted = all_fragments(distribute(to).value());
   std::int64_t bytes = 0;
@@ -185,7 +200,9 @@ std::int64_t brute_force_bound(const layout& from, const layout& to, std::int64_
     };
     const auto holders = owners(held);
     auto receivers = owners(wanted);
-    const auto has = [&](owner_id o, std::int32_t term) { return std::find(holders.begin(), holders.end(), std::pair{o, term}) != holders.end(); };
+    const auto has = [&](owner_id o, std::int32_t term) {
+      return std::find(holders.begin(), holders.end(), std::pair{o, term}) != holders.end();
+    };
     if (!same_terms) std::erase_if(receivers, [](const auto& r) { return r.second != 0; });
     if (!reduce) {
       for (const auto& [owner, term] : receivers) bytes += has(owner, same_terms ? term : 0) ? 0 : wire;
@@ -207,7 +224,8 @@ std::int64_t brute_force_bound(const layout& from, const layout& to, std::int64_
 void check_case(const layout& from, const layout& to, dtype from_type, dtype to_type) {
   INFO(to_string(from) << " -> " << to_string(to));
   const distribution source = distribute(from).value(), destination = distribute(to).value();
-  const auto planned = plan({{source, destination, from_type, to_type}}, {.allow_narrowing = true, .reduce_grain_bytes = 1});
+  const auto planned =
+      plan({{source, destination, from_type, to_type}}, {.allow_narrowing = true, .reduce_grain_bytes = 1});
   REQUIRE(planned.has_value());
   const bool same_terms = from.reduction() != reduce_op::none && from.reduction() == to.reduction() &&
                           source.terms() == destination.terms() && from.divisor() == to.divisor();
@@ -224,7 +242,8 @@ void check_case(const layout& from, const layout& to, dtype from_type, dtype to_
     received += part.received_bytes;
     for (const auto& [peer, i] : part.sends) wire_out[{r, peer}].push_back(part.steps[i]);
     for (const auto& [peer, i] : part.receives) wire_in[{peer, r}].push_back(part.steps[i]);
-    for (const peer_traffic& t : plans[static_cast<std::size_t>(r)].sends()) REQUIRE(planned->bytes(r, t.peer) == t.size_bytes);
+    for (const peer_traffic& t : plans[static_cast<std::size_t>(r)].sends())
+      REQUIRE(planned->bytes(r, t.peer) == t.size_bytes);
   }
   REQUIRE(wire_out == wire_in);
   for (std::uint8_t phase = 0; phase < 5; ++phase)
@@ -251,14 +270,17 @@ void check_case(const layout& from, const layout& to, dtype from_type, dtype to_
       }
       REQUIRE(c.cell == cell_number(to.shape(), sum(i, f.where.offsets)));
       REQUIRE(c.terms == (same_terms ? std::uint64_t{1} << f.term : every_term));
-      const int scales = !same_terms ? (from.reduction() == reduce_op::avg && from.divisor() > 1 ? 1 : 0) + (to.reduction() == reduce_op::avg && to.divisor() > 1 ? 1 : 0) : 0;
+      const int scales = !same_terms ? (from.reduction() == reduce_op::avg && from.divisor() > 1 ? 1 : 0) +
+                                           (to.reduction() == reduce_op::avg && to.divisor() > 1 ? 1 : 0)
+                                     : 0;
       REQUIRE(c.scaled == scales);
     });
   }
   // And no other cell.
   for (owner_id r = 0; r < w.ranks; ++r) {
     const auto& cells = w.destinations[static_cast<std::size_t>(r)].cells;
-    REQUIRE(std::count_if(cells.begin(), cells.end(), [](const content& c) { return c.cell >= 0 || c.identity; }) == written[static_cast<std::size_t>(r)]);
+    REQUIRE(std::count_if(cells.begin(), cells.end(), [](const content& c) { return c.cell >= 0 || c.identity; }) ==
+            written[static_cast<std::size_t>(r)]);
   }
 
   const std::int64_t item = item_bytes(from_type), wire = std::min(item, item_bytes(to_type));
@@ -276,7 +298,8 @@ TEST_CASE("plans put every element where it belongs and move no byte too many") 
   dice roll(seed);
   for (int round = 0; round < 1500; ++round) {
     extents shape;
-    for (std::int64_t d = roll.below(4); d > 0; --d) shape.push_back(roll.pick<std::int64_t>({0, 1, 2, 3, 5, 7, 8, 11, 13}));
+    for (std::int64_t d = roll.below(4); d > 0; --d)
+      shape.push_back(roll.pick<std::int64_t>({0, 1, 2, 3, 5, 7, 8, 11, 13}));
     if (roll.below(8) != 0)
       for (std::int64_t& size : shape) size = std::max<std::int64_t>(size, 1);
     const bool partial = roll.below(2) == 0;

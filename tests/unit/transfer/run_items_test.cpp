@@ -51,7 +51,8 @@ struct index_items {
         next_row_major[item.slot] = first;
       }
     }
-    const tensor_view from{reinterpret_cast<std::byte*>(values.data()), dtype::int64, {}, part.sizes, contiguous_strides(part.sizes)};
+    const tensor_view from{
+        reinterpret_cast<std::byte*>(values.data()), dtype::int64, {}, part.sizes, contiguous_strides(part.sizes)};
     return copy(to, from);
   }
   bool reads_in_order(item_id) { return in_order; }
@@ -86,10 +87,12 @@ std::vector<box> random_tiling(std::mt19937_64& random, const extents& shape, in
   return pieces;
 }
 
-distribution to_distribution(const extents& shape, const std::vector<box>& boxes, std::map<std::int32_t, fragment>* by_slot = nullptr) {
+distribution to_distribution(const extents& shape, const std::vector<box>& boxes,
+                             std::map<std::int32_t, fragment>* by_slot = nullptr) {
   std::vector<fragment> fragments;
   for (std::size_t i = 0; i < boxes.size(); ++i) {
-    fragments.push_back({boxes[i], static_cast<owner_id>(i % 3), static_cast<std::int32_t>(i), extents::filled(shape.rank(), 0), 0});
+    fragments.push_back(
+        {boxes[i], static_cast<owner_id>(i % 3), static_cast<std::int32_t>(i), extents::filled(shape.rank(), 0), 0});
     if (by_slot) (*by_slot)[static_cast<std::int32_t>(i)] = fragments.back();
   }
   return distribution::from_fragments(shape, fragments, owner_space::items).value();
@@ -144,8 +147,8 @@ TEST_CASE("rewriting items gives every destination its elements, front to back, 
     source.in_order = random() % 2 == 0;
     const auto from_boxes = random_tiling(random, shape, 1 + static_cast<int>(random() % 8));
     const auto to_boxes = random_tiling(random, shape, 1 + static_cast<int>(random() % 8));
-    const tensor_transfer transfer{to_distribution(shape, from_boxes, &source.fragments), to_distribution(shape, to_boxes),
-                                   dtype::int64, dtype::int64};
+    const tensor_transfer transfer{to_distribution(shape, from_boxes, &source.fragments),
+                                   to_distribution(shape, to_boxes), dtype::int64, dtype::int64};
     byte_items sink;
     REQUIRE(run_to_items({&transfer, 1}, {}, source, sink, {.memory_bytes = least_run_bytes, .threads = 1}));
     for (std::size_t i = 0; i < to_boxes.size(); ++i) {
@@ -167,14 +170,20 @@ TEST_CASE("loading fills any boxes of a tensor from any tiling") {
     index_items source;
     source.shape = shape;
     source.in_order = random() % 2 == 0;
-    const distribution from = to_distribution(shape, random_tiling(random, shape, 1 + static_cast<int>(random() % 8)), &source.fragments);
+    const distribution from =
+        to_distribution(shape, random_tiling(random, shape, 1 + static_cast<int>(random() % 8)), &source.fragments);
     const auto wanted = random_tiling(random, shape, 1 + static_cast<int>(random() % 5));
     std::vector<std::vector<std::int64_t>> memory;
     std::vector<memory_target> targets;
     for (const box& where : wanted) memory.emplace_back(expected_values(shape, where).size(), -1);
     for (std::size_t i = 0; i < wanted.size(); ++i)
-      targets.push_back({0, wanted[i], {reinterpret_cast<std::byte*>(memory[i].data()), dtype::int64, {}, wanted[i].sizes,
-                                        contiguous_strides(wanted[i].sizes)}});
+      targets.push_back({0,
+                         wanted[i],
+                         {reinterpret_cast<std::byte*>(memory[i].data()),
+                          dtype::int64,
+                          {},
+                          wanted[i].sizes,
+                          contiguous_strides(wanted[i].sizes)}});
     REQUIRE(run_to_memory({&from, 1}, {}, targets, source, {.threads = 2}));
     for (std::size_t i = 0; i < wanted.size(); ++i) CHECK(memory[i] == expected_values(shape, wanted[i]));
   }

@@ -11,16 +11,44 @@ using namespace shardmesh;
 
 namespace {
 
-// {"model": {"w": T, "a.b": T}, "steps": [1, 2], "betas": (0.9, T), "list": [T, {"x": 1}], "empty": {}, "plain": {"lr": 1}}
+// {"model": {"w": T, "a.b": T}, "steps": [1, 2], "betas": (0.9, T), "list": [T, {"x": 1}], "empty": {}, "plain": {"lr":
+// 1}}
 tree_spec example() {
   tree_builder b;
   b.begin(node_kind::mapping);
-  b.key("model"); b.begin(node_kind::mapping); b.key("w"); b.leaf(); b.key("a.b"); b.leaf(); b.end();
-  b.key("steps"); b.begin(node_kind::sequence); b.leaf(); b.leaf(); b.end();
-  b.key("betas"); b.begin(node_kind::tuple); b.leaf(); b.leaf(); b.end();
-  b.key("list"); b.begin(node_kind::sequence); b.leaf(); b.begin(node_kind::mapping); b.key("x"); b.leaf(); b.end(); b.end();
-  b.key("empty"); b.begin(node_kind::mapping); b.end();
-  b.key("plain"); b.begin(node_kind::mapping); b.key("lr"); b.leaf(); b.end();
+  b.key("model");
+  b.begin(node_kind::mapping);
+  b.key("w");
+  b.leaf();
+  b.key("a.b");
+  b.leaf();
+  b.end();
+  b.key("steps");
+  b.begin(node_kind::sequence);
+  b.leaf();
+  b.leaf();
+  b.end();
+  b.key("betas");
+  b.begin(node_kind::tuple);
+  b.leaf();
+  b.leaf();
+  b.end();
+  b.key("list");
+  b.begin(node_kind::sequence);
+  b.leaf();
+  b.begin(node_kind::mapping);
+  b.key("x");
+  b.leaf();
+  b.end();
+  b.end();
+  b.key("empty");
+  b.begin(node_kind::mapping);
+  b.end();
+  b.key("plain");
+  b.begin(node_kind::mapping);
+  b.key("lr");
+  b.leaf();
+  b.end();
   b.end();
   return b.finish().value();
 }
@@ -50,15 +78,18 @@ TEST_CASE("string and integer keys never meet") {
 }
 
 TEST_CASE("PyTorch's flattening since 2.4 keeps tuples and plain lists whole and drops empty mappings") {
-  CHECK(names(key_policy::torch_dcp) == list{"model.w", "model.a.b", "steps", "betas", "list.0", "list.1.x", "plain.lr"});
+  CHECK(names(key_policy::torch_dcp) ==
+        list{"model.w", "model.a.b", "steps", "betas", "list.0", "list.1.x", "plain.lr"});
 }
 
 TEST_CASE("PyTorch's flattening up to 2.3 keeps mappings without tensors whole") {
-  CHECK(names(key_policy::torch_dcp_2_3) == list{"model.w", "model.a.b", "steps", "betas", "list.0", "list.1", "empty", "plain"});
+  CHECK(names(key_policy::torch_dcp_2_3) ==
+        list{"model.w", "model.a.b", "steps", "betas", "list.0", "list.1", "empty", "plain"});
 }
 
 TEST_CASE("typed flattening keeps everything") {
-  CHECK(names(key_policy::typed) == list{"model.w", "model[\"a.b\"]", "steps[0]", "steps[1]", "betas[0]", "betas[1]", "list[0]", "list[1].x", "empty", "plain.lr"});
+  CHECK(names(key_policy::typed) == list{"model.w", "model[\"a.b\"]", "steps[0]", "steps[1]", "betas[0]", "betas[1]",
+                                         "list[0]", "list[1].x", "empty", "plain.lr"});
 }
 
 TEST_CASE("items know their leaves") {
@@ -80,8 +111,13 @@ TEST_CASE("two paths with one dotted name are an error that names both") {
 TEST_CASE("unflatten rebuilds what leaf paths say") {
   tree_builder b;
   b.begin(node_kind::mapping);
-  b.key("z"); b.begin(node_kind::sequence); b.leaf(); b.leaf(); b.end();
-  b.key("a"); b.leaf();
+  b.key("z");
+  b.begin(node_kind::sequence);
+  b.leaf();
+  b.leaf();
+  b.end();
+  b.key("a");
+  b.leaf();
   b.end();
   const auto tree = b.finish().value();
   CHECK(tree.leaf_paths() == std::vector<path>{{"z", 0}, {"z", 1}, {"a"}});
@@ -103,7 +139,12 @@ TEST_CASE("a wrongly built tree is refused") {
   CHECK(!b.finish());
   b.end();
   CHECK(!b.finish());
-  b.begin(node_kind::mapping); b.key("a"); b.leaf(); b.key("a"); b.leaf(); b.end();
+  b.begin(node_kind::mapping);
+  b.key("a");
+  b.leaf();
+  b.key("a");
+  b.leaf();
+  b.end();
   CHECK(b.finish().cause().code == errc::duplicate_key);
   b.leaf();
   CHECK(b.finish().value().leaves() == 1);

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include <try.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+module shardmesh.checkpoint;
+
+namespace shardmesh {
+namespace {
+
+// Views as items: a fragment's slot is the view's number.
+struct view_source {
+  std::vector<tensor_view> views;
+  result<void> read(item_id item, const box& part, const tensor_view& to) {
+    return copy(to, subview(views[static_cast<std::size_t>(item.slot)], part));
+  }
+  bool reads_in_order(item_id) { return false; }
+};
+
+result<output_tensor> describe(const save_tensor& tensor, view_source& source) {
+  output_tensor made;
+  made.key = tensor.key;
+  made.where = tensor.where;
+  made.type = tensor.parts.empty() ? dtype::undefined : tensor.parts.front().from.type;
+  distribution_builder parts(tensor.shape, owner_space::items);
+  for (const save_part& part : tensor.parts) {
+    if (part.from.type != made.type)
+      return fail(errc::dtype_mismatch, "parts of one tensor have different dtypes")
+          .with_box(part.where)
+          .with_values(std::string(name(made.type)), std::string(name(part.from.type)));
+    if (part.from.sizes != part.where.sizes)
+      return fail(errc::shape_mismatch, "the memory does not fit its box")
+          .with_box(part.where)
+          .with_values(to_string(part.where.sizes), to_string(part.from.sizes));
+    parts.add(0, static_cast<std::int32_t>(source.views.size()), part.where.offsets, part.where.sizes);
+    source.views.push_back(part.from);
+    if (!part.where.is_empty()) made.chunks.push_back({part.where, part.rank});
+  }
+  if (made.type == dtype::undefined) return fail(errc::gap, "has no parts, so not even a dtype");
+  if (made.chunks.empty()) made.chunks.push_back({box::whole(tensor.shape), tensor.parts.front().rank});
+  SHARDMESH_TRY(made.bytes.from, parts.finish());
+  made.bytes.from_type = made.bytes.to_type = made.type;
+  const cover_report cover = check_cover(made.bytes.from, 1);
+  if (!cover.ok()) return to_error(cover.problems.front());
+  return made;
+}
+
+}  // namespace
+
+save_report save(const std::filesystem::path& destination, std::span<const save_tensor> tensors, target_format to,
+                 const save_options& options) {
+  view_source source;
+  std::vector<output_tensor> described;
+  save_report refused;
+  for (const save_tensor& tensor : tensors) {
+    auto made = describe(tensor, source);
+    if (made)
+      described.push_back(std::move(*made));
+    else
+      refused.problems.push_back(std::move(made).take_error().with_key(tensor.key));
+  }
+  if (!refused.ok()) return refused;
+  if (to == target_format::dcp) {
+    dcp_extras extras;
+    extras.version = "1.0.0";
+    return save_dcp(destination, std::move(described), {}, source, extras, options);
+  }
+  return save_safetensors(destination, std::move(described), {}, source, {.folder = to == target_format::hf}, options);
+}
+
+}  // namespace shardmesh

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Places that cannot be read or written: a full disk, unreadable files, destinations that exist or lie inside of the source,
+links that lead out. Each has its exit status and one line that names the place; nothing is left behind. Needs no package."""
+import os
+import shutil
+import subprocess
+import sys
+
+from common import Oracle
+
+
+def copy_of(oracle, name):
+    target = oracle.work / name
+    shutil.copytree(oracle.golden / "single_rank" / "checkpoint", target)
+    for entry in [target, *target.iterdir()]:
+        entry.chmod(0o755)
+    return target
+
+
+def refused(oracle, case, status, expected, err, *words):
+    lines = [line for line in err.strip().splitlines() if not line.startswith(("warning:", "note:"))]
+    oracle.check(status == expected, case, f"exits {status}, expected {expected}: {err[-300:]}")
+    oracle.check(len(lines) == 1, case, f"says {len(lines)} lines: {lines[:4]}")
+    for word in words:
+        oracle.check(word in err, case, f"does not say {word!r}: {err[-300:]}")
+
+
+def full_disk(oracle):
+    mount = oracle.work / "tiny"
+    mount.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k", "tmpfs", mount], capture_output=True).returncode != 0:
+        print("skipped full_disk: no permission to mount a tmpfs")
+        return
+    try:
+        source = oracle.golden / "dtypes" / "checkpoint"
+        for arguments in (["reshard", source, mount / "out", "--mesh", "3", "--place", ".*=S(0)"],
+                          ["convert", source, mount / "out.safetensors", "--skip-unsupported"]):
+            status, _, err = oracle.run(*arguments)
+            refused(oracle, f"full_disk {arguments[0]}", status, 3, err, "No space left")
+            oracle.check(not list(mount.iterdir()), "full_disk", f"leaves {[p.name for p in mount.iterdir()]}")
+    finally:
+        subprocess.run(["umount", mount], check=True)
+
+
+def unreadable_file(oracle):
+    folder = copy_of(oracle, "unreadable")
+    (folder / "__0_0.distcp").chmod(0)
+    command = [str(oracle.tool), "verify", str(folder)]
+    if os.geteuid() == 0:  # root reads everything: ask as somebody else
+        runner = shutil.which("setpriv")
+        if not runner:
+            print("skipped unreadable_file: running as root without setpriv")
+            return
+        command = [runner, "--reuid=65534", "--regid=65534", "--clear-groups", *command]
+        for parent in folder.parents:
+            if not os.stat(parent).st_mode & 0o001:
+                print("skipped unreadable_file: its folder is closed to other users")
+                return
+    done = subprocess.run(command, capture_output=True, text=True)
+    oracle.check(done.returncode == 3, "unreadable_file", f"exits {done.returncode}: {done.stderr[-300:]}")
+    oracle.check("__0_0.distcp" in done.stderr and "Permission denied" in done.stderr, "unreadable_file", done.stderr[-300:])
+
+
+def main():
+    oracle = Oracle(__doc__)
+    source = copy_of(oracle, "source")
+    full_disk(oracle)
+    unreadable_file(oracle)
+
+    status, _, err = oracle.run("inspect", oracle.work / "nowhere")
+    refused(oracle, "absent", status, 3, err, "does not exist")
+
+    taken = oracle.work / "taken.safetensors"
+    taken.write_text("precious")
+    status, _, err = oracle.run("convert", source, taken)
+    refused(oracle, "exists", status, 2, err, "exists already", "--force")
+    oracle.check(taken.read_text() == "precious", "exists", "was harmed")
+
+    for inside in (source / "new", source):
+        status, _, err = oracle.run("reshard", source, inside, "--mesh", "2", "--force")
+        refused(oracle, "inside the source", status, 2, err, "inside")
+    oracle.succeeds("inside the source", "verify", source)
+
+    home = oracle.work / "home"
+    home.mkdir()
+    (home / "thesis.txt").write_text("years")
+    status, _, err = oracle.run("reshard", source, home, "--mesh", "2", "--force")
+    refused(oracle, "not a checkpoint", status, 2, err, "thesis.txt")
+    oracle.check((home / "thesis.txt").read_text() == "years", "not a checkpoint", "was harmed")
+
+    linked = copy_of(oracle, "linked")
+    shutil.move(linked / "__0_0.distcp", oracle.work / "outside.distcp")
+    (linked / "__0_0.distcp").symlink_to(oracle.work / "outside.distcp")
+    status, _, err = oracle.run("verify", linked)
+    oracle.check(status == 1 and "leads out" in err, "link out", f"exits {status}: {err[-300:]}")
+
+    missing = copy_of(oracle, "missing")
+    (missing / "__0_0.distcp").unlink()
+    status, _, err = oracle.run("verify", missing)
+    oracle.check(status == 1 and "__0_0.distcp" in err and "missing" in err, "missing file", f"exits {status}: {err[-300:]}")
+
+    status, _, err = oracle.run("convert", source, oracle.work / "no" / "such" / "folder.safetensors")
+    refused(oracle, "no parent", status, 2, err, "does not exist")
+
+    status, _, err = oracle.run("reshard", source, oracle.work / "small", "--mesh", "2", "--memory", "1MiB")
+    refused(oracle, "small budget", status, 2, err, "at least 4.0 MiB")
+    leftovers = [p.name for p in oracle.work.iterdir() if p.name.startswith(".")]
+    oracle.check(not leftovers, "all", f"temporaries are left: {leftovers}")
+    oracle.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <catch2/catch_test_macros.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <numeric>
+#include <random>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+import shardmesh.checkpoint;
+
+using namespace shardmesh;
+namespace fs = std::filesystem;
+
+namespace {
+
+struct scratch_folder {
+  fs::path path = fs::temp_directory_path() / ("shardmesh-save-" + std::to_string(std::random_device{}()));
+  scratch_folder() { fs::create_directory(path); }
+  ~scratch_folder() { fs::remove_all(path); }
+};
+
+tensor_view view_of(std::vector<std::int32_t>& values, const extents& sizes, const extents& strides) {
+  return {reinterpret_cast<std::byte*>(values.data()), dtype::int32, {}, sizes, strides};
+}
+
+}  // namespace
+
+TEST_CASE("what is saved from memory is loaded again, cut and strided at will, in every format") {
+  const scratch_folder scratch;
+  std::vector<std::int32_t> values(7 * 5);
+  std::iota(values.begin(), values.end(), 0);
+  const tensor_view whole = view_of(values, {7, 5}, {5, 1});
+  const box top{{0, 0}, {3, 5}}, left{{3, 0}, {4, 2}}, right{{3, 2}, {4, 3}};
+  save_tensor tensor{"layers.0.weight", {"layers", 0, "weight"}, {7, 5}, {}};
+  for (const auto& [where, rank] : {std::pair{top, 0}, std::pair{left, 1}, std::pair{right, 2}})
+    tensor.parts.push_back({where, subview(whole, where), rank});
+  for (const auto& [format, name] :
+       {std::pair{target_format::dcp, "dcp"}, std::pair{target_format::safetensors, "one.safetensors"},
+        std::pair{target_format::hf, "hf"}}) {
+    const save_report report = save(scratch.path / name, {&tensor, 1}, format);
+    REQUIRE(report.ok());
+    auto reader = open_checkpoint(scratch.path / name).value();
+    CHECK(verify(*reader).ok());
+    const host_tensor loaded = load_tensor(*reader, "layers.0.weight").value();
+    CHECK(std::memcmp(loaded.bytes().data(), values.data(), values.size() * 4) == 0);
+    const host_tensor column = load_tensor(*reader, "layers.0.weight", {{1, 4}, {5, 1}}).value();
+    CHECK(reinterpret_cast<const std::int32_t*>(column.bytes().data())[2] == 3 * 5 + 4);
+  }
+  CHECK(fs::exists(scratch.path / "dcp" / "__2_0.distcp"));
+}
+
+TEST_CASE("parts that do not tile their tensor are refused with key and box, and nothing is written") {
+  const scratch_folder scratch;
+  std::vector<std::int32_t> values(4);
+  const save_tensor tensor{"w", {}, {3, 2}, {{{{0, 0}, {2, 2}}, view_of(values, {2, 2}, {2, 1}), 0}}};
+  const save_report report = save(scratch.path / "out", {&tensor, 1});
+  REQUIRE(report.problems.size() == 1);
+  CHECK(to_string(report.problems[0]) == "w: no chunk holds these cells in [2:3, 0:2)");
+  CHECK(fs::is_empty(scratch.path));
+}
+
+TEST_CASE("a load names the key that is missing and the box that does not fit") {
+  const scratch_folder scratch;
+  std::vector<std::int32_t> values(4);
+  const save_tensor tensor{"w", {}, {2, 2}, {{{{0, 0}, {2, 2}}, view_of(values, {2, 2}, {2, 1}), 0}}};
+  REQUIRE(save(scratch.path / "out", {&tensor, 1}).ok());
+  auto reader = open_checkpoint(scratch.path / "out").value();
+  const auto missing = load_tensor(*reader, "v");
+  REQUIRE_FALSE(missing);
+  CHECK(missing.cause().code == errc::missing_key);
+  CHECK(missing.cause().key == "v");
+  const auto outside = load_tensor(*reader, "w", {{1, 0}, {2, 2}});
+  REQUIRE_FALSE(outside);
+  CHECK(to_string(outside.cause()).find("w: the wanted box does not fit the stored shape in [1:3, 0:2)") !=
+        std::string::npos);
+}
