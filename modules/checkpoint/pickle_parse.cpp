@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The pickle machine: one pass over the opcodes, a stack, a memo, no recursion. Every allocation is paid for by input
-// bytes; stated lengths are checked against what is left before anything is done with them.
+// bytes; stated lengths are checked against what is left before anything is done with them. Long, because every
+// opcode works on the one stack: taking them apart would only hide that.
 module;
 #include <fmt/format.h>
 #include <try.hpp>

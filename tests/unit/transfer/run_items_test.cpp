@@ -33,7 +33,6 @@ struct index_items {
     const fragment& f = fragments.at(item.slot);
     const extents strides = contiguous_strides(shape);
     std::vector<std::int64_t> values;
-    box at = part;
     const auto fill = [&](auto& self, std::size_t d, std::int64_t index) -> void {
       if (d == part.rank()) return values.push_back(index);
       for (std::int64_t i = 0; i < part.sizes[d]; ++i)
