@@ -8,5 +8,7 @@ export import shardmesh.layout;
 export import shardmesh.kernels;
 export import shardmesh.comm;
 export import shardmesh.transfer;
+export import shardmesh.sharding;
+export import shardmesh.state;
 export import shardmesh.checkpoint;
 export import shardmesh.draw;
