@@ -14,4 +14,5 @@ export import :device;
 export import :tensor;
 export import :host_tensor;
 export import :pending;
+export import :print;
 export import :text;
