@@ -19,8 +19,8 @@ class ShardmeshConan(ConanFile):
     topics = ("tensor", "checkpoint", "pytorch", "safetensors", "modules")
     package_type = "static-library"
     settings = "os", "arch", "compiler", "build_type"
-    options = {"tools": [True, False]}
-    default_options = {"tools": False}
+    options = {"tools": [True, False], "with_mpi": [True, False]}
+    default_options = {"tools": False, "with_mpi": False}
     exports_sources = "CMakeLists.txt", "cmake/*", "include/*", "modules/*", "tools/*", "LICENSE"
     # The interfaces are rebuilt in the consumer's dialect; the archive was built in the package's.
     extension_properties = {"compatibility_cppstd": False}
@@ -41,6 +41,8 @@ class ShardmeshConan(ConanFile):
         self.requires("xxhash/[>=0.8 <1]")
         self.requires("libdeflate/[>=1.14 <2]")
         self.requires("re2/[>=20220601]")
+        if self.options.with_mpi:  # the component mpi; the C library only
+            self.requires("openmpi/[>=4.1 <6]")
         if self.options.tools:
             self.requires("cli11/[>=2.1 <3]")
 
@@ -59,6 +61,7 @@ class ShardmeshConan(ConanFile):
         toolchain.cache_variables["SHARDMESH_BUILD_TESTS"] = False
         toolchain.cache_variables["SHARDMESH_BUILD_BENCHMARKS"] = False
         toolchain.cache_variables["SHARDMESH_BUILD_TOOLS"] = bool(self.options.tools)
+        toolchain.cache_variables["SHARDMESH_WITH_MPI"] = "ON" if self.options.with_mpi else "OFF"
         toolchain.generate()
 
     def build(self):

@@ -12,13 +12,17 @@ import sys
 import time
 from pathlib import Path
 
+import validate
+
 HERE = Path(__file__).resolve().parent
 MIB = 1 << 20
 
 
 class Bench:
     def __init__(self, build, work, runs, threads):
+        self.build = build
         self.tool, self.program = build / "bin" / "shardmesh", build / "bin" / "shardmesh_bench"
+        self.tree_program = build / "bin" / "shardmesh_tree_bench"
         self.work, self.runs, self.threads = work, runs, threads
         self.failed = []
 
@@ -71,6 +75,24 @@ class Bench:
 
     def peer(self, case, path):
         return lambda repeat: self.torch(case, path, "--repeat", repeat, "--threads", self.threads)
+
+    def compare_rounds(self, title, steps, sides, aim):
+        """Times sides that do the same steps one after the other, in alternating blocks, and prints the sums and their
+        ratios; the first side is ours. One process per block and step."""
+        times = {name: {step: [] for step in steps} for name in sides}
+        for _ in range(3):
+            for name, line in sides.items():
+                for step in steps:
+                    times[name][step] += self.json_of([*line, step, "--repeat", (self.runs + 1) // 2])["seconds"]
+        print(f"\n{title} (aim: x{aim})")
+        ours = times[next(iter(sides))]
+        for name, of in times.items():
+            sums = [sum(one) for one in zip(*of.values())]
+            parts = ", ".join(f"{step.split('_')[1]} {statistics.median(of[step]) * 1e3:.1f} ms "
+                              f"x{statistics.median(of[step]) / statistics.median(ours[step]):.1f}" for step in steps)
+            ratio = statistics.median(sums) / sum(statistics.median(ours[step]) for step in steps)
+            print(f"  {name:<44} {statistics.median(sums) * 1e3:8.1f} ms ({min(sums) * 1e3:.1f}..{max(sums) * 1e3:.1f}, "
+                  f"{len(sums)} runs)  x{ratio:.1f}   {parts}", flush=True)
 
     def compare(self, title, path, sides):
         """Times the sides in two alternating blocks and prints them; the first side is ours."""
@@ -180,9 +202,20 @@ def reshard_memory(bench):
         shutil.rmtree(target)
 
 
-CASES = {"load_200": load(200), "load_16": load(16), "columns_200": columns(200), "columns_16": columns(16),
+def tree(bench):
+    ours, peer = [bench.tree_program], [sys.executable, HERE / "tree_side.py"]
+    bench.compare_rounds("a nested state dict of 100,000 entries: names and paths, and back from them", ("names_flatten",
+                         "names_unflatten"), {"shardmesh::flatten, unflatten": ours,
+                         "torch dcp flatten_state_dict, unflatten_..": peer}, aim=10)
+    bench.compare_rounds("a nested state dict of 100,000 entries: leaves and shape, and back from them", ("leaves_flatten",
+                         "leaves_unflatten"), {"shardmesh::flatten_tree, build": ours,
+                         "optree tree_flatten, tree_unflatten": peer}, aim=1)
+
+
+CASES = {"tree": tree, "load_200": load(200), "load_16": load(16), "columns_200": columns(200), "columns_16": columns(16),
          "safetensors_load": safetensors_load, "safetensors_copy": safetensors_copy,
-         "inspect_200k": inspect(200_000), "inspect_2m": inspect(2_000_000), "reshard_memory": reshard_memory}
+         "inspect_200k": inspect(200_000), "inspect_2m": inspect(2_000_000), "reshard_memory": reshard_memory,
+         **validate.CASES}
 
 
 def main():

@@ -165,6 +165,50 @@ def read_metadata(path, repeat):
     return os.path.getsize(os.path.join(path, ".metadata")), timed(lambda: FileSystemReader(path).read_metadata(), repeat)
 
 
+def shards_of(path):
+    """Shape, and offsets and sizes of every shard, of a file that benchmarks/validate.py wrote."""
+    import array
+    numbers = array.array("q")
+    with open(path, "rb") as file:
+        numbers.frombytes(file.read())
+    rank, count = numbers[:2]
+    shape, rest = list(numbers[2:2 + rank]), numbers[2 + rank:].tolist()
+    boxes = [(rest[i:i + rank], rest[i + rank:i + 2 * rank]) for i in range(0, 2 * rank * count, 2 * rank)]
+    return shape, boxes
+
+
+def timed_briefly(act, repeat, limit=4.0):
+    """As `timed`, but stops when it has taken long enough: some of these are quadratic."""
+    times = []
+    while len(times) < repeat and (not times or sum(times) + times[-1] < limit):
+        times += timed(act, 1)
+    return times
+
+
+def validate_shards(path, repeat):
+    """What ShardedTensor checks of its metadata."""
+    from torch.distributed._shard.metadata import ShardMetadata
+    from torch.distributed._shard.sharding_spec._internals import validate_non_overlapping_shards_metadata
+    _, boxes = shards_of(path)
+    shards = [ShardMetadata(o, s, f"rank:{i}/cpu") for i, (o, s) in enumerate(boxes)]
+    return len(boxes), timed_briefly(lambda: validate_non_overlapping_shards_metadata(shards), repeat)
+
+
+def validate_plan(path, repeat):
+    """What DCP checks before it saves: bounds, overlaps and the total volume."""
+    from torch.distributed.checkpoint.default_planner import _validate_global_plan
+    from torch.distributed.checkpoint.planner import SavePlan
+    shape, boxes = shards_of(path)
+    chunks = [m.ChunkStorageMetadata(torch.Size(o), torch.Size(s)) for o, s in boxes]
+    entry = m.TensorStorageMetadata(m.TensorProperties(dtype=torch.float32), torch.Size(shape), chunks)
+    metadata, plans = m.Metadata({"weight": entry}), [SavePlan([]), SavePlan([])]
+
+    def act():
+        if _validate_global_plan(plans, metadata):
+            raise RuntimeError("PyTorch refuses these shards")
+    return len(boxes), timed_briefly(act, repeat)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("case")
@@ -178,6 +222,9 @@ def main():
         globals()[given.case](given.path, given.count)
         return
     size, seconds = globals()[given.case](given.path, given.repeat)
+    if given.case.startswith("validate"):
+        print(json.dumps({"case": given.case, "shards": size, "microseconds": [1e6 * s for s in seconds]}))
+        return
     print(json.dumps({"case": given.case, "bytes": size, "threads": given.threads, "seconds": seconds}))
 
 

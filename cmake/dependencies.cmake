@@ -16,3 +16,10 @@ if(TARGET zstd::libzstd_shared)
 else()
   set(SHARDMESH_ZSTD zstd::libzstd_static)
 endif()
+
+# Optional rooms. AUTO builds what the machine has; an installed package says which components it holds.
+if(SHARDMESH_WITH_MPI STREQUAL "AUTO")
+  find_package(MPIC) # cmake/FindMPIC.cmake
+elseif(SHARDMESH_WITH_MPI)
+  find_package(MPIC REQUIRED)
+endif()

@@ -5,8 +5,9 @@
 #   shardmesh_room(layout IMPORTS core LINKS fmt::fmt)
 #
 # IMPORTS: rooms whose modules its interface imports.  LINKS: third parties, private to its .cpp units.
+# OPTIONAL: the room is a component of the installed package, found only when it is asked for.
 function(shardmesh_room name)
-  cmake_parse_arguments(PARSE_ARGV 1 room "" "" "IMPORTS;LINKS")
+  cmake_parse_arguments(PARSE_ARGV 1 room "OPTIONAL" "" "IMPORTS;LINKS")
   file(GLOB interfaces CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cppm)
   file(GLOB bodies CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp)
   set(target shardmesh_${name})
@@ -21,5 +22,9 @@ function(shardmesh_room name)
   set_target_properties(${target} PROPERTIES EXPORT_NAME ${name} POSITION_INDEPENDENT_CODE ON)
   list(TRANSFORM room_IMPORTS PREPEND shardmesh::)
   target_link_libraries(${target} PUBLIC ${room_IMPORTS} PRIVATE ${room_LINKS})
-  set_property(GLOBAL APPEND PROPERTY SHARDMESH_ROOMS ${target})
+  if(room_OPTIONAL)
+    set_property(GLOBAL APPEND PROPERTY SHARDMESH_COMPONENTS ${name})
+  else()
+    set_property(GLOBAL APPEND PROPERTY SHARDMESH_ROOMS ${target})
+  endif()
 endfunction()

@@ -10,5 +10,6 @@ export import shardmesh.comm;
 export import shardmesh.transfer;
 export import shardmesh.sharding;
 export import shardmesh.state;
+export import shardmesh.fsdp;
 export import shardmesh.checkpoint;
 export import shardmesh.draw;

@@ -2,10 +2,12 @@
 module;
 #include <try.hpp>
 
+#include <charconv>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 module shardmesh.checkpoint;
@@ -24,6 +26,14 @@ std::string_view name(checkpoint_format format) {
       return "hf";
   }
   return "unknown";
+}
+
+std::optional<std::int32_t> rank_of_file(std::string_view file) {
+  std::int32_t rank = 0;
+  if (!file.starts_with("__")) return std::nullopt;
+  const auto [end, code] = std::from_chars(file.data() + 2, file.data() + file.size(), rank);
+  if (code != std::errc{} || end == file.data() + file.size() || *end != '_' || rank < 0) return std::nullopt;
+  return rank;
 }
 
 error to_error(const cover_problem& problem) {

@@ -3,6 +3,7 @@
 // A flat description: 2,000,000 chunks take 48 bytes each, plus 16 per dimension. Not here: reading (reader).
 module;
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,6 +19,9 @@ export namespace shardmesh {
 
 enum class checkpoint_format : std::uint8_t { dcp, torch_file, safetensors, hf };
 std::string_view name(checkpoint_format format);  // "dcp", "torch", "safetensors", "hf"
+
+/// The rank that wrote a file, where its name says so: 3 of DCP's "__3_0.distcp".
+std::optional<std::int32_t> rank_of_file(std::string_view file);
 
 /// Where a chunk's or object's bytes are: a range of one of the catalog's files. `file` -1: nothing says where.
 struct stored_range {

@@ -3,9 +3,9 @@ module;
 #include <fmt/format.h>
 #include <try.hpp>
 
-#include <charconv>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -14,14 +14,6 @@ module shardmesh.checkpoint;
 
 namespace shardmesh {
 namespace {
-
-// "__3_0.distcp" was written by rank 3; other names say nothing.
-std::int32_t rank_of_file(std::string_view file) {
-  std::int32_t rank = 0;
-  if (!file.starts_with("__")) return 0;
-  const auto [end, code] = std::from_chars(file.data() + 2, file.data() + file.size(), rank);
-  return code == std::errc{} && end != file.data() + file.size() && *end == '_' && rank >= 0 ? rank : 0;
-}
 
 class selecting {
  public:
@@ -52,8 +44,7 @@ class selecting {
     for (std::int32_t chunk = stored.first_chunk; chunk < stored.first_chunk + stored.chunk_count; ++chunk) {
       const box where = contents_.chunk_box(stored, chunk);
       const std::int32_t file = contents_.chunk_places[static_cast<std::size_t>(chunk)].file;
-      if (!where.is_empty())
-        made.chunks.push_back({where, file < 0 ? 0 : rank_of_file(contents_.files[static_cast<std::size_t>(file)])});
+      if (!where.is_empty()) made.chunks.push_back({where, writer_of(file)});
     }
     if (made.chunks.empty()) made.chunks.push_back({box::whole(stored.shape), 0});
     if (stored.key.ends_with("_flat_param"))
@@ -68,7 +59,7 @@ class selecting {
     output_object made;
     made.where = key == stored.key ? stored.where : path{};
     made.key = std::move(key);
-    made.rank = stored.place.file < 0 ? 0 : rank_of_file(contents_.files[static_cast<std::size_t>(stored.place.file)]);
+    made.rank = writer_of(stored.place.file);
     made.archive = [&reader = reader_, index] { return reader.object_archive(index); };
     made.json = [&reader = reader_, index]() -> result<std::string> {
       SHARDMESH_TRY(const object_value value, reader.read_object(index));
@@ -79,6 +70,11 @@ class selecting {
   }
 
  private:
+  // The rank that wrote the file of this number; 0 where that is not known.
+  std::int32_t writer_of(std::int32_t file) const {
+    return file < 0 ? 0 : rank_of_file(contents_.files[static_cast<std::size_t>(file)]).value_or(0);
+  }
+
   // An unsharded tensor of an unknown representation is copied verbatim; anything else would invent bytes.
   bool take_archive(const tensor_entry& stored, dtype type, output_tensor& made) {
     const bool whole =

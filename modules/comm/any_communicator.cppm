@@ -13,6 +13,7 @@ export module shardmesh.comm:any_communicator;
 
 import shardmesh.core;
 import :communicator;
+import :lending;
 
 export namespace shardmesh {
 
@@ -41,6 +42,26 @@ class any_communicator {
   }
   void abort(const error& reason) { model_->abort(reason); }
 
+  /// True when the communicator's ranks share an address space, so that `start_lending` works.
+  bool shares_memory() const { return model_->shares_memory(); }
+  /// As `memory_sharing_communicator`. errc::unsupported when `shares_memory()` is false.
+  result<lending> start_lending(std::span<const lent> lends, std::span<const borrowed> borrows,
+                                const call_options& options) {
+    return model_->start_lending(lends, borrows, options);
+  }
+
+  /// The communicator itself, when it is a C; null otherwise.
+  template <communicator C>
+  C* target() {
+    auto* const model = dynamic_cast<over<C>*>(model_.get());
+    return model != nullptr ? &model->it() : nullptr;
+  }
+
+  /// Numbers that are the same on every rank when all ask equally often: they keep the messages of objects on one
+  /// communicator apart. Ranks that may not agree take the largest, with `skip_to`.
+  std::uint32_t next_number() { return number_++; }
+  void skip_to(std::uint32_t number) { number_ = number > number_ ? number : number_; }
+
  private:
   struct interface {
     virtual ~interface() = default;
@@ -50,6 +71,8 @@ class any_communicator {
     virtual result<pending> start_exchange(std::span<const outgoing>, std::span<const incoming>,
                                            const call_options&) = 0;
     virtual void abort(const error&) = 0;
+    virtual bool shares_memory() const = 0;
+    virtual result<lending> start_lending(std::span<const lent>, std::span<const borrowed>, const call_options&) = 0;
   };
 
   template <class C>
@@ -67,6 +90,21 @@ class any_communicator {
       return it().start_exchange(sends, receives, options);
     }
     void abort(const error& reason) override { it().abort(reason); }
+    bool shares_memory() const override {
+      if constexpr (requires(const C& c) {
+                      { c.shares_memory() } -> std::same_as<bool>;
+                    })
+        return it().shares_memory();
+      else
+        return memory_sharing_communicator<C>;
+    }
+    result<lending> start_lending(std::span<const lent> lends, std::span<const borrowed> borrows,
+                                  const call_options& options) override {
+      if constexpr (memory_sharing_communicator<C>)
+        return it().start_lending(lends, borrows, options);
+      else
+        return fail(errc::unsupported, "the ranks of this communicator do not share memory");
+    }
   };
 
   template <class C>
@@ -87,6 +125,7 @@ class any_communicator {
 
   explicit any_communicator(std::unique_ptr<interface> model) : model_(std::move(model)) {}
   std::unique_ptr<interface> model_;
+  std::uint32_t number_ = 0;
 };
 
 }  // namespace shardmesh

@@ -1,9 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// shardmesh.comm: what ranks need to talk to each other. Today the concepts; the transports come with the distributed
-// engine. Not here: what is sent (transfer).
+// shardmesh.comm: what ranks need to talk to each other: the concepts, ranks as threads of one process, agreement.
+// Not here: what is sent (transfer), other transports (optional rooms).
 export module shardmesh.comm;
 
 export import shardmesh.layout;
 
 export import :communicator;
+export import :agreement;
 export import :any_communicator;
+export import :error_bytes;
+export import :lending;
+export import :rank_group;
+export import :run_ranks;
+export import :subgroup;
+export import :thread_group;
+export import :trace;

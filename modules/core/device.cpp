@@ -60,19 +60,22 @@ result<remote_device> parse_remote_device(std::string_view text) {
   };
   const auto slash = text.find('/');
   remote_device made;
+  std::string_view owner = text;  // without a device: "worker0" and "rank:1" are on the CPU
   if (slash == std::string_view::npos) {
     if (auto here = parse_device(text)) return made.where = *here, made;
-    if (text.empty() || text.find(':') != std::string_view::npos) return refuse();
-    return made.worker = text, made;
+  } else {
+    owner = text.substr(0, slash);
+    auto where = parse_device(text.substr(slash + 1));
+    if (!where) return refuse();
+    made.where = *where;
   }
-  const std::string_view owner = text.substr(0, slash);
-  auto where = parse_device(text.substr(slash + 1));
-  if (!where || owner.empty()) return refuse();
-  made.where = *where;
-  if (!owner.starts_with("rank:")) return made.worker = owner, made;
-  made.rank = parse_number<std::int32_t>(owner.substr(5));
-  if (!made.rank) return refuse();
-  return made;
+  if (owner.starts_with("rank:")) {
+    made.rank = parse_number<std::int32_t>(owner.substr(5));
+    if (!made.rank) return refuse();
+    return made;
+  }
+  if (owner.empty() || owner.find(':') != std::string_view::npos) return refuse();
+  return made.worker = owner, made;
 }
 
 }  // namespace shardmesh

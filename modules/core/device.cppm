@@ -29,7 +29,8 @@ struct remote_device {
 };
 
 std::string to_string(const remote_device& d);
-/// errc::invalid_argument, with the text, when it is none of "rank:N/DEVICE", "WORKER/DEVICE", "DEVICE", "WORKER".
+/// errc::invalid_argument, with the text, when it is none of "rank:N/DEVICE", "WORKER/DEVICE", "DEVICE", "rank:N",
+/// "WORKER" (the last two are on the CPU). Names of workers have no colon.
 result<remote_device> parse_remote_device(std::string_view text);
 
 }  // namespace shardmesh

@@ -7,3 +7,4 @@ export import shardmesh.transfer;
 
 export import :text;
 export import :svg;
+export import :tree;

@@ -14,6 +14,7 @@ struct draw_options {
   bool color = false;             // ANSI colours, one per owner
   std::size_t max_columns = 100;  // width of the picture, in characters
   std::size_t max_slices = 8;     // 2-d maps of a tensor with more dimensions
+  std::size_t max_lines = 200;    // nodes of a tree
 };
 
 /// Who holds what, as maps of the last two dimensions, one per slice of the others; every rectangle is a box with the

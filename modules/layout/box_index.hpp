@@ -26,9 +26,17 @@ class box_index {
   /// Calls `visit(member)` for every box that shares a cell with [begin, end), until it returns false.
   template <class Visit>
   bool query(const std::int64_t* begin, const std::int64_t* end, Visit&& visit) const {
+    std::int64_t work = 0;
+    return query(begin, end, work, visit);
+  }
+
+  /// The same, and adds to `work` what it cost: one for every node looked at and for every box found.
+  template <class Visit>
+  bool query(const std::int64_t* begin, const std::int64_t* end, std::int64_t& work, Visit&& visit) const {
     if (nodes_.empty()) return true;
     std::vector<std::uint32_t> open{0};
     while (!open.empty()) {
+      ++work;
       const std::uint32_t at = open.back();
       open.pop_back();
       if (!touches(bounds_.data() + at * 2 * rank_, bounds_.data() + at * 2 * rank_ + rank_, begin, end)) continue;
@@ -45,6 +53,7 @@ class box_index {
           const std::int64_t offset = offsets_[member * rank_ + d];
           hit = offset < end[d] && offset + sizes_[member * rank_ + d] > begin[d];
         }
+        work += hit ? 1 : 0;
         if (hit && !visit(member)) return false;
       }
     }

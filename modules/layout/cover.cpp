@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Coverage in two steps. The proof: in a valid layout the signed corners of all boxes cancel against those of the whole
-// tensor (corner sums determine how often each cell is held). Only when it fails, a search names what is wrong.
+// Coverage in two steps. The proof: random measures of boxes that hold every cell once add up to the whole's
+// (cover_measure.hpp). Only when they do not, a search finds where (cover_search.hpp), and what is found is named.
 module;
 #include <fmt/format.h>
 #include <xxhash.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
+#include <limits>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -15,6 +16,10 @@ module;
 #include <vector>
 
 #include "box_index.hpp"
+#include "cover_degrees.hpp"
+#include "cover_join.hpp"
+#include "cover_measure.hpp"
+#include "cover_search.hpp"
 module shardmesh.layout;
 
 import :model;
@@ -23,41 +28,43 @@ namespace shardmesh {
 namespace {
 
 using numbers = std::span<const std::int64_t>;
+using indices = std::vector<std::uint32_t>;
 
 struct boxes {
-  const extents& shape;
+  std::size_t rank;
   numbers offsets, sizes;
   std::span<const owner_id> owners;
 
-  std::size_t rank() const { return shape.rank(); }
-  std::int64_t begin(std::uint32_t i, std::size_t d) const { return offsets[i * rank() + d]; }
-  std::int64_t size(std::uint32_t i, std::size_t d) const { return sizes[i * rank() + d]; }
+  box_numbers at_index(std::size_t i) const { return {offsets.data() + i * rank, sizes.data() + i * rank}; }
+  const std::int64_t* offsets_of(std::uint32_t i) const { return offsets.data() + i * rank; }
+  const std::int64_t* sizes_of(std::uint32_t i) const { return sizes.data() + i * rank; }
+  std::int64_t begin(std::uint32_t i, std::size_t d) const { return offsets[i * rank + d]; }
+  std::int64_t size(std::uint32_t i, std::size_t d) const { return sizes[i * rank + d]; }
   std::int64_t end(std::uint32_t i, std::size_t d) const { return begin(i, d) + size(i, d); }
   box at(std::uint32_t i) const {
-    return {extents(offsets.subspan(i * rank(), rank())), extents(sizes.subspan(i * rank(), rank()))};
-  }
-  bool is_within(std::uint32_t i) const {
-    for (std::size_t d = 0; d < rank(); ++d)
-      if (begin(i, d) < 0 || size(i, d) < 0 || begin(i, d) > shape[d] || size(i, d) > shape[d] - begin(i, d))
-        return false;
-    return true;
-  }
-  bool is_empty(std::uint32_t i) const {
-    for (std::size_t d = 0; d < rank(); ++d)
-      if (size(i, d) == 0) return true;
-    return false;
+    return {extents(offsets.subspan(i * rank, rank)), extents(sizes.subspan(i * rank, rank))};
   }
   bool equal(std::uint32_t a, std::uint32_t b) const {
-    for (std::size_t d = 0; d < rank(); ++d)
-      if (begin(a, d) != begin(b, d) || size(a, d) != size(b, d)) return false;
-    return true;
-  }
-  std::int64_t volume(std::uint32_t i) const {
-    std::int64_t product = 1;
-    for (std::size_t d = 0; d < rank(); ++d) product *= size(i, d);
-    return product;
+    return std::equal(offsets_of(a), offsets_of(a) + rank, offsets_of(b)) &&
+           std::equal(sizes_of(a), sizes_of(a) + rank, sizes_of(b));
   }
 };
+
+bool is_empty(std::size_t rank, const std::int64_t* sizes) {
+  return std::find(sizes, sizes + rank, 0) != sizes + rank;
+}
+
+bool is_within(const extents& shape, const std::int64_t* offsets, const std::int64_t* sizes) {
+  for (std::size_t d = 0; d < shape.rank(); ++d)
+    if (offsets[d] < 0 || sizes[d] < 0 || offsets[d] > shape[d] || sizes[d] > shape[d] - offsets[d]) return false;
+  return true;
+}
+
+bool has_an_end(std::size_t rank, const std::int64_t* offsets, const std::int64_t* sizes) {
+  for (std::size_t d = 0; d < rank; ++d)
+    if (offsets[d] < 0 || sizes[d] < 0 || !checked_add(offsets[d], sizes[d])) return false;
+  return true;
+}
 
 // The part of a box that lies in the tensor; what makes no sense becomes empty.
 void clip(const extents& shape, std::span<std::int64_t> offsets, std::span<std::int64_t> sizes) {
@@ -72,11 +79,17 @@ void clip(const extents& shape, std::span<std::int64_t> offsets, std::span<std::
 class report_writer {
  public:
   report_writer(std::size_t max_problems, owner_space space) : max_(max_problems), space_(space) {}
-  bool is_full() const { return report.problems.size() >= max_; }
+  std::size_t room() const { return max_ - std::min(max_, report.problems.size()); }
   void add(cover_problem problem) {
     ++report.total;
     problem.space = space_;
-    if (!is_full()) report.problems.push_back(std::move(problem));
+    if (room() > 0) report.problems.push_back(std::move(problem));
+  }
+  void count(std::int64_t more) { report.total += more; }
+  // All but the first `kept` problems, which are all of those that were counted.
+  void forget(std::size_t kept) {
+    report.total -= static_cast<std::int64_t>(report.problems.size() - kept);
+    report.problems.resize(kept);
   }
   cover_report report;
 
@@ -86,16 +99,16 @@ class report_writer {
 };
 
 // The first of each set of equal boxes, ascending.
-std::vector<std::uint32_t> first_of_equals(const boxes& b, const std::vector<std::uint32_t>& members) {
+indices first_of_equals(const boxes& b, const indices& members) {
   std::size_t capacity = 16;
   while (capacity < members.size() * 2) capacity *= 2;
-  std::vector<std::uint32_t> table(capacity, 0);  // member + 1
-  std::vector<std::uint32_t> distinct;
+  indices table(capacity, 0);  // member + 1
+  indices distinct;
   distinct.reserve(members.size());
-  const std::size_t bytes = b.rank() * sizeof(std::int64_t);
+  const std::size_t bytes = b.rank * sizeof(std::int64_t);
   for (const std::uint32_t m : members) {
-    std::uint64_t hash = XXH3_64bits(b.offsets.data() + m * b.rank(), bytes);
-    hash = XXH3_64bits_withSeed(b.sizes.data() + m * b.rank(), bytes, hash);
+    std::uint64_t hash = XXH3_64bits(b.offsets_of(m), bytes);
+    hash = XXH3_64bits_withSeed(b.sizes_of(m), bytes, hash);
     std::size_t at = hash & (capacity - 1);
     while (table[at] != 0 && !b.equal(table[at] - 1, m)) at = (at + 1) & (capacity - 1);
     if (table[at] != 0) continue;
@@ -105,229 +118,129 @@ std::vector<std::uint32_t> first_of_equals(const boxes& b, const std::vector<std
   return distinct;
 }
 
-void radix_sort(std::vector<std::uint64_t>& keys, int bits) {
-  constexpr int digit = 11;
-  std::vector<std::uint64_t> other(keys.size());
-  for (int shift = 0; shift < bits; shift += digit) {
-    std::array<std::size_t, std::size_t{1} << digit> start{};
-    for (const std::uint64_t key : keys) ++start[(key >> shift) & (start.size() - 1)];
-    std::size_t sum = 0;
-    for (std::size_t& s : start) sum += std::exchange(s, sum);
-    for (const std::uint64_t key : keys) other[start[(key >> shift) & (start.size() - 1)]++] = key;
-    keys.swap(other);
-  }
+bool are_a_partition(const box& whole, const boxes& b, const indices& members) {
+  covering::tally sum(b.rank);
+  for (const std::uint32_t i : members) sum.add(b.offsets_of(i), b.sizes_of(i));
+  return sum.equals(whole.offsets.data(), whole.sizes.data());
 }
 
-// Numbers for the coordinates of one cut dimension: the coordinates themselves where corners of all dimensions fit into
-// 62 bits together, else their positions among the coordinates that occur.
-struct cut_dimension {
-  std::size_t dim;
-  std::uint64_t count = 0;  // numbers are below this
-  std::vector<std::int64_t> occurring;
-  std::uint64_t stride = 1;
+// A set of boxes in a region that is known not to hold every cell once.
+struct suspicion {
+  const boxes& b;
+  const box& whole;
+  const indices& members;         // not empty, inside; ascending
+  std::vector<std::size_t> cuts;  // dimensions that members cut, at least one
 
-  std::uint64_t number(std::int64_t coordinate) const {
-    if (occurring.empty()) return static_cast<std::uint64_t>(coordinate);
-    return static_cast<std::uint64_t>(std::lower_bound(occurring.begin(), occurring.end(), coordinate) -
-                                      occurring.begin());
+  suspicion(const boxes& all, const box& region, const indices& which) : b(all), whole(region), members(which) {
+    for (std::size_t d = 0; d < b.rank; ++d)
+      if (std::any_of(members.begin(), members.end(), [&](std::uint32_t i) {
+            return b.begin(i, d) != whole.offsets[d] || b.size(i, d) != whole.sizes[d];
+          }))
+        cuts.push_back(d);
+    if (cuts.empty()) cuts.push_back(0);
+  }
+
+  covering::defect_search search(bool wants_gaps, covering::which_mark which) const {
+    const auto along = [which](std::size_t d, std::int64_t begin, std::int64_t end) {
+      const covering::marks& marks = covering::marks::of_this_process();
+      return covering::extent_1d{begin, end, marks.at(d, begin).*which, marks.at(d, end).*which};
+    };
+    std::vector<covering::extent_1d> all, region;
+    all.reserve(members.size() * cuts.size());
+    for (const std::uint32_t i : members)
+      for (const std::size_t d : cuts) all.push_back(along(d, b.begin(i, d), b.end(i, d)));
+    for (const std::size_t d : cuts) region.push_back(along(d, whole.offsets[d], whole.end(d)));
+    covering::defect_search made(cuts.size(), std::move(all), std::move(region), wants_gaps);
+    made.run(5'000'000 + (wants_gaps ? 100 : 30) * static_cast<std::int64_t>(members.size()));
+    return made;
+  }
+
+  // With how many of the others each of `some` shares cells.
+  covering::degree_counter degrees(const indices& some) const {
+    std::vector<covering::interval> all;
+    all.reserve(some.size() * cuts.size());
+    for (const std::uint32_t i : some)
+      for (const std::size_t d : cuts) all.push_back({b.begin(i, d), b.end(i, d)});
+    covering::degree_counter made(cuts.size(), std::move(all));
+    made.run(50'000'000 + 100 * static_cast<std::int64_t>(some.size()));
+    return made;
   }
 };
 
-bool assign_strides(std::vector<cut_dimension>& cuts, std::uint64_t& count) {
-  count = 1;
-  for (cut_dimension& c : cuts) {
-    c.stride = count;
-    if (__builtin_mul_overflow(count, c.count, &count) || count >= (std::uint64_t{1} << 62)) return false;
-  }
-  return true;
-}
-
-// The dimensions that boxes cut, numbered; nothing when corners are too many or do not fit.
-std::optional<std::vector<cut_dimension>> number_cuts(const boxes& b, const std::vector<std::uint32_t>& distinct,
-                                                      std::uint64_t& count) {
-  std::vector<cut_dimension> cuts;
-  for (std::size_t d = 0; d < b.rank(); ++d)
-    if (std::any_of(distinct.begin(), distinct.end(), [&](std::uint32_t i) { return b.size(i, d) != b.shape[d]; }))
-      cuts.push_back({d, static_cast<std::uint64_t>(b.shape[d]) + 1, {}, 1});
-  if (cuts.size() > 8 || (distinct.size() << cuts.size()) > (std::size_t{1} << 26)) return std::nullopt;
-  if (assign_strides(cuts, count)) return cuts;
-  for (cut_dimension& c : cuts) {
-    c.occurring = {0, b.shape[c.dim]};
-    for (const std::uint32_t i : distinct) {
-      c.occurring.push_back(b.begin(i, c.dim));
-      c.occurring.push_back(b.end(i, c.dim));
-    }
-    std::sort(c.occurring.begin(), c.occurring.end());
-    c.occurring.erase(std::unique(c.occurring.begin(), c.occurring.end()), c.occurring.end());
-    c.count = c.occurring.size();
-  }
-  if (assign_strides(cuts, count)) return cuts;
-  return std::nullopt;
-}
-
-// True: the boxes are proven to hold every cell once. False: they do not, or it is not known.
-bool corners_cancel(const boxes& b, const std::vector<std::uint32_t>& distinct) {
-  std::uint64_t count = 0;
-  const auto cuts = number_cuts(b, distinct, count);
-  if (!cuts) return false;
-  if (cuts->empty()) return distinct.size() == 1;
-  std::vector<std::uint64_t> corners;  // number of the corner, then 1 when it is subtracted
-  corners.reserve((distinct.size() + 1) << cuts->size());
-  std::vector<std::uint64_t> low(cuts->size()), high(cuts->size());
-  const auto add_corners = [&](std::uint64_t sign) {
-    for (std::size_t corner = 0; corner < (std::size_t{1} << cuts->size()); ++corner) {
-      std::uint64_t number = 0, flipped = sign;
-      for (std::size_t c = 0; c < cuts->size(); ++c) {
-        const bool at_end = ((corner >> c) & 1) != 0;
-        number += (at_end ? high[c] : low[c]) * (*cuts)[c].stride;
-        flipped ^= at_end ? 1U : 0U;
-      }
-      corners.push_back(number << 1 | flipped);
-    }
-  };
-  for (const std::uint32_t i : distinct) {
-    for (std::size_t c = 0; c < cuts->size(); ++c) {
-      low[c] = (*cuts)[c].number(b.begin(i, (*cuts)[c].dim));
-      high[c] = (*cuts)[c].number(b.end(i, (*cuts)[c].dim));
-    }
-    add_corners(0);
-  }
-  for (std::size_t c = 0; c < cuts->size(); ++c) low[c] = 0, high[c] = (*cuts)[c].number(b.shape[(*cuts)[c].dim]);
-  add_corners(1);
-
-  int bits = 1;
-  while (bits < 63 && (count >> (bits - 1)) != 0) ++bits;
-  radix_sort(corners, bits);
-  for (std::size_t i = 0; i < corners.size();) {
-    std::int64_t sum = 0;
-    const std::uint64_t number = corners[i] >> 1;
-    for (; i < corners.size() && corners[i] >> 1 == number; ++i) sum += (corners[i] & 1) != 0 ? -1 : 1;
-    if (sum != 0) return false;
-  }
-  return true;
-}
-
-// Names every pair of different boxes that share cells. When there are very many, counting stops.
-void find_overlaps(const boxes& b, const std::vector<std::uint32_t>& distinct, report_writer& out) {
-  const box_index index(b.rank(), b.offsets, b.sizes, distinct);
-  std::int64_t budget = 20'000'000 + 8 * static_cast<std::int64_t>(distinct.size());
-  std::vector<std::uint32_t> others;
-  extents end = b.shape;
-  for (const std::uint32_t i : distinct) {
+// Names pairs of `some` boxes that share cells, in the order of the input, as long as the report has room, and counts
+// the rest. Stops when `work` is spent. True: these are all.
+bool name_overlaps(const boxes& b, const indices& some, std::int64_t work, report_writer& out) {
+  const box_index index(b.rank, b.offsets, b.sizes, some);
+  std::int64_t spent = 0;
+  indices others;
+  std::vector<std::int64_t> end(b.rank);
+  for (const std::uint32_t i : some) {
+    if (spent > work) return false;
     others.clear();
-    for (std::size_t d = 0; d < b.rank(); ++d) end[d] = b.end(i, d);
-    index.query(b.offsets.data() + i * b.rank(), end.data(), [&](std::uint32_t other) {
+    for (std::size_t d = 0; d < b.rank; ++d) end[d] = b.end(i, d);
+    index.query(b.offsets_of(i), end.data(), spent, [&](std::uint32_t other) {
       if (other > i) others.push_back(other);
-      return --budget > 0;
+      return true;
     });
-    if (!out.is_full()) std::sort(others.begin(), others.end());
-    for (const std::uint32_t other : others) {
-      if (out.is_full()) {
-        ++out.report.total;
-        continue;
-      }
-      const auto shared = intersect(b.at(i), b.at(other));
-      out.add({cover_kind::overlap, *shared, b.owners[i], b.owners[other], i, other, {}});
-    }
-    if (budget <= 0) {
-      out.report.total_is_exact = false;
-      return;
-    }
+    if (out.room() > 0) std::sort(others.begin(), others.end());
+    const std::size_t named = std::min(out.room(), others.size());
+    for (const std::uint32_t other : std::span(others).first(named))
+      out.add({cover_kind::overlap, *intersect(b.at(i), b.at(other)), b.owners[i], b.owners[other], i, other, {}});
+    out.count(static_cast<std::int64_t>(others.size() - named));
   }
+  return true;
 }
 
-// Joins boxes that touch and have equal extent across, so that a missing row reads as one box.
-void join_touching(std::vector<box>& found, std::size_t rank) {
-  if (found.size() > 200'000) return;
-  for (std::size_t pass = 0, before = 0; pass < 4 && found.size() != before; ++pass) {
-    before = found.size();
-    for (std::size_t d = 0; d < rank; ++d) {
-      const auto across = [d](const box& x) {
-        std::pair<extents, extents> key{x.offsets, x.sizes};
-        key.first[d] = key.second[d] = 0;
-        return key;
-      };
-      std::sort(found.begin(), found.end(), [&](const box& x, const box& y) {
-        const auto kx = across(x), ky = across(y);
-        return kx != ky ? kx < ky : x.offsets[d] < y.offsets[d];
-      });
-      std::size_t kept = 0;
-      for (std::size_t i = 1; i < found.size(); ++i) {
-        if (found[kept].end(d) == found[i].offsets[d] && across(found[kept]) == across(found[i]))
-          found[kept].sizes[d] += found[i].sizes[d];
-        else
-          found[++kept] = found[i];
-      }
-      if (!found.empty()) found.resize(kept + 1);
-    }
+void report_overlaps(const suspicion& s, const covering::defect_search& search, report_writer& out) {
+  indices some;  // all boxes that share cells with others are among them
+  if (search.is_complete())
+    for (const std::uint32_t i : search.suspects()) some.push_back(s.members[i]);
+  else
+    some = s.members;
+  if (some.empty()) return;
+  const std::int64_t before = out.report.total;
+  const std::size_t named_before = out.report.problems.size();
+  const std::int64_t work = 5'000'000 + 40 * static_cast<std::int64_t>(some.size());
+  if (name_overlaps(s.b, some, work, out)) return;
+  // Very many pairs, or boxes that an index cannot tell apart: it takes longer to look at the pairs than to count them.
+  const covering::degree_counter counter = s.degrees(some);
+  if (out.room() > 0 &&
+      counter.pairs() > out.report.total - before) {  // named too few: begins again with those that count
+    indices sharing;
+    for (std::size_t i = 0; i < some.size(); ++i)
+      if (counter.degrees()[i] != 0) sharing.push_back(some[i]);
+    out.forget(named_before);
+    name_overlaps(s.b, sharing, work, out);
   }
-  std::sort(found.begin(), found.end());
+  out.report.total = before + std::max(out.report.total - before, counter.pairs());
+  if (!counter.is_complete()) out.report.total_is_exact = false;
 }
 
-struct region {
-  box where;
-  std::vector<std::uint32_t> members;  // boxes that share cells with it
-};
-
-std::int64_t held_volume(const boxes& b, const region& r) {
-  std::int64_t sum = 0;
-  for (const std::uint32_t i : r.members) {
-    std::int64_t volume = 1;
-    for (std::size_t d = 0; d < b.rank(); ++d)
-      volume *= std::min(b.end(i, d), r.where.end(d)) - std::max(b.begin(i, d), r.where.offsets[d]);
-    sum += volume;
-  }
-  return sum;
-}
-
-// Where to cut the region: the median of the box edges inside it, along the dimension that has most of them.
-std::pair<std::size_t, std::int64_t> middle_edge(const boxes& b, const region& r) {
-  std::vector<std::int64_t> edges, best;
-  std::size_t best_dim = 0;
-  for (std::size_t d = 0; d < b.rank(); ++d) {
-    edges.clear();
-    for (const std::uint32_t i : r.members)
-      for (const std::int64_t edge : {b.begin(i, d), b.end(i, d)})
-        if (edge > r.where.offsets[d] && edge < r.where.end(d)) edges.push_back(edge);
-    if (edges.size() > best.size()) best.swap(edges), best_dim = d;
-  }
-  const auto middle = best.begin() + static_cast<std::ptrdiff_t>(best.size() / 2);
-  std::nth_element(best.begin(), middle, best.end());
-  return {best_dim, *middle};
-}
-
-// The boxes of cells that nobody holds: halves the tensor at box edges, leaving out what is full.
-void find_gaps(const boxes& b, const std::vector<std::uint32_t>& distinct, bool overlaps, report_writer& out) {
-  std::vector<region> open;
-  open.push_back({box::whole(b.shape), distinct});
-  std::vector<box> gaps;
-  std::int64_t budget = 50'000'000 + 200 * static_cast<std::int64_t>(distinct.size());
-  while (!open.empty() && budget > 0) {
-    const region r = std::move(open.back());
-    open.pop_back();
-    budget -= static_cast<std::int64_t>(r.members.size()) + 1;
-    if (r.members.empty()) {
-      gaps.push_back(r.where);
-      continue;
+void report_gaps(const suspicion& s, covering::defect_search& search, report_writer& out) {
+  std::vector<std::int64_t>& gaps = search.gaps();
+  const std::size_t dims = s.cuts.size();
+  covering::join_touching(gaps, dims);
+  indices order(gaps.size() / (2 * dims));
+  std::iota(order.begin(), order.end(), 0U);
+  const auto named = static_cast<std::ptrdiff_t>(std::min(out.room(), order.size()));
+  std::partial_sort(order.begin(), order.begin() + named, order.end(), [&](std::uint32_t a, std::uint32_t b) {
+    for (std::size_t c = 0; c < dims; ++c) {
+      const std::int64_t x = gaps[(a * dims + c) * 2], y = gaps[(b * dims + c) * 2];
+      if (x != y) return x < y;
     }
-    if (!overlaps && held_volume(b, r) == r.where.volume()) continue;
-    if (std::any_of(r.members.begin(), r.members.end(), [&](std::uint32_t i) { return lies_within(r.where, b.at(i)); }))
-      continue;
-    const auto [d, edge] = middle_edge(b, r);
-    region low{r.where, {}}, high{r.where, {}};
-    low.where.sizes[d] = edge - r.where.offsets[d];
-    high.where.offsets[d] = edge;
-    high.where.sizes[d] = r.where.end(d) - edge;
-    for (const std::uint32_t i : r.members) {
-      if (b.begin(i, d) < edge) low.members.push_back(i);
-      if (b.end(i, d) > edge) high.members.push_back(i);
+    return false;
+  });
+  for (const std::uint32_t i : std::span(order).first(static_cast<std::size_t>(named))) {
+    box gap = s.whole;
+    for (std::size_t c = 0; c < dims; ++c) {
+      const std::int64_t* along = &gaps[(i * dims + c) * 2];
+      gap.offsets[s.cuts[c]] = along[0];
+      gap.sizes[s.cuts[c]] = along[1] - along[0];
     }
-    open.push_back(std::move(high));
-    open.push_back(std::move(low));
+    out.add({cover_kind::gap, gap, 0, 0, 0, 0, {}});
   }
-  if (!open.empty()) out.report.total_is_exact = false;
-  join_touching(gaps, b.rank());
-  for (const box& gap : gaps) out.add({cover_kind::gap, gap, 0, 0, 0, 0, {}});
+  out.count(static_cast<std::int64_t>(order.size()) - named);
+  if (!search.is_complete()) out.report.total_is_exact = false;
 }
 
 }  // namespace
@@ -355,31 +268,102 @@ cover_report check_cover(const distribution& d, std::size_t max_problems) {
   return check_boxes(d.global_shape(), flat.offsets, flat.sizes, flat.owners, max_problems, d.space());
 }
 
+bool is_partition(const extents& shape, std::size_t count, function_ref<box_numbers(std::size_t)> box_at) {
+  covering::tally sum(shape.rank());
+  for (std::size_t i = 0; i < count; ++i) {
+    const box_numbers b = box_at(i);
+    if (!is_within(shape, b.offsets, b.sizes)) return false;
+    if (!is_empty(shape.rank(), b.sizes)) sum.add(b.offsets, b.sizes);
+  }
+  const box whole = box::whole(shape);
+  return whole.is_empty() || sum.equals(whole.offsets.data(), whole.sizes.data());
+}
+
+bool tiles_a_box(std::size_t rank, std::size_t count, function_ref<box_numbers(std::size_t)> box_at) {
+  covering::tally sum(rank);
+  extents low = extents::filled(rank, std::numeric_limits<std::int64_t>::max()), high = extents::filled(rank, 0);
+  bool is_any = false;
+  for (std::size_t i = 0; i < count; ++i) {
+    const box_numbers b = box_at(i);
+    if (!has_an_end(rank, b.offsets, b.sizes)) return false;
+    if (is_empty(rank, b.sizes)) continue;
+    is_any = true;
+    sum.add(b.offsets, b.sizes);
+    for (std::size_t d = 0; d < rank; ++d) {
+      low[d] = std::min(low[d], b.offsets[d]);
+      high[d] = std::max(high[d], b.offsets[d] + b.sizes[d]);
+    }
+  }
+  for (std::size_t d = 0; d < rank; ++d) high[d] -= is_any ? low[d] : 0;
+  return !is_any || sum.equals(low.data(), high.data());
+}
+
 cover_report check_boxes(const extents& shape, std::span<const std::int64_t> offsets,
                          std::span<const std::int64_t> sizes, std::span<const owner_id> owners,
-                         std::size_t max_problems, owner_space space) {
-  const boxes given{shape, offsets, sizes, owners};
+                         std::size_t max_problems, owner_space space, equal_boxes equal) {
+  const boxes given{shape.rank(), offsets, sizes, owners};
+  if (is_partition(shape, owners.size(), [&](std::size_t i) { return given.at_index(i); })) return {};
   report_writer out(max_problems, space);
   std::vector<std::int64_t> clipped_offsets, clipped_sizes;  // copies, when a box leaves the tensor
   for (std::uint32_t i = 0; i < owners.size(); ++i) {
-    if (given.is_within(i)) continue;
+    if (is_within(shape, given.offsets_of(i), given.sizes_of(i))) continue;
     out.add({cover_kind::out_of_bounds, given.at(i), owners[i], owners[i], i, i, {}});
     if (clipped_sizes.empty())
       clipped_offsets.assign(offsets.begin(), offsets.end()), clipped_sizes.assign(sizes.begin(), sizes.end());
     clip(shape, std::span(clipped_offsets).subspan(i * shape.rank(), shape.rank()),
          std::span(clipped_sizes).subspan(i * shape.rank(), shape.rank()));
   }
-  if (box::whole(shape).is_empty()) return out.report;
-  const boxes b = clipped_sizes.empty() ? given : boxes{shape, clipped_offsets, clipped_sizes, owners};
-  std::vector<std::uint32_t> members;
+  const box whole = box::whole(shape);
+  if (whole.is_empty()) return out.report;
+  const boxes b = clipped_sizes.empty() ? given : boxes{shape.rank(), clipped_offsets, clipped_sizes, owners};
+  indices members;
   members.reserve(owners.size());
   for (std::uint32_t i = 0; i < owners.size(); ++i)
-    if (!b.is_empty(i)) members.push_back(i);
-  const auto distinct = first_of_equals(b, members);
-  if (corners_cancel(b, distinct)) return out.report;
-  const std::int64_t before = out.report.total;
-  find_overlaps(b, distinct, out);
-  find_gaps(b, distinct, out.report.total != before, out);
+    if (!is_empty(b.rank, b.sizes_of(i))) members.push_back(i);
+  if (equal == equal_boxes::replicas || shape.rank() == 0) members = first_of_equals(b, members);
+  if (members.empty()) {
+    out.add({cover_kind::gap, whole, 0, 0, 0, 0, {}});
+    return out.report;
+  }
+  if (are_a_partition(whole, b, members)) return out.report;
+  const suspicion s(b, whole, members);
+  // The proof uses both measures, the search one at a time: were there nothing by the first, it would be by the second.
+  for (const covering::which_mark which : {&covering::mark::first, &covering::mark::second}) {
+    covering::defect_search search = s.search(true, which);
+    if (!search.has_found()) continue;
+    report_overlaps(s, search, out);
+    report_gaps(s, search, out);
+    break;
+  }
+  return out.report;
+}
+
+cover_report check_overlaps(std::size_t rank, std::span<const std::int64_t> offsets,
+                            std::span<const std::int64_t> sizes, std::span<const owner_id> owners,
+                            std::size_t max_problems, owner_space space) {
+  const boxes b{rank, offsets, sizes, owners};
+  if (tiles_a_box(rank, owners.size(), [&](std::size_t i) { return b.at_index(i); })) return {};
+  report_writer out(max_problems, space);
+  indices members;
+  members.reserve(owners.size());
+  extents low = extents::filled(rank, std::numeric_limits<std::int64_t>::max()), high = extents::filled(rank, 0);
+  for (std::uint32_t i = 0; i < owners.size(); ++i) {
+    if (!has_an_end(rank, b.offsets_of(i), b.sizes_of(i))) {
+      out.add({cover_kind::out_of_bounds, b.at(i), owners[i], owners[i], i, i, {}});
+      continue;
+    }
+    if (is_empty(b.rank, b.sizes_of(i))) continue;
+    members.push_back(i);
+    for (std::size_t d = 0; d < rank; ++d) {
+      low[d] = std::min(low[d], b.begin(i, d));
+      high[d] = std::max(high[d], b.end(i, d));
+    }
+  }
+  if (rank == 0 || members.size() < 2) return out.report;
+  box whole{low, high};
+  for (std::size_t d = 0; d < rank; ++d) whole.sizes[d] -= low[d];
+  const suspicion s(b, whole, members);
+  report_overlaps(s, s.search(false, &covering::mark::first), out);
   return out.report;
 }
 

@@ -4,3 +4,22 @@
 export module shardmesh.sharding;
 
 export import shardmesh.transfer;
+
+export import :metadata;
+export import :validation;
+export import :remote;
+export import :checks;
+export import :recalculate;
+export import :shard;
+export import :build;
+export import :spec;
+export import :init;
+export import :gather;
+export import :reshard;
+export import :shard_tensor;
+export import :dtensor;
+export import :distributed;
+
+// Nothing in these two is for users; room state reads and writes the same bytes.
+export import :run;
+export import :wire;

@@ -5,3 +5,17 @@ export module shardmesh.state;
 
 export import shardmesh.sharding;
 export import shardmesh.tree;
+
+export import :value;
+export import :dict;
+export import :node;
+export import :builder;
+export import :flat;
+export import :transform;
+export import :difference;
+export import :digest;
+export import :flatten_nested;
+
+import :indirect;
+import :dict_tree;
+import :nest;

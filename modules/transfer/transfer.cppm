@@ -6,6 +6,8 @@ export module shardmesh.transfer;
 export import shardmesh.comm;
 export import shardmesh.kernels;
 
+export import :binding;
+export import :executor;
 export import :items;
 export import :parallel;
 export import :plan;

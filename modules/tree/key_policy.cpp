@@ -1,98 +1,193 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
-#include <algorithm>
+#include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <span>
 #include <string>
-#include <unordered_map>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <try.hpp>
 module shardmesh.tree;
 
-namespace shardmesh {
-namespace {
+import :spelling;
 
-// Which nodes a policy keeps whole, by post-order: children are judged before their parent.
-std::vector<bool> kept_whole(const tree_spec& tree, std::span<const std::uint8_t> is_tensor, key_policy policy) {
+namespace shardmesh {
+// In post-order, so that children are judged before their parent.
+std::vector<std::uint8_t> kept_whole(const tree_spec& tree, std::span<const std::uint8_t> is_tensor,
+                                     key_policy policy) {
   const auto nodes = tree.nodes();
-  std::vector<bool> whole(nodes.size(), true);
+  std::vector<std::uint8_t> whole(nodes.size(), 1);
+  if (policy == key_policy::typed) {
+    for (std::size_t node = 0; node < nodes.size(); ++node) whole[node] = nodes[node].arity == 0;
+    return whole;
+  }
+  const std::vector<std::size_t> parents = tree.parents();
   std::size_t leaf = 0;
-  std::vector<bool> tensor(nodes.size(), false);
   for (std::size_t node = 0; node < nodes.size(); ++node) {
     const tree_node& n = nodes[node];
-    if (n.kind == node_kind::leaf) {
-      tensor[node] = is_tensor[leaf++] != 0;
-      continue;
-    }
-    if (policy == key_policy::typed) {
-      whole[node] = n.arity == 0;
-      continue;
-    }
-    if (n.kind == node_kind::tuple) continue;
-    if (n.kind == node_kind::mapping && policy == key_policy::torch_dcp) {
-      whole[node] = false;
-      continue;
-    }
-    for (const std::size_t child : tree.children(node)) {
-      const bool container = nodes[child].kind == node_kind::mapping || nodes[child].kind == node_kind::sequence;
-      if (tensor[child] || (container && !whole[child])) whole[node] = false;
-    }
+    const bool is_mapping = n.kind == node_kind::mapping;
+    if (is_mapping && policy == key_policy::torch_dcp) whole[node] = 0;
+    // A container is entered for a tensor in it, or for a container in it that is entered; a tuple never.
+    const bool counts = n.kind == node_kind::leaf ? is_tensor[leaf++] != 0 : whole[node] == 0;
+    const std::size_t parent = parents[node];
+    if (counts && parent != node && nodes[parent].kind != node_kind::tuple) whole[parent] = 0;
   }
   // PyTorch enters the outermost mapping whatever is in it.
-  if (policy == key_policy::torch_dcp_2_3 && !nodes.empty() && nodes.back().kind == node_kind::mapping)
-    whole.back() = false;
+  if (!nodes.empty() && nodes.back().kind == node_kind::mapping) whole.back() = 0;
   return whole;
 }
+
+namespace {
+
+std::size_t count_items(std::span<const tree_node> nodes, const std::vector<std::uint8_t>& whole) {
+  std::size_t count = 0;
+  for (std::size_t node = nodes.size(); node > 0;) {
+    --node;
+    if (!whole[node]) continue;
+    ++count;
+    node -= static_cast<std::size_t>(nodes[node].nodes) - 1;
+  }
+  return count;
+}
+
+// Whether two items can have one name, joined with dots. Where their paths part, in one mapping, the text of one key
+// must then be the other's, or the other's up to a dot. So most trees need no look at their names.
+bool names_may_collide(const tree_spec& tree) {
+  constexpr std::int32_t few = 16;
+  const auto nodes = tree.nodes();
+  const auto keys = tree.keys();
+  for (std::size_t node = 0; node < nodes.size(); ++node) {
+    if (nodes[node].kind != node_kind::mapping) continue;
+    std::array<std::string_view, few> names;
+    std::size_t dotted = 0, indices = 0, count = 0;
+    std::size_t child = node;
+    for (std::int32_t i = 0; i < nodes[node].arity; ++i) {
+      const path_key& key = keys[--child];
+      child -= static_cast<std::size_t>(nodes[child].nodes) - 1;
+      if (key.is_index()) {
+        ++indices;
+        continue;
+      }
+      dotted += key.name().find('.') != std::string_view::npos;
+      if (count < few) names[count] = key.name();
+      ++count;
+    }
+    if (indices > 0 && count > 0) return true;
+    if (dotted == 0) continue;
+    if (count > few) return true;
+    for (std::size_t i = 0; i < count; ++i)
+      for (std::size_t j = 0; j < count; ++j)
+        if (names[i].size() > names[j].size() && names[i][names[j].size()] == '.' && names[i].starts_with(names[j]))
+          return true;
+  }
+  return false;
+}
+
+// The first name, in order, that occurred before: both positions.
+std::optional<std::pair<std::size_t, std::size_t>> first_duplicate(std::span<const std::string* const> names) {
+  constexpr std::uint64_t tag = 0xFFFF'0000'0000'0000;  // of a slot: some bits of the hash; the rest: position + 1
+  const std::size_t mask = std::bit_ceil(names.size() + names.size() / 2 + 1) - 1;
+  std::vector<std::uint64_t> slots(mask + 1, 0);
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const std::uint64_t hash = std::hash<std::string>{}(*names[i]);
+    std::size_t at = hash & mask;
+    for (; slots[at] != 0; at = (at + 1) & mask) {
+      const std::size_t other = (slots[at] & ~tag) - 1;
+      if ((slots[at] & tag) == (hash & tag) && *names[other] == *names[i]) return {{other, i}};
+    }
+    slots[at] = (hash & tag) | (i + 1);
+  }
+  return std::nullopt;
+}
+
+error one_name(const path& a, const path& b, const std::string& name) {
+  return fail(errc::duplicate_key, "the paths " + to_string(a) + " and " + to_string(b) + " have one name")
+      .with_key(name)
+      .with_hint("key_policy::typed gives every path a name of its own");
+}
+
+// A container that is being named: its children's names begin with the first `name_length` characters.
+struct open_container {
+  const path_key* key;
+  std::int32_t children_left;
+  std::size_t name_length;
+};
 
 }  // namespace
 
 result<std::vector<std::string>> names_of(std::span<const path> paths, key_policy policy) {
   std::vector<std::string> names;
-  std::unordered_map<std::string, std::size_t> first;
-  for (std::size_t i = 0; i < paths.size(); ++i) {
-    names.push_back(policy == key_policy::typed ? to_string(paths[i]) : dotted(paths[i]));
-    const auto [entry, is_new] = first.try_emplace(names.back(), i);
-    if (!is_new)
-      return fail(errc::duplicate_key,
-                  "the paths " + to_string(paths[entry->second]) + " and " + to_string(paths[i]) + " have one name")
-          .with_key(names.back());
+  std::vector<const std::string*> pointers;
+  names.reserve(paths.size());
+  for (const path& p : paths) {
+    names.push_back(policy == key_policy::typed ? to_string(p) : dotted(p));
+    pointers.push_back(&names.back());
   }
+  if (const auto same = first_duplicate(pointers))
+    return one_name(paths[same->first], paths[same->second], names[same->second]);
   return names;
 }
 
-result<std::vector<named_item>> flatten(const tree_spec& tree, std::span<const std::uint8_t> is_tensor,
-                                        key_policy policy) {
+result<std::vector<named_item>> items_of(const tree_spec& tree, std::span<const std::uint8_t> is_tensor,
+                                         key_policy policy) {
   if (is_tensor.size() != tree.leaves())
     return fail(errc::invalid_argument, "is_tensor does not fit the tree")
         .with_values(std::to_string(tree.leaves()), std::to_string(is_tensor.size()));
   const auto nodes = tree.nodes();
-  const std::vector<bool> whole = kept_whole(tree, is_tensor, policy);
-  std::vector<path> paths = tree.node_paths();
-  // A node is an item when it is whole and no container above it is. Walk down from the root, parents first.
-  std::vector<bool> reached(nodes.size(), false);
-  std::vector<std::size_t> last_leaf(nodes.size());  // leaves up to and including this subtree
-  std::size_t leaf = 0;
-  for (std::size_t node = 0; node < nodes.size(); ++node) {
-    if (nodes[node].kind == node_kind::leaf) ++leaf;
-    last_leaf[node] = leaf;
+  const auto keys = tree.keys();
+  const std::vector<std::uint8_t> whole = kept_whole(tree, is_tensor, policy);
+  // Backwards, which is parents before children: what is whole is an item, and what is below it is skipped.
+  std::vector<named_item> items(count_items(nodes, whole));
+  std::size_t at = items.size();
+  std::vector<open_container> open;
+  std::string name;
+  std::size_t leaf = tree.leaves();
+  for (std::size_t node = nodes.size(); node > 0;) {
+    const tree_node& n = nodes[--node];
+    while (!open.empty() && open.back().children_left == 0) open.pop_back();
+    if (open.empty()) {
+      name.clear();
+    } else {
+      --open.back().children_left;
+      name.resize(open.back().name_length);
+      append_key(name, keys[node], open.size() == 1, policy);
+    }
+    if (!whole[node]) {
+      open.push_back({&keys[node], n.arity, name.size()});
+      continue;
+    }
+    leaf -= static_cast<std::size_t>(n.leaves);
+    named_item& item = items[--at];
+    item.name = name;
+    item.node = node;
+    item.first_leaf = leaf;
+    item.leaves = static_cast<std::size_t>(n.leaves);
+    if (!open.empty()) {
+      item.where.reserve(open.size());
+      for (std::size_t i = 1; i < open.size(); ++i) item.where.push_back(*open[i].key);
+      item.where.push_back(keys[node]);
+    }
+    node -= static_cast<std::size_t>(n.nodes) - 1;
   }
-  if (!nodes.empty()) reached[nodes.size() - 1] = true;
-  for (std::size_t node = nodes.size(); node-- > 0;)
-    if (reached[node] && !whole[node])
-      for (const std::size_t child : tree.children(node)) reached[child] = true;
-  std::vector<named_item> items;
-  std::vector<path> item_paths;
-  for (std::size_t node = 0; node < nodes.size(); ++node) {
-    if (!reached[node] || !whole[node]) continue;
-    const auto leaves = static_cast<std::size_t>(nodes[node].leaves);
-    items.push_back({{}, paths[node], node, last_leaf[node] - leaves, leaves});
-    item_paths.push_back(std::move(paths[node]));
-  }
-  SHARDMESH_TRY(auto names, names_of(item_paths, policy));
-  for (std::size_t i = 0; i < items.size(); ++i) items[i].name = std::move(names[i]);
+  return items;
+}
+
+result<std::vector<named_item>> flatten(const tree_spec& tree, std::span<const std::uint8_t> is_tensor,
+                                        key_policy policy) {
+  SHARDMESH_TRY(auto items, items_of(tree, is_tensor, policy));
+  if (policy == key_policy::typed) return items;  // exact spellings: different paths have different ones
+  if (!names_may_collide(tree)) return items;
+  std::vector<const std::string*> names;
+  names.reserve(items.size());
+  for (const named_item& item : items) names.push_back(&item.name);
+  if (const auto same = first_duplicate(names))
+    return one_name(items[same->first].where, items[same->second].where, items[same->second].name);
   return items;
 }
 

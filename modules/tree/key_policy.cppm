@@ -34,14 +34,26 @@ struct named_item {
   friend bool operator==(const named_item&, const named_item&) = default;
 };
 
-/// The items of a tree, in order.
-/// \param is_tensor  for each leaf, whether it is a tensor (1) or another object (0)
-/// \errors errc::duplicate_key naming both typed paths when two items get one name; errc::invalid_argument when
-///         `is_tensor` is not as long as the tree has leaves
-/// Cost: O(nodes * depth). No recursion.
-/// Source: torch.distributed.checkpoint._traverse.traverse_state_dict, traverse_state_dict_v_2_3 and _nested_dict.
+/// The items of a tree, in order; two of them may have one name.
+/// \param is_tensor  for each leaf, whether it is a tensor (1) or another object (0). All 0 is what PyTorch calls
+///                   `keep_traversing=None`, and any other predicate has its leaves here
+/// \errors errc::invalid_argument when `is_tensor` is not as long as the tree has leaves
+/// Cost: O(nodes + sum of the items' depths and names). No recursion.
+/// Source: torch.distributed.checkpoint._traverse.traverse_state_dict and traverse_state_dict_v_2_3
+result<std::vector<named_item>> items_of(const tree_spec& tree, std::span<const std::uint8_t> is_tensor,
+                                         key_policy policy);
+
+/// As `items_of`, and every item has a name of its own.
+/// \errors errc::duplicate_key naming both typed paths when two items get one name (never with `typed`);
+///         errc::invalid_argument as `items_of`
+/// Cost: as `items_of`.
+/// Source: torch.distributed.checkpoint._nested_dict.flatten_state_dict
 result<std::vector<named_item>> flatten(const tree_spec& tree, std::span<const std::uint8_t> is_tensor,
                                         key_policy policy);
+
+/// Which nodes a policy keeps whole (1) rather than enters (0), aligned with the tree's nodes(). What lies below a node
+/// that is whole does not count. Precondition: `is_tensor` has one entry per leaf. Cost: O(nodes). No recursion.
+std::vector<std::uint8_t> kept_whole(const tree_spec& tree, std::span<const std::uint8_t> is_tensor, key_policy policy);
 
 /// The names alone, for paths that are items already. \errors errc::duplicate_key naming both paths
 result<std::vector<std::string>> names_of(std::span<const path> paths, key_policy policy);

@@ -8,40 +8,14 @@ module;
 #include <functional>
 #include <initializer_list>
 #include <string>
-#include <string_view>
 #include <utility>
-#include <variant>
 #include <vector>
 export module shardmesh.tree:path;
 
 import shardmesh.core;
+export import :key;
 
 export namespace shardmesh {
-
-/// A mapping's key or a sequence's index. Integers order before strings.
-class path_key {
- public:
-  path_key(std::int64_t index) : value_(index) {}            // NOLINT: implicit
-  path_key(int index) : value_(std::int64_t{index}) {}       // NOLINT: implicit
-  path_key(std::string name) : value_(std::move(name)) {}    // NOLINT: implicit
-  path_key(const char* name) : value_(std::string(name)) {}  // NOLINT: implicit
-
-  bool is_index() const { return value_.index() == 0; }
-  /// Precondition: is_index().
-  std::int64_t index() const { return *std::get_if<0>(&value_); }
-  /// Precondition: !is_index().
-  const std::string& name() const { return *std::get_if<1>(&value_); }
-
-  friend bool operator==(const path_key&, const path_key&) = default;
-  friend std::strong_ordering operator<=>(const path_key& a, const path_key& b) {
-    if (a.is_index() != b.is_index()) return a.is_index() ? std::strong_ordering::less : std::strong_ordering::greater;
-    if (a.is_index()) return a.index() <=> b.index();
-    return a.name() <=> b.name();
-  }
-
- private:
-  std::variant<std::int64_t, std::string> value_;
-};
 
 /// From the root to a node: keys and indices. A regular value, ordered like its list of keys.
 class path {
@@ -50,13 +24,17 @@ class path {
   path(std::initializer_list<path_key> keys) : keys_(keys) {}
   explicit path(std::vector<path_key> keys) : keys_(std::move(keys)) {}
 
-  std::size_t size() const { return keys_.size(); }
-  bool empty() const { return keys_.empty(); }
-  const path_key& operator[](std::size_t i) const { return keys_[i]; }
-  auto begin() const { return keys_.begin(); }
-  auto end() const { return keys_.end(); }
-  void push_back(path_key key) { keys_.push_back(std::move(key)); }
-  void pop_back() { keys_.pop_back(); }
+  inline std::size_t size() const { return keys_.size(); }
+  inline bool empty() const { return keys_.empty(); }
+  inline const path_key& operator[](std::size_t i) const { return keys_[i]; }
+  /// Precondition: !empty().
+  inline const path_key& back() const { return keys_.back(); }
+  // Pointers: an importer can loop over a path without including <vector>.
+  inline const path_key* begin() const { return keys_.data(); }
+  inline const path_key* end() const { return keys_.data() + keys_.size(); }
+  inline void reserve(std::size_t keys) { keys_.reserve(keys); }
+  inline void push_back(path_key key) { keys_.push_back(std::move(key)); }
+  inline void pop_back() { keys_.pop_back(); }
 
   friend bool operator==(const path&, const path&) = default;
   friend std::strong_ordering operator<=>(const path& a, const path& b) {

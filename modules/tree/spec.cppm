@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // tree_spec: the shape of nested containers as a flat post-order array, beside which leaves lie in order; and its
-// builder. Map, compare and hash are loops. Not here: what leaves are.
+// builder. Map, compare and hash are loops. Not here: what leaves are; a spec from paths (unflatten).
 module;
 #include <cstddef>
 #include <cstdint>
+#include <limits>
+#include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 export module shardmesh.tree:spec;
 
@@ -28,37 +31,60 @@ struct tree_node {
 /// The shape of nested containers. A regular value; equal when kinds, keys and their order are.
 class tree_spec {
  public:
-  std::size_t leaves() const { return nodes_.empty() ? 0 : static_cast<std::size_t>(nodes_.back().leaves); }
+  inline std::size_t leaves() const { return nodes_.empty() ? 0 : static_cast<std::size_t>(nodes_.back().leaves); }
   /// In post-order; the root is the last. Empty for a default-made spec.
-  std::span<const tree_node> nodes() const { return nodes_; }
+  inline std::span<const tree_node> nodes() const { return nodes_; }
   /// The key of each node in its parent, aligned with nodes(); the root's is index 0 and means nothing.
-  std::span<const path_key> keys() const { return keys_; }
+  inline std::span<const path_key> keys() const { return keys_; }
   /// Indices of a node's children, in order. Cost: O(children).
   std::vector<std::size_t> children(std::size_t node) const;
+  /// The index of every node's parent, aligned with nodes(); the root's is its own. Cost: O(nodes).
+  std::vector<std::size_t> parents() const;
+  /// The path of one node. Cost: O(siblings before the node and its ancestors).
+  path path_of(std::size_t node) const;
   /// The path of every node, aligned with nodes(). Cost: O(sum of depths). No recursion.
   std::vector<path> node_paths() const;
-  /// The path of every leaf, in leaf order.
+  /// The path of every leaf, in leaf order. Cost: O(nodes + sum of the leaves' depths).
   std::vector<path> leaf_paths() const;
 
   friend bool operator==(const tree_spec&, const tree_spec&) = default;
 
  private:
   friend class tree_builder;
+  friend class tree_editor;
   std::vector<tree_node> nodes_;
   std::vector<path_key> keys_;
 };
 
-/// Builds a spec in one pass, O(1) per call:
+/// Builds a spec in one pass, O(1) per call (O(n log n) at the end of a mapping of n keys that do not ascend):
 ///     builder.begin(node_kind::mapping); builder.key("w"); builder.leaf(); builder.end();
 class tree_builder {
  public:
+  /// Room for this many nodes in all.
+  void reserve(std::size_t nodes);
   /// The key of the next child; of a mapping only (children of sequences and tuples are numbered).
   void key(path_key k);
   void leaf();
   void begin(node_kind container);
+  /// As key() and leaf(), key() and begin(); where children are numbered, the key is ignored.
+  inline void leaf(path_key k) {
+    if (open_.empty() || open_.back().arity == most_children) return any_leaf(&k);
+    open_node& parent = open_.back();
+    const std::int64_t position = parent.arity++;
+    ++parent.leaves;
+    made_.nodes_.emplace_back();
+    if (parent.kind == node_kind::mapping)
+      made_.keys_.push_back(std::move(k));
+    else
+      made_.keys_.emplace_back(position);
+  }
+  void begin(node_kind container, path_key k);
   void end();
+  /// Ends a container as this kind, which it need not have been begun as; of a sequence or tuple that was begun as a
+  /// mapping, the keys given must be 0, 1, .. in order.
+  void end(node_kind container);
   /// \errors errc::invalid_argument (unbalanced, no root or several, a missing or misplaced key), errc::duplicate_key
-  /// naming the path
+  /// naming the path, errc::overflow for a container of more than 2^31 - 1 children. The builder is empty afterwards.
   result<tree_spec> finish();
 
  private:
@@ -68,25 +94,21 @@ class tree_builder {
     std::int64_t first_node = 0, leaves = 0;
     path_key own_key = 0;
   };
-  path_key take_key();
+  static constexpr std::int32_t most_children = std::numeric_limits<std::int32_t>::max();
+
+  path_key take_key(path_key* given);
+  void any_leaf(path_key* key);
   void close(tree_node node, path_key key);
-  void complain(std::string what);
+  void begin_with(node_kind container, path_key* key);
+  void check_keys(const open_node& mapping);
+  void complain(error why);
+  void complain(const char* what);
 
   tree_spec made_;
   std::vector<open_node> open_;
-  std::vector<path_key> next_key_;  // none or one
+  std::optional<path_key> next_key_;
   std::size_t roots_ = 0;
-  std::string problem_;
+  std::optional<error> problem_;  // the first
 };
-
-/// The tree whose leaves have these paths, in any order; `leaf_order[i]` of the result is which path is leaf i.
-/// Containers whose keys are the indices 0 .. n-1 become sequences, others mappings, in order of first appearance.
-/// \errors errc::duplicate_key, errc::invalid_argument when one path leads through another, both naming the paths
-/// Cost: O(total length). No recursion.
-struct unflattened {
-  tree_spec spec;
-  std::vector<std::size_t> leaf_order;
-};
-result<unflattened> unflatten(std::span<const path> paths);
 
 }  // namespace shardmesh

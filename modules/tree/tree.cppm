@@ -1,10 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// shardmesh.tree: nested containers of a user's state as a flat tree: typed paths, the flat tree spec, key policies.
+// shardmesh.tree: nested containers of a user's state as a flat tree: typed paths, the flat tree spec, key policies,
+// and walking, comparing and rebuilding trees of any node type.
 // Not here: what the leaves are (state, checkpoint).
 export module shardmesh.tree;
 
 export import shardmesh.core;
 
+export import :key;
 export import :path;
 export import :spec;
+export import :edit;
+export import :unflatten;
 export import :key_policy;
+export import :state_node;
+export import :visit;
+export import :visit_together;
+export import :transform;
+export import :flat_view;
+
+import :path_trie;
+import :spelling;
+import :walk;

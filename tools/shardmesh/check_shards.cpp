@@ -163,8 +163,10 @@ int report_malformed(const shard_list& list, bool json) {
   return problem;
 }
 
+// As PyTorch does: a ShardedTensor's metadata knows no replicas, so equal boxes overlap, but for empty and scalar ones.
 int check(const shard_list& list, bool json) {
-  const cover_report report = check_boxes(list.shape, list.offsets, list.sizes, list.owners);
+  const cover_report report =
+      check_boxes(list.shape, list.offsets, list.sizes, list.owners, 100, owner_space::ranks, equal_boxes::overlap);
   for (const cover_problem& p : report.problems) print_problem(describe(list, p));
   if (report.total > static_cast<std::int64_t>(report.problems.size()))
     print_problem(fmt::format("and {}{} more problems", report.total_is_exact ? "" : "at least ",
@@ -182,15 +184,22 @@ int check(const shard_list& list, bool json) {
   return report.ok() ? done : problem;
 }
 
+int stop_with(const std::string& why, bool json) {
+  if (json)
+    print(fmt::format("{{\"ok\":false,\"problems\":[{{\"kind\":\"unreadable\",\"message\":{}}}],\"total\":1}}\n",
+                      quoted(why)));
+  return stop(why, not_completed);
+}
+
 int run_check_shards(const std::string& path, bool json) {
   simdjson::padded_string bytes;
   if (simdjson::padded_string::load(path).get(bytes) != simdjson::SUCCESS)
-    return stop("cannot read '" + escaped(path) + "'", not_completed);
+    return stop_with("cannot read '" + escaped(path) + "'", json);
   dom::parser parser;
   dom::element document;
   shard_list list;
   if (const auto code = parser.parse(bytes).get(document); code != simdjson::SUCCESS) {
-    if (code == simdjson::MEMALLOC) return stop("not enough memory for '" + escaped(path) + "'", not_completed);
+    if (code == simdjson::MEMALLOC) return stop_with("not enough memory for '" + escaped(path) + "'", json);
     list.report(fmt::format("{}: not JSON: {}", escaped(path), simdjson::error_message(code)));
     return report_malformed(list, json);
   }

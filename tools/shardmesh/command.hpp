@@ -29,6 +29,14 @@ bool print(const std::string& text);
 /// Writes a whole file; false, with a line on stderr, when that fails.
 bool write_text_file(const std::string& path, const std::string& text);
 
+/// One line on stderr about a command line that cannot be understood, naming the unknown command or option; returns
+/// `wrong_usage`.
+int usage_error(const CLI::App& app, const CLI::ParseError& problem);
+/// A whole number of at least 0 that fits in 63 bits.
+CLI::Validator whole_number();
+/// A number of at least 0, not NaN.
+CLI::Validator tolerance();
+
 /// Registers one command; its callback sets `call.status`.
 void add_inspect(CLI::App& app, invocation& call);
 void add_verify(CLI::App& app, invocation& call);

@@ -77,24 +77,30 @@ std::string to_json(const difference& d) {
   return text + "}";
 }
 
+// Nothing could be compared.
+int report_nothing(const std::vector<error>& problems, int status, bool json) {
+  for (const error& e : problems) print_problem(e);
+  if (json) fmt::print("{{\"equal\":null,\"differences\":[],\"problems\":[{}]}}\n", tool::to_json(problems));
+  return status;
+}
+
 int run(arguments& given, const common_options& common) {
+  const auto nothing = [&](const error& cause) { return report_nothing({cause}, status_of(cause), given.json); };
   auto left = open_checkpoint(given.left);
-  if (!left) return report(left.cause());
+  if (!left) return nothing(left.cause());
   auto right = open_checkpoint(given.right);
-  if (!right) return report(right.cause());
+  if (!right) return nothing(right.cause());
   for (const auto* reader : {left->get(), right->get()})
-    if (!reader->problems().empty()) {
-      for (const error& e : reader->problems()) print_problem(e);
-      return problem;
-    }
-  if (auto checked = check_rules(**left, **right, given.selection); !checked) return report(checked.cause());
+    if (const auto& problems = reader->problems(); !problems.empty())
+      return report_nothing({problems.begin(), problems.end()}, problem, given.json);
+  if (auto checked = check_rules(**left, **right, given.selection); !checked) return nothing(checked.cause());
   auto left_side = chosen_side(**left, given.selection);
-  if (!left_side) return report(left_side.cause());
+  if (!left_side) return nothing(left_side.cause());
   auto right_side = chosen_side(**right, given.selection);
-  if (!right_side) return report(right_side.cause());
+  if (!right_side) return nothing(right_side.cause());
   given.options.threads = common.threads;
   const auto outcome = diff(*left_side, *right_side, given.options);
-  if (!outcome) return report(outcome.cause());
+  if (!outcome) return nothing(outcome.cause());
   for (const difference& d : outcome->differences) print_problem(fmt::format("{}: {}", escaped(d.key), d.text));
   if (given.json) {
     std::string list;
@@ -122,7 +128,7 @@ void add_diff(CLI::App& app, invocation& call) {
       ->add_option("--tolerance", given->options.tolerance,
                    "|a-b| <= T + T*|b| counts as equal (default: equal bits; NaN equals NaN, -0 equals 0)")
       ->type_name("T")
-      ->check(CLI::NonNegativeNumber);
+      ->check(tolerance());
   command->add_flag("--layout", given->options.layout, "Compare how tensors are cut into chunks, too");
   command->add_flag("--ignore-dtype", given->options.ignore_dtype, "Compare values across dtypes");
   add_selection_options(*command, given->selection);

@@ -5,7 +5,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <cstdio>
 #include <map>
@@ -102,17 +101,26 @@ void print_json_tensor(out_buffer& out, const catalog& contents, const tensor_en
   out.print("]}}");
 }
 
+// A list of what is wrong ends a document, where there is something.
+void end_json(out_buffer& out, const std::vector<error>& problems) {
+  if (!problems.empty()) out.print(R"(,"problems":[{}])", to_json(problems));
+  out.print("}}\n");
+}
+
 int print_json(checkpoint_reader& reader, const shown_entries& shown) {
   const catalog& contents = reader.contents();
   // Objects are read first: a document that was begun must be whole.
   std::map<std::size_t, object_value> values;
+  std::vector<error> problems(reader.problems().begin(), reader.problems().end());
   int status = done;
   for (const std::size_t i : shown.objects) {
     auto value = shown_object(reader, i);
-    if (value)
+    if (value) {
       values[i] = std::move(*value);
-    else
+    } else {
       status = std::max(status, report(value.cause()));
+      problems.push_back(value.cause());
+    }
   }
   out_buffer out;
   out.print(R"({{"format":"{}","version":{},"tensors":{{)", name(contents.format),
@@ -141,16 +149,9 @@ int print_json(checkpoint_reader& reader, const shown_entries& shown) {
               json_quoted(tensor->opaque_type));
     separator = ",";
   }
-  out.print("}}}}\n");
+  out.print("}}");
+  end_json(out, problems);
   return status;
-}
-
-std::optional<std::int32_t> rank_of_file(std::string_view file) {
-  std::int32_t rank = 0;
-  if (!file.starts_with("__")) return std::nullopt;
-  const auto [end, code] = std::from_chars(file.data() + 2, file.data() + file.size(), rank);
-  if (code != std::errc{} || end == file.data() + file.size() || *end != '_') return std::nullopt;
-  return rank;
 }
 
 // The tensor's chunks with the ranks that wrote them as owners, where the files' names say so; else the files' numbers.
@@ -248,11 +249,20 @@ int print_list(checkpoint_reader& reader, const shown_entries& shown, const argu
   return status;
 }
 
+int report_nothing(const error& cause, bool json) {
+  if (json) {
+    out_buffer out;
+    out.print(R"({{"format":null,"version":null,"tensors":{{}},"objects":{{}})");
+    end_json(out, {cause});
+  }
+  return report(cause);
+}
+
 int run(const arguments& given) {
   auto reader = open_checkpoint(given.path);
-  if (!reader) return report(reader.cause());
+  if (!reader) return report_nothing(reader.cause(), given.json);
   const auto shown = choose((*reader)->contents(), given);
-  if (!shown) return report(shown.cause());
+  if (!shown) return report_nothing(shown.cause(), given.json);
   int status = given.json ? print_json(**reader, *shown) : print_list(**reader, *shown, given);
   for (const error& e : (*reader)->problems()) status = std::max(status, report(e));
   for (const error& e : (*reader)->warnings()) print_problem("warning: " + to_string(e));
@@ -272,7 +282,7 @@ void add_inspect(CLI::App& app, invocation& call) {
       ->type_name("RE")
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  command->add_option("--limit", given->limit, "List at most N entries")->type_name("N")->check(CLI::NonNegativeNumber);
+  command->add_option("--limit", given->limit, "List at most N entries")->type_name("N")->check(whole_number());
   command->add_flag("--map", given->map, "Draw who holds what, tensor by tensor");
   command->callback([given, &call] { call.status = run(*given); });
 }

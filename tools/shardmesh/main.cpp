@@ -29,7 +29,7 @@ int main(int argc, char** argv) {
     app.parse(argc, argv);
     status = call.status;
   } catch (const CLI::ParseError& e) {
-    status = app.exit(e) == 0 ? tool::done : tool::wrong_usage;
+    status = e.get_exit_code() == 0 ? app.exit(e) : tool::usage_error(app, e);  // 0: --help and --version
   } catch (const std::exception& e) {
     std::fprintf(stderr, "shardmesh: internal error: %s\n", e.what());
     return tool::not_completed;

@@ -13,6 +13,7 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "command.hpp"
 
@@ -60,6 +61,12 @@ std::string to_json(const error& problem) {
       json_quoted(make_error_code(problem.code).message()), json_quoted(problem.message), json_quoted(problem.key),
       json_quoted(problem.file), fmt::join(problem.ranks, ","), boxes, json_quoted(problem.expected),
       json_quoted(problem.found), json_quoted(problem.hint), json_quoted(to_string(problem)));
+}
+
+std::string to_json(const std::vector<error>& problems) {
+  std::string text;
+  for (const error& problem : problems) text += (text.empty() ? "" : ",") + to_json(problem);
+  return text;
 }
 
 struct progress_bar::state {

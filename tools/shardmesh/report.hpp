@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 import shardmesh;
 
@@ -20,6 +21,8 @@ int report(const shardmesh::error& problem);
 
 /// An error as a JSON object: {"code","message","key","file","ranks","boxes","expected","found","hint","text"}.
 std::string to_json(const shardmesh::error& problem);
+/// Several of them, with commas between.
+std::string to_json(const std::vector<shardmesh::error>& problems);
 /// {"offsets":[..],"sizes":[..]} without the braces' content being wrapped: the two members alone.
 std::string box_members(const shardmesh::box& b);
 

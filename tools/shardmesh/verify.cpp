@@ -22,32 +22,25 @@ struct arguments {
 };
 
 void print_json(const verify_report& report, bool strict) {
-  const auto list = [](const std::vector<error>& errors) {
-    std::string text;
-    for (const error& e : errors) text += (text.empty() ? "" : ",") + to_json(e);
-    return text;
-  };
   fmt::print(
       R"({{"ok":{},"problems":[{}],"unnamed_problems":{},"warnings":[{}],"chunks":{},"objects":{},"bytes":{},"checked_bytes":{}}})"
       "\n",
-      report.ok() && !(strict && !report.warnings.empty()), list(report.problems), report.unnamed_problems,
-      list(report.warnings), report.chunks, report.objects, report.bytes, report.checked_bytes);
+      report.ok() && !(strict && !report.warnings.empty()), to_json(report.problems), report.unnamed_problems,
+      to_json(report.warnings), report.chunks, report.objects, report.bytes, report.checked_bytes);
 }
 
 int run(const arguments& given, const common_options& common) {
   auto reader = open_checkpoint(given.path);
   verify_report report;
-  if (reader) {
+  if (reader)
     report = verify(**reader, {.quick = given.quick, .threads = common.threads});
-  } else if (status_of(reader.cause()) != problem) {
-    return tool::report(reader.cause());
-  } else {
+  else
     report.problems.push_back(reader.cause());
-  }
   if (given.json) print_json(report, given.strict);
   for (const error& e : report.problems) print_problem(e);
   if (report.unnamed_problems > 0) print_problem(fmt::format("... and {} more problems", report.unnamed_problems));
   for (const error& e : report.warnings) print_problem("warning: " + to_string(e));
+  if (!reader) return status_of(reader.cause());
   int status = report.ok() && !(given.strict && !report.warnings.empty()) ? done : problem;
   for (const error& e : report.problems)
     if (e.code == errc::io || e.code == errc::no_space) status = not_completed;

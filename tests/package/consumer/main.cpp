@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A consumer of the installed package: values of core, a distribution of layout, and an error's text.
+// A consumer of the installed package: values of core, a distribution of layout, an error's text, ranks as threads, and
+// a state dict.
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <string>
@@ -33,8 +35,22 @@ int main() {
   const auto refused = distribution::from_fragments(shape, beyond, owner_space::ranks);
   const bool named = !refused && to_string(refused.cause()).find("[4:6, 0:4)") != std::string::npos;
 
+  // Two ranks tell each other their numbers.
+  const auto met = run_ranks(2, [](any_communicator& comm) -> result<void> {
+    const std::vector<std::byte> mine(static_cast<std::size_t>(comm.rank()) + 1);
+    const auto all = comm.all_gather(mine, {});
+    if (!all) return all.cause();
+    if (all->size() == 2 && all->back().size() == 2) return {};
+    return fail(errc::communication, "rank 1 gave something else").with_rank(comm.rank());
+  });
+
+  state_dict<host_tensor> dict;
+  dict.set({"model", "bias"}, host_tensor::make(dtype::float32, {4}).value()).value();
+  dict.set({"step"}, 3).value();
+  const bool kept = met && dict.size() == 2 && dict.find({"step"})->integer() && !dict.find({"model"});
+
   const auto bytes = size_bytes(dtype::bfloat16, held);
   std::printf("%s: %lld bytes\n", std::string(name(dtype::bfloat16)).c_str(),
               static_cast<long long>(bytes.value_or(-1)));
-  return held == 20 && bytes.value_or(-1) == 40 && named ? 0 : 1;
+  return held == 20 && bytes.value_or(-1) == 40 && named && kept ? 0 : 1;
 }

@@ -98,16 +98,24 @@ tool_output check(const std::string& document, const std::string& options = "") 
 }
 }  // namespace
 
-TEST_CASE("check-shards accepts a valid cover, with replicas and empty shards") {
-  const auto run =
-      check(R"({"shards":[{"offsets":[0,0],"sizes":[2,3],"placement":"rank:0/cpu"},{"offsets":[2,0],"sizes":[2,3]},
-    {"offsets":[2,0],"sizes":[2,3],"placement":null},{"offsets":[4,0],"sizes":[0,3]}],"size":[4,3]})",
-            "--json");
+TEST_CASE("check-shards accepts a valid cover, with empty shards and copies of a scalar") {
+  const auto run = check(
+      R"({"shards":[{"offsets":[0,0],"sizes":[2,3],"placement":"rank:0/cpu"},{"offsets":[2,0],"sizes":[2,3],"placement":null},
+    {"offsets":[4,0],"sizes":[0,3]},{"offsets":[1,0],"sizes":[0,3]},{"offsets":[4,0],"sizes":[0,3]}],"size":[4,3]})",
+      "--json");
   CHECK(run.status == 0);
   CHECK(run.err.empty());
   CHECK(json::parse(run.out)["ok"] == true);
   CHECK(check(R"({"size":[],"shards":[{"offsets":[],"sizes":[]}]})").status == 0);
+  CHECK(check(R"({"size":[],"shards":[{"offsets":[],"sizes":[]},{"offsets":[],"sizes":[]}]})").status == 0);
   CHECK(check(R"({"size":[0,4],"shards":[]})").status == 0);
+}
+
+TEST_CASE("check-shards takes the same shard on two ranks for an overlap, as PyTorch does") {
+  const auto run = check(R"({"size":[4],"shards":[{"offsets":[0],"sizes":[2],"placement":"rank:0/cpu"},
+    {"offsets":[2],"sizes":[2],"placement":"rank:1/cpu"},{"offsets":[2],"sizes":[2],"placement":"rank:3/cpu"}]})");
+  CHECK(run.status == 1);
+  CHECK(run.err == "shards 1 and 2 (ranks 1 and 3) overlap in [2:4)\n");
 }
 
 TEST_CASE("check-shards names overlaps, gaps and what leaves the tensor, one line each") {
@@ -145,9 +153,11 @@ TEST_CASE("check-shards names malformed shards by their index") {
 }
 
 TEST_CASE("check-shards cannot complete without its file") {
-  const auto run = run_tool("check-shards /nonexistent/shards.json");
+  const auto run = run_tool("check-shards /nonexistent/shards.json --json");
   CHECK(run.status == 3);
   CHECK(run.error_lines() == 1);
+  CHECK(json::parse(run.out)["ok"] == false);
+  CHECK(run_tool("check-shards /nonexistent/shards.json").out.empty());
 }
 
 TEST_CASE("check-shards names the first problems and counts the rest") {

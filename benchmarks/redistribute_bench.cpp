@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// Redistribution over threads beside a plain all-to-all of the same bytes (each thread copies its blocks from the
+// others' buffers, between two barriers), in one run, taking turns. One line of JSON per case.
+//   shardmesh_redistribute_bench [--ranks N] [--repeat N]
+#include <time.h>
+
+#include <algorithm>
+#include <barrier>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+import shardmesh.transfer;
+
+namespace {
+using namespace shardmesh;
+using clock_type = std::chrono::steady_clock;
+
+struct bench_case {
+  std::string name;
+  std::int64_t rows, columns;
+  placement from, to;
+  bool in_place = true;
+};
+
+distribution on_all(std::int32_t ranks, const placement& p, const extents& shape) {
+  const std::int64_t sizes[] = {ranks};
+  return distribute(layout::make(device_mesh::make(sizes).value(), {p}, shape).value()).value();
+}
+
+// Of all threads of this process: what other processes on the machine do counts little.
+double cpu_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+double median(std::vector<double> times) {
+  std::sort(times.begin(), times.end());
+  return times[times.size() / 2];
+}
+
+void measure(const bench_case& c, std::int32_t ranks, int repeat) {
+  const extents shape{c.rows, c.columns};
+  const transfer_plan planned =
+      plan({{on_all(ranks, c.from, shape), on_all(ranks, c.to, shape), dtype::float32, dtype::float32}}).value();
+  std::barrier meet(ranks);
+  std::vector<std::vector<std::byte>> plain_from(static_cast<std::size_t>(ranks)), plain_to(plain_from);
+  std::vector<double> ours, plain, ours_cpu, plain_cpu;
+  run_ranks(ranks, [&](any_communicator& comm) -> result<void> {
+    const std::int32_t me = comm.rank();
+    auto made = executor::make(planned, comm, {}, {.in_place = c.in_place});
+    if (!made) return made.cause();
+    const auto make_slot = [&](const distribution& d) {
+      extents sizes{0, 0};
+      d.fragments_of(me, [&](const fragment& f) { return sizes = f.where.sizes, true; });
+      host_tensor tensor = host_tensor::make(dtype::float32, sizes).value();
+      std::memset(tensor.bytes().data(), 1, tensor.bytes().size());
+      return tensor;
+    };
+    host_tensor source = make_slot(planned.transfers()[0].from), target = make_slot(planned.transfers()[0].to);
+    const tensor_binding from{{adapter<host_tensor>::view(source)}}, to{{adapter<host_tensor>::view(target)}};
+    // The plain side moves as many bytes between as many pairs, and as many within each rank.
+    const std::size_t block = target.bytes().size() / static_cast<std::size_t>(ranks);
+    plain_from[static_cast<std::size_t>(me)].assign(block * static_cast<std::size_t>(ranks), std::byte{1});
+    plain_to[static_cast<std::size_t>(me)].assign(block * static_cast<std::size_t>(ranks), std::byte{2});
+    // Many moves per measurement: when it begins and ends differs between threads by much more than a small move takes.
+    const auto moves = std::clamp<std::int64_t>((std::int64_t{256} << 20) / (c.rows * c.columns * 4), 4, 200);
+    const auto timed = [&](std::vector<double>& wall, std::vector<double>& cpu, auto move) {
+      meet.arrive_and_wait();
+      const auto start = clock_type::now();
+      const double cpu_start = cpu_seconds();
+      for (std::int64_t k = 0; k < moves; ++k) move();
+      meet.arrive_and_wait();
+      if (me != 0) return;
+      wall.push_back(std::chrono::duration<double>(clock_type::now() - start).count() / static_cast<double>(moves));
+      cpu.push_back((cpu_seconds() - cpu_start) / static_cast<double>(moves));
+    };
+    result<void> done;
+    for (int i = 0; i < repeat; ++i) {
+      timed(ours, ours_cpu, [&] {
+        if (done) done = made->run(std::span(&from, 1), std::span(&to, 1));
+      });
+      timed(plain, plain_cpu, [&] {
+        meet.arrive_and_wait();
+        for (std::int32_t k = 0; k < ranks; ++k) {
+          const auto peer = static_cast<std::size_t>((me + k) % ranks);
+          std::memcpy(plain_to[static_cast<std::size_t>(me)].data() + peer * block,
+                      plain_from[peer].data() + static_cast<std::size_t>(me) * block, block);
+        }
+        meet.arrive_and_wait();
+      });
+      if (!done) return done;
+    }
+    return {};
+  }).value();
+  const auto least = [](const std::vector<double>& times) { return *std::min_element(times.begin(), times.end()); };
+  std::printf(
+      "{\"case\":\"%s%s\",\"bytes\":%lld,\"ours_ms\":%.3f,\"plain_ms\":%.3f,\"ratio\":%.2f,\"ratio_of_least\":%.2f,"
+      "\"cpu_ratio\":%.2f}\n",
+      c.name.c_str(), c.in_place ? "" : " with messages", static_cast<long long>(c.rows * c.columns * 4),
+      1e3 * median(ours), 1e3 * median(plain), median(ours) / median(plain), least(ours) / least(plain),
+      median(ours_cpu) / median(plain_cpu));
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+  std::int32_t ranks = 4;
+  int repeat = 9;
+  for (int i = 1; i + 1 < count; i += 2) {
+    if (std::string_view(words[i]) == "--ranks") ranks = std::atoi(words[i + 1]);
+    if (std::string_view(words[i]) == "--repeat") repeat = std::atoi(words[i + 1]);
+  }
+  for (const auto& [rows, columns] :
+       {std::pair<std::int64_t, std::int64_t>{128, 128}, {512, 512}, {2048, 2048}, {4096, 4096}})
+    for (const bool in_place : {true, false}) {
+      measure({"S(0) -> S(1)", rows, columns, placement::shard(0), placement::shard(1), in_place}, ranks, repeat);
+      measure({"S(1) -> S(0)", rows, columns, placement::shard(1), placement::shard(0), in_place}, ranks, repeat);
+      measure({"S(0) -> R", rows, columns, placement::shard(0), placement::replicate(), in_place}, ranks, repeat);
+    }
+}

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+// Digests first; records, and the search for the first difference, only when digests differ.
+module;
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <xxhash.h>
+#include <try.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+module shardmesh.comm;
+
+import :wire;
+
+namespace shardmesh {
+namespace {
+
+constexpr std::uint64_t ballot_mark = 0x6565726761'6d73;  // "smagree": whoever sends something else is elsewhere
+constexpr std::size_t named_keys = 10;
+constexpr std::size_t named_ranks = 16;
+
+using records_of_rank = std::vector<agreement_record>;
+
+digest128 hash(std::string_view bytes) {
+  const XXH128_hash_t h = XXH3_128bits(bytes.data(), bytes.size());
+  return {h.low64, h.high64};
+}
+
+// What a rank says in the first round.
+struct ballot {
+  digest128 digest;
+  bool has_problem = false;
+  std::vector<std::byte> note;
+};
+
+std::vector<std::byte> encode(const digest128& digest, const agree_options& options) {
+  byte_writer out;
+  out.number(ballot_mark);
+  out.number(digest.low);
+  out.number(digest.high);
+  out.number(static_cast<std::uint8_t>(options.problem != nullptr ? 1 : 0));
+  out.raw(options.note);
+  return std::move(out).take();
+}
+
+std::optional<ballot> decode_ballot(std::span<const std::byte> bytes) {
+  byte_reader in(bytes);
+  if (in.number<std::uint64_t>() != ballot_mark) return std::nullopt;
+  const auto low = in.number<std::uint64_t>(), high = in.number<std::uint64_t>();
+  const auto problem = in.number<std::uint8_t>();
+  if (!low || !high || !problem) return std::nullopt;
+  return ballot{{*low, *high}, *problem != 0, {in.rest().begin(), in.rest().end()}};
+}
+
+std::vector<std::byte> encode(std::span<const agreement_record> records) {
+  byte_writer out;
+  out.number(static_cast<std::uint64_t>(records.size()));
+  for (const agreement_record& r : records) {
+    out.text(r.key);
+    out.text(r.text);
+  }
+  return std::move(out).take();
+}
+
+std::optional<records_of_rank> decode_records(std::span<const std::byte> bytes) {
+  byte_reader in(bytes);
+  const auto count = in.count(2 * sizeof(std::uint64_t));
+  if (!count) return std::nullopt;
+  records_of_rank records;
+  for (std::size_t i = 0; i < *count; ++i) {
+    auto key = in.text();
+    auto text = key ? in.text() : std::nullopt;
+    if (!text) return std::nullopt;
+    records.push_back({*std::move(key), *std::move(text)});
+  }
+  return records;
+}
+
+std::string ranks_text(std::vector<std::int32_t> ranks) {
+  const bool many = ranks.size() > named_ranks;
+  const std::size_t more = many ? ranks.size() - named_ranks : 0;
+  if (many) ranks.resize(named_ranks);
+  return fmt::format("rank{} {}{}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "),
+                     many ? fmt::format(" and {} more", more) : "");
+}
+
+// One key: the texts it has, and the ranks of each; the most common first (ties: the lowest rank's).
+struct opinions {
+  std::string key;
+  std::vector<std::pair<std::string, std::vector<std::int32_t>>> groups;  // no text: missing
+
+  const std::vector<std::int32_t>& majority() const { return groups.front().second; }
+};
+
+std::string group_text(const std::pair<std::string, std::vector<std::int32_t>>& group) {
+  return fmt::format("{} on {}", group.first, ranks_text(group.second));
+}
+
+std::string text_of(const opinions& o) {
+  std::vector<std::string> parts;
+  for (const auto& group : o.groups) parts.push_back(group_text(group));
+  return fmt::format("'{}' is {}", o.key, fmt::join(parts, ", "));
+}
+
+// Every key that not all ranks describe alike, in the order of the first rank that has it. The n-th record of a key is
+// compared with the n-th of the others.
+std::vector<opinions> differences(std::span<const records_of_rank> all, std::size_t& keys) {
+  std::map<std::pair<std::string_view, std::size_t>, std::vector<const std::string*>> texts;
+  std::vector<const std::pair<const std::pair<std::string_view, std::size_t>, std::vector<const std::string*>>*> order;
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    std::map<std::string_view, std::size_t> met;
+    for (const agreement_record& r : all[rank]) {
+      const auto [entry, is_new] = texts.try_emplace({r.key, met[r.key]++}, all.size(), nullptr);
+      entry->second[rank] = &r.text;
+      if (is_new) order.push_back(&*entry);
+    }
+  }
+  keys = order.size();
+  std::vector<opinions> found;
+  for (const auto* entry : order) {
+    opinions o{std::string(entry->first.first), {}};
+    for (std::size_t rank = 0; rank < all.size(); ++rank) {
+      const std::string text = entry->second[rank] != nullptr ? *entry->second[rank] : "missing";
+      auto group = std::find_if(o.groups.begin(), o.groups.end(), [&](const auto& g) { return g.first == text; });
+      if (group == o.groups.end()) group = o.groups.insert(o.groups.end(), {text, {}});
+      group->second.push_back(static_cast<std::int32_t>(rank));
+    }
+    if (o.groups.size() == 1) continue;
+    std::sort(o.groups.begin(), o.groups.end(), [](const auto& a, const auto& b) {
+      return std::tuple(b.second.size(), a.second.front()) < std::tuple(a.second.size(), b.second.front());
+    });
+    found.push_back(std::move(o));
+  }
+  return found;
+}
+
+// The ranks that are not of the majority, over all named keys.
+std::vector<std::int32_t> dissenters(std::span<const opinions> named) {
+  std::vector<std::int32_t> ranks;
+  for (const opinions& o : named)
+    for (std::size_t g = 1; g < o.groups.size(); ++g)
+      ranks.insert(ranks.end(), o.groups[g].second.begin(), o.groups[g].second.end());
+  std::sort(ranks.begin(), ranks.end());
+  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+  return ranks;
+}
+
+// The same records, in different orders.
+std::optional<opinions> first_disorder(std::span<const records_of_rank> all, std::size_t& position) {
+  for (position = 0; position < all.front().size(); ++position) {
+    opinions o{std::to_string(position), {}};
+    for (std::size_t rank = 0; rank < all.size(); ++rank) {
+      const std::string& key = all[rank][position].key;
+      auto group = std::find_if(o.groups.begin(), o.groups.end(), [&](const auto& g) { return g.first == key; });
+      if (group == o.groups.end()) group = o.groups.insert(o.groups.end(), {key, {}});
+      group->second.push_back(static_cast<std::int32_t>(rank));
+    }
+    if (o.groups.size() > 1) return o;
+  }
+  return std::nullopt;
+}
+
+error disagreement(std::span<const records_of_rank> all, const std::string& what) {
+  std::size_t keys = 0, position = 0;
+  const std::vector<opinions> differing = differences(all, keys);
+  if (!differing.empty()) {
+    const auto named = std::span(differing).first(std::min(differing.size(), named_keys));
+    std::vector<std::string> parts;
+    for (const opinions& o : named) parts.push_back(text_of(o));
+    error e =
+        fail(errc::disagreement,
+             fmt::format(
+                 "ranks disagree on {} of {} {}: {}{}", differing.size(), keys, what, fmt::join(parts, "; "),
+                 differing.size() > named.size() ? fmt::format("; and {} more", differing.size() - named.size()) : ""));
+    e.key = named.front().key;
+    e.ranks = dissenters(named);
+    return std::move(e).with_values(group_text(named.front().groups[0]), group_text(named.front().groups[1]));
+  }
+  if (const auto disorder = first_disorder(all, position)) {
+    error e = fail(errc::disagreement,
+                   fmt::format("ranks list the same {} in different orders, first at position {}", what, position));
+    e.key = disorder->groups.front().first;
+    e.ranks = dissenters(std::span(&*disorder, 1));
+    return std::move(e).with_values(group_text(disorder->groups[0]), group_text(disorder->groups[1]));
+  }
+  return fail(errc::disagreement, fmt::format("ranks disagree on their {}, though they describe them alike", what));
+}
+
+}  // namespace
+
+digest128 digest_of(std::span<const agreement_record> records, bool ordered) {
+  std::vector<digest128> each;
+  for (const agreement_record& r : records) {
+    // The length keeps ("ab", "c") and ("a", "bc") apart.
+    each.push_back(hash(fmt::format("{}:{}{}", r.key.size(), r.key, r.text)));
+  }
+  if (!ordered) std::sort(each.begin(), each.end());
+  std::vector<std::int64_t> numbers;
+  for (const digest128& d : each) {
+    numbers.push_back(static_cast<std::int64_t>(d.low));
+    numbers.push_back(static_cast<std::int64_t>(d.high));
+  }
+  return digest_of(numbers);
+}
+
+result<agreement_notes> agree(any_communicator& comm, const digest128& digest,
+                              function_ref<std::vector<agreement_record>()> records, const agree_options& options,
+                              const call_options& call) {
+  SHARDMESH_TRY(const auto said, comm.all_gather(encode(digest, options), call));
+  agreement_notes notes;
+  bool equal = true, problems = false;
+  for (std::size_t rank = 0; rank < said.size(); ++rank) {
+    auto one = decode_ballot(said[rank]);
+    if (!one)
+      return fail(errc::disagreement,
+                  fmt::format("a rank does something else while the others compare {}", options.what))
+          .with_rank(static_cast<std::int32_t>(rank));
+    equal &= one->digest == decode_ballot(said.front())->digest;
+    problems |= one->has_problem;
+    notes.push_back(std::move(one->note));
+  }
+  if (problems) {
+    SHARDMESH_TRY(
+        const auto causes,
+        comm.all_gather(options.problem != nullptr ? to_bytes(*options.problem) : std::vector<std::byte>(), call));
+    for (std::size_t rank = 0; rank < causes.size(); ++rank) {
+      if (causes[rank].empty()) continue;
+      error cause = error_from_bytes(causes[rank])
+                        .value_or(fail(errc::communication, "a rank cannot go on, and its reason cannot be read"));
+      if (cause.ranks.empty()) cause.ranks.push_back(static_cast<std::int32_t>(rank));
+      return cause;
+    }
+    return fail(errc::communication, "a rank cannot go on, but does not say why");
+  }
+  if (equal) return notes;
+  SHARDMESH_TRY(const auto described, comm.all_gather(encode(records()), call));
+  std::vector<records_of_rank> all;
+  for (std::size_t rank = 0; rank < described.size(); ++rank) {
+    auto one = decode_records(described[rank]);
+    if (!one)
+      return fail(errc::disagreement, fmt::format("the description of a rank's {} cannot be read", options.what))
+          .with_rank(static_cast<std::int32_t>(rank));
+    all.push_back(*std::move(one));
+  }
+  return disagreement(all, options.what);
+}
+
+result<agreement_notes> agree(any_communicator& comm, std::span<const agreement_record> records,
+                              const agree_options& options, const call_options& call) {
+  return agree(
+      comm, digest_of(records, options.ordered),
+      [&] { return std::vector<agreement_record>(records.begin(), records.end()); }, options, call);
+}
+
+}  // namespace shardmesh

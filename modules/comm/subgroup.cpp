@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tags: 12 bits are the users', 10 number the executors of a communicator, 10 the subgroups of a whole.
+module;
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <try.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+module shardmesh.comm;
+
+namespace shardmesh {
+namespace {
+
+constexpr std::uint32_t group_shift = 22, group_numbers = 1U << 10;
+constexpr std::uint32_t control_tag = (1U << group_shift) - 1;  // of all_gather; the last of the executors' range
+
+std::vector<std::byte> bytes_of(std::uint64_t number) {
+  std::vector<std::byte> bytes(sizeof number);
+  std::memcpy(bytes.data(), &number, sizeof number);
+  return bytes;
+}
+
+std::uint64_t number_of(std::span<const std::byte> bytes) {
+  std::uint64_t number = 0;
+  std::memcpy(&number, bytes.data(), std::min(bytes.size(), sizeof number));
+  return number;
+}
+
+}  // namespace
+
+call_options subgroup_communicator::inside(const call_options& options) const {
+  call_options made = options;
+  made.tag = (options.tag & control_tag) | (number_ % group_numbers) << group_shift;
+  return made;
+}
+
+template <class Message>
+result<void> subgroup_communicator::translate(std::span<const Message> messages,
+                                              std::vector<Message>& translated) const {
+  translated.assign(messages.begin(), messages.end());
+  for (Message& m : translated) {
+    if (m.peer < 0 || m.peer >= size())
+      return fail(errc::invalid_argument,
+                  fmt::format("rank {} of a subgroup of {} names rank {}", rank_, size(), m.peer))
+          .with_rank(m.peer);
+    m.peer = members_.global(m.peer);
+  }
+  return {};
+}
+
+result<pending> subgroup_communicator::start_exchange(std::span<const outgoing> sends,
+                                                      std::span<const incoming> receives, const call_options& options) {
+  SHARDMESH_CHECK(translate(sends, sends_));
+  SHARDMESH_CHECK(translate(receives, receives_));
+  return whole_->start_exchange(sends_, receives_, inside(options));
+}
+
+result<lending> subgroup_communicator::start_lending(std::span<const lent> lends, std::span<const borrowed> borrows,
+                                                     const call_options& options) {
+  SHARDMESH_CHECK(translate(lends, lends_));
+  SHARDMESH_CHECK(translate(borrows, borrows_));
+  return whole_->start_lending(lends_, borrows_, inside(options));
+}
+
+result<std::vector<std::vector<std::byte>>> subgroup_communicator::all_gather(std::span<const std::byte> bytes,
+                                                                              const call_options& options) {
+  call_options control = options;
+  control.tag = control_tag;
+  const auto count = static_cast<std::size_t>(size());
+  std::vector<std::vector<std::byte>> all(count);
+  // Each to each: what this rank gives, into what the others' parts have room for.
+  const auto exchange = [&](std::span<const std::byte> mine) -> result<void> {
+    std::vector<outgoing> sends;
+    std::vector<incoming> receives;
+    for (std::int32_t peer = 0; peer < size(); ++peer) {
+      if (peer == rank_) continue;
+      if (!mine.empty()) sends.push_back({peer, mine});
+      if (auto& room = all[static_cast<std::size_t>(peer)]; !room.empty()) receives.push_back({peer, room});
+    }
+    SHARDMESH_TRY(pending started, start_exchange(sends, receives, control));
+    return started.wait();
+  };
+  for (auto& part : all) part.resize(sizeof(std::uint64_t));
+  const std::vector<std::byte> length = bytes_of(bytes.size());
+  SHARDMESH_CHECK(exchange(length));
+  for (auto& part : all) part.resize(static_cast<std::size_t>(number_of(part)));
+  all[static_cast<std::size_t>(rank_)].assign(bytes.begin(), bytes.end());
+  SHARDMESH_CHECK(exchange(bytes));
+  return all;
+}
+
+result<any_communicator> subgroup(any_communicator& comm, const rank_group& members, const call_options& call) {
+  const auto mine = members.group_rank(comm.rank());
+  if (!mine)
+    return fail(errc::invalid_argument,
+                fmt::format("rank {} is not a member of the subgroup {}", comm.rank(), to_string(members)))
+        .with_rank(comm.rank());
+  // Every subgroup refers to the whole, whose numbers are unique between any two ranks.
+  any_communicator* whole = &comm;
+  std::vector<std::int32_t> ranks = members.globals();
+  for (std::int32_t& rank : ranks) {
+    if (rank >= comm.size())
+      return fail(errc::invalid_argument, fmt::format("the subgroup {} names a rank that the group of {} lacks",
+                                                      to_string(members), comm.size()))
+          .with_rank(rank);
+    if (const auto* inner = comm.target<subgroup_communicator>()) {
+      rank = inner->members().global(rank);
+      whole = &inner->whole();
+    }
+  }
+  SHARDMESH_TRY(rank_group of_whole, rank_group::make(std::move(ranks)));
+  subgroup_communicator made(*whole, of_whole, *mine);
+  // Members may have made different numbers of subgroups and executors with others: they take the largest number.
+  // Until then number 0, which no subgroup has, stands for all that are being made: pairs of ranks make theirs in turn.
+  SHARDMESH_TRY(const auto proposals, made.all_gather(bytes_of(whole->next_number()), call));
+  std::uint64_t number = 0;
+  for (const auto& proposal : proposals) number = std::max(number, number_of(proposal));
+  whole->skip_to(static_cast<std::uint32_t>(number) + 1);
+  made.number_ = 1 + static_cast<std::uint32_t>(number) % (group_numbers - 1);
+  return any_communicator(std::move(made));
+}
+
+result<any_communicator> subgroup(any_communicator& comm, const device_mesh& mesh, std::string_view dimension,
+                                  const call_options& call) {
+  const auto along = mesh.dimension(dimension);
+  if (!along)
+    return fail(errc::invalid_argument, fmt::format("mesh {} has no dimension '{}'", to_string(mesh), dimension))
+        .with_rank(comm.rank());
+  auto coordinate = mesh.coordinate_of(comm.rank());
+  if (!coordinate)
+    return fail(errc::invalid_argument, fmt::format("rank {} is not in mesh {}", comm.rank(), to_string(mesh)))
+        .with_rank(comm.rank());
+  std::vector<std::int32_t> ranks;
+  for (std::int64_t i = 0; i < mesh.sizes()[*along]; ++i) {
+    (*coordinate)[*along] = i;
+    ranks.push_back(mesh.rank_at(*coordinate));
+  }
+  SHARDMESH_TRY(const rank_group members, rank_group::make(std::move(ranks)));
+  return subgroup(comm, members, call);
+}
+
+}  // namespace shardmesh

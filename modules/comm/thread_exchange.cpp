@@ -1,0 +1,407 @@
+// SPDX-License-Identifier: Apache-2.0
+// Messages between the threads of a group: how ends meet, who copies, how a wait ends.
+module;
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <try.hpp>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <utility>
+#include <vector>
+module shardmesh.comm;
+
+import :thread_state;
+
+namespace shardmesh {
+namespace {
+
+using guard = std::unique_lock<std::mutex>;
+using clock = std::chrono::steady_clock;
+
+constexpr std::size_t small_bytes = std::size_t{64} << 10;  // copied by whoever comes second, at once
+
+// The parts of an exchange, whatever it moves.
+struct part {
+  std::int32_t peer = 0;
+  std::int64_t size = 0;
+  std::byte* bytes = nullptr;
+  const lender* pieces = nullptr;
+};
+
+part part_of(const outgoing& m) {
+  return {m.peer, static_cast<std::int64_t>(m.bytes.size()), const_cast<std::byte*>(m.bytes.data()), nullptr};
+}
+part part_of(const incoming& m) {
+  return {m.peer, static_cast<std::int64_t>(m.bytes.size()), m.bytes.data(), nullptr};
+}
+part part_of(const lent& m) {
+  return {m.peer, m.size_bytes, nullptr, m.pieces};
+}
+part part_of(const borrowed& m) {
+  return {m.peer, m.size_bytes, nullptr, nullptr};
+}
+
+// A list of messages in one direction: peers exist, are others, and differ; nothing is empty.
+template <class Message>
+result<void> check_peers(thread_state& group, std::int32_t rank, std::span<const Message> messages, const char* verb) {
+  rank_desk& desk = group.desk(rank);
+  const std::uint64_t list = ++desk.lists;
+  const auto problem = [&](const std::string& what, std::int32_t peer) {
+    return fail(errc::invalid_argument, fmt::format("rank {} {} {}", rank, verb, what)).with_rank(peer);
+  };
+  for (const Message& message : messages) {
+    const part m = part_of(message);
+    if (m.peer == rank) return problem("itself", m.peer);
+    if (m.peer < 0 || m.peer >= group.size)
+      return problem(fmt::format("rank {}, of a group of {}", m.peer, group.size), m.peer);
+    if (m.size <= 0) return problem(fmt::format("rank {}, but the message is empty", m.peer), m.peer);
+    std::uint64_t& met = desk.seen[static_cast<std::size_t>(m.peer)];
+    if (met == list) return problem(fmt::format("rank {} twice in one call", m.peer), m.peer);
+    met = list;
+  }
+  return {};
+}
+
+error mismatch(const message_end& a, const message_end& b) {
+  const message_end& sender = a.sends ? a : b;
+  const message_end& receiver = a.sends ? b : a;
+  const std::int32_t from = sender.owner->rank, to = receiver.owner->rank;
+  if (a.is_lent != b.is_lent)
+    return fail(errc::communication, fmt::format("one of ranks {} and {} lends memory, the other exchanges messages "
+                                                 "(tag {})",
+                                                 from, to, sender.owner->tag))
+        .with_rank(from)
+        .with_rank(to);
+  return fail(errc::communication, fmt::format("a message from rank {} to rank {} has different sizes on the two sides "
+                                               "(tag {})",
+                                               from, to, sender.owner->tag))
+      .with_rank(from)
+      .with_rank(to)
+      .with_values(fmt::format("{} bytes by the receiver", receiver.size), fmt::format("{} bytes sent", sender.size));
+}
+
+// Joins an end with the oldest one that waits for it, or lets it wait.
+void meet(thread_state& group, message_end& end) {
+  thread_exchange& owner = *end.owner;
+  channel& line = group.between(end.sends ? owner.rank : end.peer, end.sends ? end.peer : owner.rank);
+  message_end* other = line.first;
+  while (other != nullptr && other->owner->tag != owner.tag) other = other->next;
+  if (other == nullptr || other->sends == end.sends) {
+    line.push_back(end);
+    if (group.desk(end.peer).left)
+      group.set_poison(fail(errc::communication, fmt::format("rank {} waits for rank {}, which has left (tag {})",
+                                                             owner.rank, end.peer, owner.tag))
+                           .with_rank(end.peer),
+                       owner.rank);
+    return;
+  }
+  line.remove(*other);
+  if (other->size != end.size || other->is_lent != end.is_lent) {
+    // Neither is linked any more; both owners find the poison.
+    group.set_poison(mismatch(end, *other), owner.rank);
+    other->state = end.state = end_state::done;
+    return;
+  }
+  end.twin = other;
+  other->twin = &end;
+  end.state = other->state = end_state::matched;
+  --(end.sends ? *other : end).owner->unmatched;
+  group.desk(end.peer).signal();
+}
+
+// A message that this exchange could copy now: what it receives first, then what it sends.
+message_end* claimable(thread_exchange& e, std::size_t limit) {
+  const auto usable = [&](const message_end& end) {
+    return end.state == end_state::matched && !end.is_lent && end.size <= limit;
+  };
+  const auto sends_end = e.ends.begin() + static_cast<std::ptrdiff_t>(e.sends);
+  auto found = std::find_if(sends_end, e.ends.end(), usable);
+  if (found == e.ends.end()) {
+    found = std::find_if(e.ends.begin(), sends_end, usable);
+    if (found == sends_end) return nullptr;
+  }
+  return &*found;
+}
+
+void set_busy(message_end& end) {
+  for (message_end* one : {&end, end.twin}) {
+    one->state = end_state::busy;
+    ++one->owner->busy;
+  }
+}
+
+// Both ends of a message are over with.
+void complete(thread_state& group, message_end& end) {
+  for (message_end* one : {&end, end.twin}) {
+    thread_exchange& owner = *one->owner;
+    one->state = end_state::done;
+    --owner.busy;
+    --owner.open;
+    if (owner.open == 0 || owner.busy == 0) group.desk(owner.rank).signal();
+  }
+}
+
+// Copies one message; false when there is none to copy. The lock is released meanwhile.
+bool copy_one(thread_exchange& e, guard& locked, std::size_t limit = SIZE_MAX) {
+  thread_state& group = *e.group;
+  if (group.poison) return false;
+  message_end* const end = claimable(e, limit);
+  if (end == nullptr) return false;
+  set_busy(*end);
+  const message_end& to = end->sends ? *end->twin : *end;
+  locked.unlock();
+  std::memcpy(to.bytes, to.twin->bytes, to.size);
+  locked.lock();
+  complete(group, *end);
+  return true;
+}
+
+// The exchange is over for its owner: nobody will touch its buffers from here on.
+void detach(thread_exchange& e, guard& locked) {
+  thread_state& group = *e.group;
+  group.desk(e.rank).changed.wait(locked, [&] { return e.busy == 0; });
+  for (message_end& end : e.ends) {
+    if (end.state == end_state::waiting && end.owner != nullptr)
+      group.between(end.sends ? e.rank : end.peer, end.sends ? end.peer : e.rank).remove(end);
+    if (end.state == end_state::matched) end.twin->state = end_state::done;  // its owner finds the poison
+    end.state = end_state::done;
+  }
+  e.open = 0;
+}
+
+error waited_in_vain(thread_exchange& e) {
+  std::vector<std::int32_t> givers, takers, all;
+  for (const message_end& end : e.ends)
+    if (end.state == end_state::waiting) (end.sends ? takers : givers).push_back(end.peer);
+  for (const auto* list : {&givers, &takers})
+    for (const std::int32_t peer : *list)
+      if (std::find(all.begin(), all.end(), peer) == all.end()) all.push_back(peer);
+  std::sort(all.begin(), all.end());
+  std::string what = fmt::format("rank {} waited in vain", e.rank);
+  const auto list = [&](const char* text, std::vector<std::int32_t>& ranks) {
+    if (ranks.size() > 16) ranks.resize(16);
+    if (!ranks.empty()) what += fmt::format("{} {}", text, fmt::join(ranks, ", "));
+  };
+  list(" for messages from", givers);
+  list(givers.empty() ? " for its messages to be taken by" : ", and for its own to be taken by", takers);
+  error problem = fail(errc::deadline_exceeded, fmt::format("{} (tag {})", what, e.tag));
+  problem.found = e.group->doing(all);
+  problem.ranks = std::move(all);
+  return problem;
+}
+
+// Waits until `over()`; copies meanwhile. The error is the group's poison.
+template <class Over>
+result<void> wait_until(thread_exchange& e, guard& locked, const Over& over) {
+  thread_state& group = *e.group;
+  rank_desk& desk = group.desk(e.rank);
+  while (!over()) {
+    if (group.poison) return *group.poison;
+    if (copy_one(e, locked)) continue;
+    if (e.cancel.stop_requested())
+      group.set_poison(
+          fail(errc::cancelled, fmt::format("rank {} was cancelled in an exchange (tag {})", e.rank, e.tag))
+              .with_rank(e.rank),
+          e.rank);
+    else if (e.deadline && clock::now() >= *e.deadline)
+      group.set_poison(waited_in_vain(e), e.rank);
+    else
+      desk.wait(locked, e.deadline);
+  }
+  return {};
+}
+
+// Wakes the rank when the call is cancelled. Made and destroyed without the lock.
+class cancel_wake {
+ public:
+  cancel_wake(const std::stop_token& token, thread_state& group, std::int32_t rank)
+      : wake_(token, waker{&group, rank}) {}
+
+ private:
+  struct waker {
+    thread_state* group;
+    std::int32_t rank;
+    void operator()() const {
+      const guard locked(group->lock);
+      group->desk(rank).signal();
+    }
+  };
+  std::stop_callback<waker> wake_;
+};
+
+result<void> wait_for_all(thread_exchange& e) {
+  const cancel_wake wake(e.cancel, *e.group, e.rank);
+  guard locked(e.group->lock);
+  auto done = wait_until(e, locked, [&] { return e.open == 0; });
+  if (!done) detach(e, locked);
+  e.group->desk(e.rank).trace.end(e.event);
+  return done;
+}
+
+bool would_not_block(thread_exchange& e, bool over) {
+  return over || e.group->poison || e.cancel.stop_requested() || (e.deadline && clock::now() >= *e.deadline);
+}
+
+bool is_done(thread_exchange& e) {
+  guard locked(e.group->lock);
+  static_cast<void>(copy_one(e, locked));
+  return would_not_block(e, e.open == 0);
+}
+
+template <class Out, class In>
+result<thread_exchange*> start_any(const std::shared_ptr<thread_state>& group, std::int32_t rank,
+                                   std::span<const Out> sends, std::span<const In> receives,
+                                   const call_options& options, bool lends) {
+  guard locked(group->lock);
+  SHARDMESH_CHECK(group->check_call(rank, options, lends ? "a lending" : "an exchange"));
+  SHARDMESH_CHECK(check_peers(*group, rank, sends, lends ? "lends to" : "sends to"));
+  SHARDMESH_CHECK(check_peers(*group, rank, receives, lends ? "borrows from" : "receives from"));
+  if (sends.empty() && receives.empty()) return nullptr;
+  rank_desk& desk = group->desk(rank);
+  if (desk.idle.empty()) {
+    desk.owned.push_back(std::make_unique<thread_exchange>());
+    desk.idle.reserve(desk.owned.size());
+    desk.idle.push_back(desk.owned.back().get());
+  }
+  thread_exchange& e = *desk.idle.back();
+  desk.idle.pop_back();
+  e.group = group;
+  e.rank = rank;
+  e.tag = options.tag;
+  e.deadline = options.deadline;
+  e.cancel = options.cancel;
+  e.sends = sends.size();
+  e.open = sends.size() + receives.size();
+  e.unmatched = receives.size();
+  e.busy = 0;
+  e.reading = false;
+  e.ends.clear();
+  e.ends.reserve(e.open);
+  std::int64_t size_bytes = 0;
+  const auto add = [&](const part& m, bool is_send) {
+    message_end& end = e.ends.emplace_back();
+    end.owner = &e;
+    end.peer = m.peer;
+    end.sends = is_send;
+    end.size = static_cast<std::size_t>(m.size);
+    end.bytes = m.bytes;
+    end.pieces = m.pieces;
+    end.is_lent = lends;
+    size_bytes = checked_add(size_bytes, m.size).value_or(INT64_MAX);
+  };
+  for (const Out& m : sends) add(part_of(m), true);
+  for (const In& m : receives) add(part_of(m), false);
+  e.event = desk.trace.begin(lends ? "lending" : "exchange", e.tag, static_cast<std::int32_t>(e.open), size_bytes);
+  for (message_end& end : e.ends) meet(*group, end);
+  while (copy_one(e, locked, small_bytes)) {
+  }
+  return &e;
+}
+
+}  // namespace
+
+void channel::push_back(message_end& end) {
+  end.next = nullptr;
+  end.previous = last;
+  (last != nullptr ? last->next : first) = &end;
+  last = &end;
+}
+
+void channel::remove(message_end& end) {
+  (end.previous != nullptr ? end.previous->next : first) = end.next;
+  (end.next != nullptr ? end.next->previous : last) = end.previous;
+  end.next = end.previous = nullptr;
+}
+
+result<thread_exchange*> start(const std::shared_ptr<thread_state>& group, std::int32_t rank,
+                               std::span<const outgoing> sends, std::span<const incoming> receives,
+                               const call_options& options) {
+  return start_any(group, rank, sends, receives, options, false);
+}
+
+result<thread_exchange*> start(const std::shared_ptr<thread_state>& group, std::int32_t rank,
+                               std::span<const lent> lends, std::span<const borrowed> borrows,
+                               const call_options& options) {
+  return start_any(group, rank, lends, borrows, options, true);
+}
+
+void thread_exchange::recycle() {
+  const auto keep = std::move(group);  // the group, and this within it, live until the end of this function
+  cancel = {};
+  const guard locked(keep->lock);
+  keep->desk(rank).idle.push_back(this);
+}
+
+bool thread_exchange::pending_face::done() {
+  return is_done(self);
+}
+
+result<void> thread_exchange::pending_face::wait() {
+  return wait_for_all(self);
+}
+
+bool thread_exchange::lending_face::ready() {
+  const guard locked(self.group->lock);
+  return would_not_block(self, self.unmatched == 0);
+}
+
+result<void> thread_exchange::lending_face::wait_ready() {
+  const cancel_wake wake(self.cancel, *self.group, self.rank);
+  guard locked(self.group->lock);
+  SHARDMESH_CHECK(wait_until(self, locked, [&] { return self.unmatched == 0; }));
+  if (self.group->poison) return *self.group->poison;  // a lender may be gone
+  if (self.reading) return {};
+  self.reading = true;
+  for (std::size_t i = self.sends; i < self.ends.size(); ++i) set_busy(self.ends[i]);
+  return {};
+}
+
+bool thread_exchange::lending_face::interrupted() {
+  const guard locked(self.group->lock);
+  return self.group->poison.has_value() || self.cancel.stop_requested();
+}
+
+void thread_exchange::lending_face::give_back() {
+  const guard locked(self.group->lock);
+  if (!self.reading) return;
+  self.reading = false;
+  for (std::size_t i = self.sends; i < self.ends.size(); ++i) complete(*self.group, self.ends[i]);
+}
+
+bool thread_exchange::lending_face::done() {
+  const guard locked(self.group->lock);
+  return would_not_block(self, self.open == 0);
+}
+
+result<void> thread_exchange::lending_face::wait() {
+  give_back();
+  // Nothing was read and this rank gives up: the lenders must not wait for it.
+  bool never_read = false;
+  {
+    const guard locked(self.group->lock);
+    for (std::size_t i = self.sends; i < self.ends.size(); ++i) never_read |= self.ends[i].state != end_state::done;
+    if (never_read && !self.group->poison)
+      self.group->set_poison(
+          fail(errc::communication,
+               fmt::format("rank {} gave up a lending before it was read (tag {})", self.rank, self.tag))
+              .with_rank(self.rank),
+          self.rank);
+  }
+  return wait_for_all(self);
+}
+
+}  // namespace shardmesh

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+// The group itself, all_gather, and how it is poisoned. Messages are in thread_exchange.cpp.
+module;
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <shardmesh/assert.hpp>
+#include <try.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+module shardmesh.comm;
+
+import :thread_state;
+
+namespace shardmesh {
+namespace {
+
+using guard = std::unique_lock<std::mutex>;
+using clock = std::chrono::steady_clock;
+using gathered = std::vector<std::vector<std::byte>>;
+
+constexpr std::size_t named_ranks = 16;
+
+std::vector<std::int32_t> missing_ranks(const gathering& g) {
+  std::vector<std::int32_t> ranks;
+  for (std::size_t r = 0; r < g.came.size(); ++r)
+    if (!g.came[r]) ranks.push_back(static_cast<std::int32_t>(r));
+  return ranks;
+}
+
+error gathered_in_vain(thread_state& group, const gathering& g, std::int32_t rank) {
+  std::vector<std::int32_t> missing = missing_ranks(g);
+  const std::span<const std::int32_t> named = std::span(missing).first(std::min(missing.size(), named_ranks));
+  error problem = fail(errc::deadline_exceeded,
+                       fmt::format("rank {} waited in vain for ranks {} in all_gather", rank, fmt::join(named, ", ")));
+  problem.found = group.doing(missing);
+  problem.ranks = std::move(missing);
+  return problem;
+}
+
+// The rank that the others of a gathering wait for has left.
+std::optional<std::int32_t> deserter(const thread_state& group, const gathering& g) {
+  for (std::size_t r = 0; r < g.came.size(); ++r)
+    if (!g.came[r] && group.desks[r].left) return static_cast<std::int32_t>(r);
+  return std::nullopt;
+}
+
+}  // namespace
+
+void rank_desk::signal() {
+  signals.fetch_add(1, std::memory_order_relaxed);
+  changed.notify_all();
+}
+
+void rank_desk::wait(guard& locked, const std::optional<clock::time_point>& deadline) {
+  // Few: on a busy machine every yield may cost a time slice, and a sleeper is served sooner than one that yields.
+  constexpr int looks = 64, yields = 4;
+  const std::uint32_t before = signals.load(std::memory_order_relaxed);
+  const auto is_signalled = [&] { return signals.load(std::memory_order_relaxed) != before; };
+  locked.unlock();
+  for (int i = 0; i < looks + yields && !is_signalled(); ++i)
+    if (i >= looks) std::this_thread::yield();
+  locked.lock();
+  if (deadline)
+    changed.wait_until(locked, *deadline, is_signalled);
+  else
+    changed.wait(locked, is_signalled);
+}
+
+thread_state::thread_state(std::int32_t ranks)
+    : size(ranks),
+      desks(static_cast<std::size_t>(ranks)),
+      channels(static_cast<std::size_t>(ranks) * static_cast<std::size_t>(ranks)) {
+  for (rank_desk& d : desks) d.seen.resize(static_cast<std::size_t>(ranks));
+}
+
+void thread_state::set_poison(error reason, std::int32_t rank) {
+  if (poison) return;
+  poison = std::move(reason);
+  poisoned_by = rank;
+  for (rank_desk& d : desks) d.signal();
+}
+
+result<void> thread_state::check_call(std::int32_t rank, const call_options& options, const char* what) {
+  if (!poison && options.cancel.stop_requested())
+    set_poison(fail(errc::cancelled, fmt::format("rank {} was cancelled before {}", rank, what)).with_rank(rank), rank);
+  if (!poison && options.deadline && clock::now() >= *options.deadline)
+    set_poison(fail(errc::deadline_exceeded, fmt::format("the deadline of rank {} had passed before {}", rank, what))
+                   .with_rank(rank),
+               rank);
+  if (poison) return *poison;
+  return {};
+}
+
+std::string thread_state::doing(std::span<const std::int32_t> ranks) {
+  std::string text;
+  for (const std::int32_t rank : ranks.first(std::min(ranks.size(), named_ranks))) {
+    const rank_desk& d = desk(rank);
+    text += fmt::format("{}rank {} {}", text.empty() ? "" : ", ", rank, d.left ? "has left" : d.trace.now());
+  }
+  return text;
+}
+
+result<gathered> thread_state::all_gather(std::int32_t rank, std::span<const std::byte> bytes,
+                                          const call_options& options) {
+  const auto wake_up = [&] {
+    const guard locked(lock);
+    desk(rank).signal();
+  };
+  const std::stop_callback wake(options.cancel, wake_up);
+  guard locked(lock);
+  SHARDMESH_CHECK(check_call(rank, options, "all_gather"));
+  if (!gather) {
+    gather = std::make_shared<gathering>();
+    gather->parts.resize(desks.size());
+    gather->came.resize(desks.size());
+    gather->missing = size;
+  }
+  const std::shared_ptr<gathering> mine = gather;
+  const auto place = static_cast<std::size_t>(rank);
+  if (mine->came[place])
+    return fail(errc::invalid_argument, "two all_gather calls of one rank at the same time").with_rank(rank);
+  const std::uint64_t event = desk(rank).trace.begin("all_gather", options.tag, 0, 0);
+  mine->parts[place].assign(bytes.begin(), bytes.end());
+  mine->came[place] = true;
+  if (--mine->missing == 0) {
+    gather = nullptr;  // the next call begins a new one
+    for (rank_desk& d : desks) d.signal();
+  }
+  while (mine->missing != 0) {
+    if (poison) return *poison;
+    if (options.cancel.stop_requested())
+      set_poison(fail(errc::cancelled, fmt::format("rank {} was cancelled in all_gather", rank)).with_rank(rank), rank);
+    else if (options.deadline && clock::now() >= *options.deadline)
+      set_poison(gathered_in_vain(*this, *mine, rank), rank);
+    else if (const auto gone = deserter(*this, *mine))
+      set_poison(
+          fail(errc::communication, fmt::format("rank {} waits in all_gather for rank {}, which has left", rank, *gone))
+              .with_rank(*gone),
+          rank);
+    else
+      desk(rank).wait(locked, options.deadline);
+  }
+  desk(rank).trace.end(event);
+  locked.unlock();
+  return mine->parts;  // complete, so nobody writes to it any more
+}
+
+std::int32_t thread_communicator::size() const {
+  return state_->size;
+}
+
+result<gathered> thread_communicator::all_gather(std::span<const std::byte> bytes, const call_options& options) {
+  return state_->all_gather(rank_, bytes, options);
+}
+
+result<pending> thread_communicator::start_exchange(std::span<const outgoing> sends, std::span<const incoming> receives,
+                                                    const call_options& options) {
+  SHARDMESH_TRY(thread_exchange* const started, start(state_, rank_, sends, receives, options));
+  if (started == nullptr) return pending();
+  return pending(std::unique_ptr<pending::operation>(&started->as_pending));
+}
+
+result<lending> thread_communicator::start_lending(std::span<const lent> lends, std::span<const borrowed> borrows,
+                                                   const call_options& options) {
+  SHARDMESH_TRY(thread_exchange* const started, start(state_, rank_, lends, borrows, options));
+  if (started == nullptr) return lending();
+  return lending(std::unique_ptr<lending::operation>(&started->as_lending));
+}
+
+void thread_communicator::abort(const error& reason) {
+  const guard locked(state_->lock);
+  state_->set_poison(reason, rank_);
+}
+
+thread_group::thread_group(std::int32_t size) : state_(std::make_shared<thread_state>(size)) {
+  SHARDMESH_ASSERT(size >= 1);
+}
+
+std::int32_t thread_group::size() const {
+  return state_->size;
+}
+
+thread_communicator thread_group::communicator(std::int32_t rank) const {
+  SHARDMESH_ASSERT(rank >= 0 && rank < size());
+  return {state_, rank};
+}
+
+void thread_group::leave(std::int32_t rank) const {
+  const guard locked(state_->lock);
+  state_->desk(rank).left = true;
+  for (std::int32_t other = 0; other < state_->size; ++other) {
+    // Whoever waits for it finds out by itself in all_gather; messages are looked up here.
+    const auto waiting = [&](const channel& line, bool sends) {
+      for (const message_end* end = line.first; end != nullptr; end = end->next)
+        if (end->sends == sends) return true;
+      return false;
+    };
+    if (waiting(state_->between(rank, other), false) || waiting(state_->between(other, rank), true))
+      state_->set_poison(
+          fail(errc::communication, fmt::format("rank {} waits for rank {}, which has left", other, rank))
+              .with_rank(rank),
+          other);
+    state_->desk(other).signal();
+  }
+}
+
+result<void> thread_group::status() const {
+  const guard locked(state_->lock);
+  if (!state_->poison) return {};
+  error reason = *state_->poison;
+  if (reason.ranks.empty()) reason.ranks.push_back(state_->poisoned_by);
+  return reason;
+}
+
+std::string thread_group::trace() const {
+  const guard locked(state_->lock);
+  std::string text;
+  for (std::int32_t rank = 0; rank < state_->size; ++rank)
+    text += fmt::format("rank {}: {}; {}\n", rank, state_->desk(rank).left ? "left" : state_->desk(rank).trace.now(),
+                        state_->desk(rank).trace.history());
+  return text;
+}
+
+}  // namespace shardmesh

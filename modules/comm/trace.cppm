@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// trace_ring: the latest calls of a rank, kept in a fixed amount of memory, so that an error can say what the others
+// were doing. Not here: when to record (the communicators).
+module;
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+export module shardmesh.comm:trace;
+
+export namespace shardmesh {
+
+/// One call of a rank on its communicator.
+struct trace_event {
+  const char* call = "";  // "all_gather", "exchange", "lending": a literal
+  std::uint32_t tag = 0;
+  std::int32_t peers = 0;  // messages in both directions
+  std::int64_t size_bytes = 0;
+  std::chrono::steady_clock::time_point began{}, ended{};
+  bool is_over = false;
+};
+
+/// The last `capacity` events. Not synchronised.
+class trace_ring {
+ public:
+  static constexpr std::size_t capacity = 32;
+
+  /// Records the begin of a call; the number is for `end`.
+  std::uint64_t begin(const char* call, std::uint32_t tag, std::int32_t peers, std::int64_t size_bytes);
+  /// Records that the call is over, unless it has left the ring already.
+  void end(std::uint64_t number);
+
+  /// Events ever begun.
+  std::uint64_t count() const { return next_; }
+  /// Event `number`. Precondition: among the last `capacity` ones.
+  const trace_event& operator[](std::uint64_t number) const { return events_[number % capacity]; }
+
+  /// "in all_gather for 120 ms", "idle for 3 s after exchange (tag 7, 2 messages, 4.0 KiB)", "has called nothing".
+  std::string now() const;
+  /// All events, oldest first: "all_gather 0.1 ms, exchange (..) 3 ms, ...".
+  std::string history() const;
+
+ private:
+  std::array<trace_event, capacity> events_{};
+  std::uint64_t next_ = 0;
+};
+
+}  // namespace shardmesh

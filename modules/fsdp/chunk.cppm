@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cutting tensors that every rank of a group holds whole, also those that tensor parallelism has cut already. No
+// communication: each rank keeps its part. Not here: parameters that lie in flat memory (save).
+module;
+#include <shardmesh/adapter.hpp>
+#include <shardmesh/tensor_properties.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+export module shardmesh.fsdp:chunk;
+
+import shardmesh.sharding;
+
+export namespace shardmesh {
+
+/// How a group cuts a tensor. PyTorch: dimension 0, torch.chunk.
+struct chunk_options {
+  std::int32_t dim = 0;  // negative: from the end; a scalar is kept whole by the group's first rank
+  split_rule rule{};
+};
+
+/// The box of each rank of a group, in group order.
+/// \errors errc::out_of_bounds (no such dimension), errc::invalid_argument (the rule does not fit)
+/// Cost: O(parts).
+result<std::vector<box>> chunk_boxes(const extents& shape, std::int32_t parts, const chunk_options& options = {});
+
+/// Whether a chunk appears in metadata, as torch.chunk has it: not when it is an empty part of a dimension with
+/// elements.
+bool is_listed_chunk(const box& chunk, const extents& shape);
+
+/// Metadata of those chunks: an empty part of a dimension that is not empty is left out; a tensor without rows has an
+/// empty shard on every rank. The devices are all `where`.
+/// \errors as above
+/// Source: torch.distributed.fsdp._shard_utils._create_chunk_sharded_tensor
+result<sharded_tensor_metadata> chunk_metadata(const extents& shape, const tensor_properties& properties,
+                                               const rank_group& group, device where,
+                                               const chunk_options& options = {});
+
+/// Metadata of a layout's shards, exact for every placement list, as seen by one rank: of boxes that several ranks hold
+/// it names this rank where it is one of them, else the first. Strided shards are several boxes each.
+/// \param ranks  global ranks of the mesh's; one rank: numbered alike
+/// \errors errc::mixed_partial (terms are not shards), those of `distribute`
+/// Source: torch.distributed.tensor.parallel.fsdp._create_sharded_tensor_md_from_dt, _create_shard_md_from_dt, which
+/// are
+///         right for even shards of a 1-D mesh, and for coordinate 0, only
+result<sharded_tensor_metadata> shards_of_layout(const layout& l, const tensor_properties& properties,
+                                                 std::int32_t rank, const rank_group& ranks, device where);
+
+/// The layout that FSDP over mesh dimension `fsdp_dim` gives a tensor: Shard(dim) there, everything else as it is. On
+/// a (replicate, shard, tp) mesh that is dimension 1 for every tensor.
+/// \errors errc::out_of_bounds (no such mesh or tensor dimension), errc::invalid_argument (cut there already)
+/// Source: torch.distributed.tensor.parallel.fsdp._chunk_dtensor, which cuts plain tensors on the first mesh dimension
+result<layout> chunk_layout(const layout& l, std::size_t fsdp_dim, std::int32_t dim = 0);
+
+/// The layout after gathering mesh dimension `fsdp_dim`: Replicate there.
+/// Source: torch.distributed.tensor.parallel.fsdp._all_gather_dtensor
+result<layout> gathered_layout(const layout& l, std::size_t fsdp_dim);
+
+}  // namespace shardmesh
+
+namespace shardmesh::detail {
+
+// A row-major copy of a box of a tensor.
+template <allocatable_tensor T>
+result<T> copy_of(const T& tensor, const box& where) {
+  const tensor_view view = adapter<T>::view(const_cast<T&>(tensor));
+  T made = adapter<T>::allocate(view.type, where.sizes, view.where);
+  if (auto copied = copy(adapter<T>::view(made), subview(view, where)); !copied) return std::move(copied).take_error();
+  return made;
+}
+
+}  // namespace shardmesh::detail
+
+export namespace shardmesh {
+
+/// This rank's chunk of a tensor that every rank of the group holds.
+/// \param rank  this process in the group
+/// \errors as `chunk_metadata`; errc::invalid_argument when the rank is not in the group
+/// Cost: a copy of the chunk. No communication.
+/// Source: torch.distributed.fsdp._shard_utils._create_chunk_sharded_tensor
+template <allocatable_tensor T>
+result<sharded_tensor<T>> create_chunk_sharded_tensor(const T& tensor, std::int32_t rank, const rank_group& group,
+                                                      const chunk_options& options = {}) {
+  const tensor_view view = adapter<T>::view(const_cast<T&>(tensor));
+  tensor_properties properties = properties_of(tensor);
+  properties.requires_grad = false;
+  auto metadata = chunk_metadata(view.sizes, properties, group, view.where, options);
+  if (!metadata) return std::move(metadata).take_error();
+  std::vector<shard<T>> own;
+  for (const shard_metadata& m : metadata->shards) {
+    if (rank < 0 || rank >= group.size() || m.rank() != group.global(rank)) continue;
+    auto part = detail::copy_of(tensor, m.where());
+    if (!part) return std::move(part).take_error();
+    auto made = shard<T>::make(*std::move(part), m);
+    if (!made) return std::move(made).take_error();
+    own.push_back(*std::move(made));
+  }
+  return sharded_tensor<T>::make(std::move(own), *std::move(metadata), group, rank);
+}
+
+/// The same for a tensor that is sharded already (by tensor parallelism): every local shard is chunked over the group
+/// and nested; `flatten_nested_shards` (room state) makes one level of it.
+/// \param group  of the ranks that hold the same shards as this one, in which this process is `rank`
+/// \errors as above; errc::unsupported for a shard that is nested itself
+/// Source: torch.distributed.tensor.parallel.fsdp._chunk_tensor
+template <allocatable_tensor T>
+result<sharded_tensor<T>> chunk_tensor(const sharded_tensor<T>& tensor, std::int32_t rank, const rank_group& group,
+                                       const chunk_options& options = {}) {
+  std::vector<shard<T>> own;
+  for (const shard<T>& outer : tensor.local_shards()) {
+    if (outer.is_nested())
+      return fail(errc::unsupported, "a shard that is sharded already is chunked at its innermost level only")
+          .with_box(outer.metadata().where());
+    auto inner = create_chunk_sharded_tensor<T>(outer.tensor(), rank, group, options);
+    if (!inner) return std::move(inner).take_error();
+    auto made = shard<T>::make(*std::move(inner), outer.metadata());
+    if (!made) return std::move(made).take_error();
+    own.push_back(*std::move(made));
+  }
+  sharded_tensor_metadata metadata = tensor.metadata();
+  metadata.properties.requires_grad = false;
+  return sharded_tensor<T>::make(std::move(own), std::move(metadata), tensor.group(), tensor.rank());
+}
+
+/// The same for a dtensor: an outer sharded tensor with the exact boxes of its layout, chunked as above.
+/// \param ranks  global ranks of the mesh's; one rank: numbered alike
+template <allocatable_tensor T>
+result<sharded_tensor<T>> chunk_tensor(const dtensor<T>& tensor, std::int32_t rank, const rank_group& group,
+                                       const rank_group& ranks = {}, const chunk_options& options = {}) {
+  if (!tensor.has_local())
+    return fail(errc::invalid_argument, "a rank outside the mesh has nothing to chunk").with_rank(tensor.rank());
+  const tensor_view view = adapter<T>::view(const_cast<T&>(tensor.local()));
+  tensor_properties properties = properties_of(tensor.local());
+  properties.requires_grad = false;
+  auto metadata = shards_of_layout(tensor.layout(), properties, tensor.rank(), ranks, view.where);
+  if (!metadata) return std::move(metadata).take_error();
+  std::vector<shard<T>> own;
+  const std::int32_t limit = tensor.layout().mesh().rank_limit();
+  const rank_group numbering = ranks.size() >= limit ? ranks : rank_group::world(limit);
+  const std::vector<placed_box> boxes = tensor.layout().boxes(tensor.rank());
+  for (const shard_metadata& m : metadata->shards) {
+    if (m.rank() != numbering.global(tensor.rank())) continue;
+    for (const placed_box& b : boxes) {
+      if (b.where != m.where()) continue;
+      auto part = detail::copy_of(tensor.local(), {b.local_offsets, b.where.sizes});
+      if (!part) return std::move(part).take_error();
+      auto inner = create_chunk_sharded_tensor<T>(*part, rank, group, options);
+      if (!inner) return std::move(inner).take_error();
+      auto made = shard<T>::make(*std::move(inner), m);
+      if (!made) return std::move(made).take_error();
+      own.push_back(*std::move(made));
+    }
+  }
+  return sharded_tensor<T>::make(std::move(own), *std::move(metadata), numbering, tensor.rank());
+}
+
+}  // namespace shardmesh

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// shardmesh.fsdp: many parameters in one flat, evenly sharded tensor, and their state dicts without gathering what need
+// not move. Not here: state dicts in general (state), files (checkpoint).
+export module shardmesh.fsdp;
+
+export import shardmesh.state;
+
+export import :keys;
+export import :flat_range;
+export import :flat_parameter;
+export import :shard_group;
+export import :flat_distribution;
+export import :chunk;
+export import :model;
+export import :planned;
+export import :mover;
+export import :save;
+export import :load;

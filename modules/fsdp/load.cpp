@@ -1,0 +1,422 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <try.hpp>
+module shardmesh.fsdp;
+
+namespace shardmesh {
+
+std::vector<std::string> load_report::keys(load_status status) const {
+  std::vector<std::string> found;
+  for (const load_entry& entry : entries)
+    if (entry.status == status) found.push_back(entry.key);
+  return found;
+}
+
+namespace detail {
+namespace {
+
+constexpr std::size_t named_keys = 100;  // of those that are wrong; the rest is counted
+
+// What one rank tells the others: a digest, two bytes per entry, then its unexpected keys.
+enum class offer_kind : std::uint8_t { none, whole, sharded };
+
+struct rank_note {
+  digest128 described;  // of where all sharded values are, as this rank describes it
+  std::vector<offer_kind> kinds;
+  std::vector<dtype> types;
+  std::vector<std::string> unexpected;
+};
+
+void put_number(std::vector<std::byte>& bytes, std::uint64_t value) {
+  for (int shift = 0; shift < 64; shift += 8) bytes.push_back(static_cast<std::byte>(value >> shift & 0xFF));
+}
+
+std::uint64_t take_number(std::span<const std::byte>& bytes) {
+  std::uint64_t value = 0;
+  for (std::size_t b = 0; b < 8; ++b) value |= static_cast<std::uint64_t>(bytes[b]) << (8 * b);
+  bytes = bytes.subspan(8);
+  return value;
+}
+
+std::vector<std::byte> to_bytes(std::span<const offered_value> offers, std::span<const std::string> unexpected) {
+  std::vector<std::int64_t> described;
+  for (const offered_value& offer : offers) {
+    const digest128 one = offer.where ? offer.where->description_digest() : digest128{};
+    described.push_back(static_cast<std::int64_t>(one.low));
+    described.push_back(static_cast<std::int64_t>(one.high));
+  }
+  const digest128 all = digest_of(described);
+  std::vector<std::byte> bytes;
+  put_number(bytes, all.low);
+  put_number(bytes, all.high);
+  for (const offered_value& offer : offers) {
+    const offer_kind kind = !offer.is_offered ? offer_kind::none
+                            : offer.where     ? offer_kind::sharded
+                                              : offer_kind::whole;
+    bytes.push_back(static_cast<std::byte>(kind));
+    bytes.push_back(static_cast<std::byte>(offer.type));
+  }
+  for (const std::string& key : unexpected) {
+    put_number(bytes, key.size());
+    for (const char c : key) bytes.push_back(static_cast<std::byte>(c));
+  }
+  return bytes;
+}
+
+result<rank_note> parse_note(std::span<const std::byte> bytes, std::size_t entries, std::int32_t rank) {
+  const auto damaged = [&] {
+    return fail(errc::communication, "a rank's note about its state dict is damaged").with_rank(rank);
+  };
+  if (bytes.size() < 16 + 2 * entries) return damaged();
+  rank_note note;
+  note.described.low = take_number(bytes);
+  note.described.high = take_number(bytes);
+  for (std::size_t i = 0; i < entries; ++i) {
+    const auto kind = static_cast<std::uint8_t>(bytes[2 * i]);
+    if (kind > static_cast<std::uint8_t>(offer_kind::sharded)) return damaged();
+    note.kinds.push_back(static_cast<offer_kind>(kind));
+    note.types.push_back(static_cast<dtype>(bytes[2 * i + 1]));
+  }
+  for (bytes = bytes.subspan(2 * entries); !bytes.empty();) {
+    if (bytes.size() < 8) return damaged();
+    const std::uint64_t length = take_number(bytes);
+    if (length > bytes.size()) return damaged();
+    note.unexpected.emplace_back(reinterpret_cast<const char*>(bytes.data()), length);
+    bytes = bytes.subspan(length);
+  }
+  return note;
+}
+
+// Where the elements of an entry go: who needs what, and this rank's memory.
+struct load_target {
+  distribution to;
+  tensor_binding memory;
+};
+
+result<distribution> whole_on(const extents& shape, std::span<const std::int32_t> ranks, std::int32_t size) {
+  distribution_builder builder(shape, owner_space::ranks);
+  builder.at_least_owners(size);
+  const extents origin = extents::filled(shape.rank(), 0);
+  for (const std::int32_t r : ranks) builder.add(r, 0, origin, shape);
+  return builder.finish();
+}
+
+class loader {
+ public:
+  loader(const fsdp_model& model, any_communicator& comm, std::vector<fsdp_entry> entries,
+         std::vector<offered_value> offers, const load_state_options& options)
+      : model_(model), comm_(comm), entries_(std::move(entries)), offers_(std::move(offers)), options_(options) {}
+
+  extents shape_of(const fsdp_entry& entry) const {
+    if (entry.kind == fsdp_entry_kind::tensor) return model_.tensors[entry.index].value.sizes;
+    const flat_parameter& flat = model_.units[entry.unit].parameters;
+    return entry.kind == fsdp_entry_kind::flat ? extents{flat.unsharded_numel()} : flat.parameters()[entry.index].shape;
+  }
+  dtype type_of(const fsdp_entry& entry) const {
+    return entry.kind == fsdp_entry_kind::tensor ? model_.tensors[entry.index].value.type
+                                                 : model_.units[entry.unit].parameters.type();
+  }
+
+  // Whether what this rank offers can be taken at all.
+  result<void> check_offers() const {
+    for (std::size_t i = 0; i < entries_.size(); ++i) {
+      const offered_value& offer = offers_[i];
+      const fsdp_entry& entry = entries_[i];
+      // A local state dict of PyTorch's with use_orig_params holds flat pieces under the names of parameters.
+      const bool is_superseded =
+          entry.kind != fsdp_entry_kind::flat && entry.kind != fsdp_entry_kind::tensor && offers_flat(entry.unit);
+      if (!offer.is_offered || is_superseded || offer.shape == shape_of(entry)) continue;
+      error e = fail(errc::shape_mismatch, "the state dict has another shape than the model")
+                    .with_key(entry.key)
+                    .with_rank(comm_.rank())
+                    .with_values(to_string(shape_of(entry)), to_string(offer.shape));
+      if (entry.kind == fsdp_entry_kind::flat && model_.units[entry.unit].parameters.alignment() > 0)
+        e = std::move(e).with_hint("an aligned flat parameter's padding depends on the number of ranks; save by name");
+      return e;
+    }
+    return {};
+  }
+
+  result<load_report> run(std::vector<std::string> unexpected, std::optional<error> problem) {
+    for (const fsdp_entry& entry : entries_) known_.insert(entry.key);
+    std::erase_if(unexpected, [&](const std::string& key) { return known_.contains(key); });
+    SHARDMESH_TRY(const auto notes, exchange(unexpected, problem));
+    decide(notes);
+    SHARDMESH_CHECK(check_agreement(notes));
+    if (options_.mode == load_mode::strict) SHARDMESH_CHECK(check_complete());
+    SHARDMESH_CHECK(locate(notes));
+    SHARDMESH_CHECK(move(notes));
+    if (options_.mode == load_mode::ignore)
+      std::erase_if(report_.entries, [](const load_entry& e) { return e.status >= load_status::missing; });
+    report_.profile.entries = static_cast<std::int64_t>(report_.entries.size());
+    return std::move(report_);
+  }
+
+ private:
+  bool offers_flat(std::size_t unit) const {
+    for (std::size_t i = 0; i < entries_.size(); ++i)
+      if (entries_[i].kind == fsdp_entry_kind::flat && entries_[i].unit == unit) return offers_[i].is_offered;
+    return false;
+  }
+
+  result<std::vector<rank_note>> exchange(std::span<const std::string> unexpected,
+                                          const std::optional<error>& problem) {
+    std::vector<agreement_record> records;
+    for (const fsdp_entry& entry : entries_)
+      records.push_back({entry.key, fmt::format("{} {}", to_string(shape_of(entry)), name(type_of(entry)))});
+    agree_options options{.what = "entries", .ordered = true, .note = to_bytes(offers_, unexpected)};
+    if (problem) options.problem = &*problem;
+    SHARDMESH_TRY(const auto bytes, agree(comm_, records, options, options_.call));
+    std::vector<rank_note> notes;
+    for (std::size_t r = 0; r < bytes.size(); ++r) {
+      SHARDMESH_TRY(notes.emplace_back(), parse_note(bytes[r], entries_.size(), static_cast<std::int32_t>(r)));
+    }
+    return notes;
+  }
+
+  // The status of every key; `sources_` are the entries that are read.
+  void decide(std::span<const rank_note> notes) {
+    const auto is_offered = [&](std::size_t i) {
+      return std::any_of(notes.begin(), notes.end(),
+                         [&](const rank_note& n) { return n.kinds[i] != offer_kind::none; });
+    };
+    std::set<std::size_t> flat_units;
+    std::set<std::pair<std::size_t, std::size_t>> taken;  // unit, parameter
+    for (std::size_t i = 0; i < entries_.size(); ++i)
+      if (entries_[i].kind == fsdp_entry_kind::flat && is_offered(i)) flat_units.insert(entries_[i].unit);
+    // Own names go before shared ones.
+    for (const bool shared : {false, true})
+      for (std::size_t i = 0; i < entries_.size(); ++i) {
+        const fsdp_entry& entry = entries_[i];
+        if ((entry.kind == fsdp_entry_kind::shared_parameter) != shared || !is_offered(i)) continue;
+        if (entry.kind == fsdp_entry_kind::flat || entry.kind == fsdp_entry_kind::tensor ||
+            (!flat_units.contains(entry.unit) && taken.emplace(entry.unit, entry.index).second))
+          sources_.push_back(i);
+      }
+    std::sort(sources_.begin(), sources_.end());
+    for (std::size_t i = 0; i < entries_.size(); ++i) {
+      const fsdp_entry& entry = entries_[i];
+      if (std::binary_search(sources_.begin(), sources_.end(), i))
+        report_.entries.push_back({entry.key, load_status::loaded});
+      else if (entry.kind == fsdp_entry_kind::flat)
+        continue;  // one of two spellings; the parameters' names are the other
+      else if (entry.kind != fsdp_entry_kind::tensor && flat_units.contains(entry.unit))
+        report_.entries.push_back({entry.key, load_status::superseded});
+      else
+        report_.entries.push_back({entry.key, is_offered(i) ? load_status::shared : load_status::missing});
+    }
+    std::set<std::string> unexpected;
+    for (const rank_note& note : notes) unexpected.insert(note.unexpected.begin(), note.unexpected.end());
+    for (const std::string& key : unexpected) report_.entries.push_back({key, load_status::unexpected});
+  }
+
+  // A key is whole or sharded, and of one dtype.
+  result<void> check_agreement(std::span<const rank_note> notes) const {
+    const auto text = [](const rank_note& note, std::size_t i) {
+      return fmt::format("{} {}", note.kinds[i] == offer_kind::whole ? "whole" : "sharded", name(note.types[i]));
+    };
+    for (const std::size_t i : sources_) {
+      std::optional<std::size_t> first;
+      for (std::size_t r = 0; r < notes.size(); ++r) {
+        if (notes[r].kinds[i] == offer_kind::none) continue;
+        // A dtensor of which a rank holds nothing says nothing about its dtype.
+        const bool is_unknown =
+            notes[r].types[i] == dtype::undefined || (first && notes[*first].types[i] == dtype::undefined);
+        if (first && (notes[*first].kinds[i] != notes[r].kinds[i] ||
+                      (!is_unknown && notes[*first].types[i] != notes[r].types[i])))
+          return fail(errc::disagreement, "ranks disagree on a value of their state dicts")
+              .with_key(entries_[i].key)
+              .with_rank(static_cast<std::int32_t>(*first))
+              .with_rank(static_cast<std::int32_t>(r))
+              .with_values(text(notes[*first], i), text(notes[r], i));
+        if (!first || notes[*first].types[i] == dtype::undefined) first = r;
+      }
+    }
+    return {};
+  }
+
+  // Where sharded values are. Mostly every rank describes them alike. Otherwise (replicas that each describe their own
+  // shards, ranks that lack the key) every rank says what it holds itself, and the union counts.
+  result<void> locate(std::span<const rank_note> notes) {
+    const bool is_alike =
+        std::all_of(notes.begin(), notes.end(), [&](const rank_note& n) { return n.described == notes[0].described; });
+    for (const std::size_t i : sources_)
+      if (is_alike && offers_[i].where) located_.emplace(i, *offers_[i].where);
+    if (is_alike) return {};
+    std::vector<std::byte> own;
+    std::optional<error> problem;
+    for (const std::size_t i : sources_) {
+      if (!offers_[i].where) continue;
+      if (offers_[i].where->reduction() != reduce_op::none)
+        problem = fail(errc::unsupported, "terms of a value that ranks describe differently cannot be loaded")
+                      .with_key(entries_[i].key)
+                      .with_rank(comm_.rank());
+      std::vector<fragment> held;
+      offers_[i].where->fragments_of(comm_.rank(), [&](const fragment& f) { return held.push_back(f), true; });
+      put_number(own, i);
+      put_number(own, held.size());
+      for (const fragment& f : held) {
+        put_number(own, static_cast<std::uint64_t>(f.slot));
+        for (const extents& e : {f.where.offsets, f.where.sizes, f.local_offsets})
+          for (const std::int64_t v : e) put_number(own, static_cast<std::uint64_t>(v));
+      }
+    }
+    agree_options options{.what = "state dicts", .note = std::move(own)};
+    if (problem) options.problem = &*problem;
+    SHARDMESH_TRY(const auto parts, agree(comm_, std::span<const agreement_record>{}, options, options_.call));
+    return unite(parts);
+  }
+
+  result<void> unite(std::span<const std::vector<std::byte>> parts) {
+    std::map<std::size_t, distribution_builder> builders;
+    for (const std::size_t i : sources_) {
+      builders.emplace(i, distribution_builder(shape_of(entries_[i]), owner_space::ranks))
+          .first->second.at_least_owners(comm_.size());
+    }
+    for (std::size_t r = 0; r < parts.size(); ++r) {
+      const auto damaged = [&] {
+        return fail(errc::communication, "a rank's description of its shards is damaged")
+            .with_rank(static_cast<std::int32_t>(r));
+      };
+      for (std::span<const std::byte> bytes = parts[r]; !bytes.empty();) {
+        if (bytes.size() < 16) return damaged();
+        const std::size_t entry = take_number(bytes);
+        const std::uint64_t count = take_number(bytes);
+        const auto builder = builders.find(entry);
+        if (builder == builders.end()) return damaged();
+        const std::size_t rank = shape_of(entries_[entry]).rank(), size = 8 * (1 + 3 * rank);
+        if (count > bytes.size() / size) return damaged();
+        for (std::uint64_t f = 0; f < count; ++f) {
+          const auto slot = static_cast<std::int32_t>(take_number(bytes));
+          std::vector<std::int64_t> numbers(3 * rank);
+          for (std::int64_t& n : numbers) n = static_cast<std::int64_t>(take_number(bytes));
+          const std::span all(numbers);
+          builder->second.add(static_cast<owner_id>(r), slot, all.first(rank), all.subspan(rank, rank), all.last(rank));
+        }
+        located_.try_emplace(entry);
+      }
+    }
+    for (auto& [entry, where] : located_) {
+      auto made = builders.at(entry).finish();
+      if (!made) return std::move(made).take_error().with_key(entries_[entry].key);
+      where = *std::move(made);
+    }
+    return {};
+  }
+
+  result<void> check_complete() const {
+    const auto missing = report_.keys(load_status::missing), unexpected = report_.keys(load_status::unexpected);
+    if (missing.empty() && unexpected.empty()) return {};
+    const auto listed = [](const std::vector<std::string>& keys) {
+      const std::size_t shown = std::min(keys.size(), named_keys);
+      return fmt::format("{}{}", fmt::join(std::span(keys).first(shown), ", "),
+                         shown < keys.size() ? fmt::format(" and {} more", keys.size() - shown) : "");
+    };
+    std::string text = "the state dict does not fit the model:";
+    if (!missing.empty()) text += fmt::format(" missing {}", listed(missing));
+    if (!unexpected.empty()) text += fmt::format("{} unexpected {}", missing.empty() ? "" : ";", listed(unexpected));
+    return fail(errc::missing_key, text).with_hint("load with load_mode::report to take what is there");
+  }
+
+  result<load_target> target_of(const fsdp_entry& entry) const {
+    load_target made;
+    if (entry.kind == fsdp_entry_kind::tensor) {
+      std::vector<std::int32_t> everyone;
+      for (std::int32_t r = 0; r < comm_.size(); ++r) everyone.push_back(r);
+      const tensor_view& value = model_.tensors[entry.index].value;
+      SHARDMESH_TRY(made.to, whole_on(value.sizes, everyone, comm_.size()));
+      made.memory.slots = {value};
+      return made;
+    }
+    const fsdp_unit& unit = model_.units[entry.unit];
+    const bool is_flat = entry.kind == fsdp_entry_kind::flat;
+    SHARDMESH_TRY(made.to, is_flat ? flat_distribution(unit.parameters, unit.group)
+                                   : distribution_of(unit.parameters, entry.index, unit.group));
+    const auto position = unit.group.position(comm_.rank());
+    if (!position) return made;
+    SHARDMESH_TRY(made.memory.slots, is_flat ? flat_slots(unit.parameters, *position, unit.shard)
+                                             : slots_of(unit.parameters, entry.index, *position, unit.shard));
+    return made;
+  }
+
+  result<void> move(std::span<const rank_note> notes) {
+    std::vector<tensor_transfer> transfers;
+    std::vector<std::string> keys;
+    std::vector<tensor_binding> from, to;
+    for (const std::size_t i : sources_) {
+      const fsdp_entry& entry = entries_[i];
+      if (box::whole(shape_of(entry)).is_empty()) continue;
+      SHARDMESH_TRY(load_target target, target_of(entry));
+      tensor_transfer transfer{{}, std::move(target.to), dtype::undefined, type_of(entry)};
+      std::vector<std::int32_t> holders;
+      for (std::size_t r = 0; r < notes.size(); ++r) {
+        if (notes[r].kinds[i] == offer_kind::none) continue;
+        holders.push_back(static_cast<std::int32_t>(r));
+        if (notes[r].types[i] != dtype::undefined) transfer.from_type = notes[r].types[i];
+      }
+      if (const auto located = located_.find(i); located != located_.end()) {
+        transfer.from = located->second;
+      } else {
+        SHARDMESH_TRY(transfer.from, whole_on(shape_of(entry), holders, comm_.size()));
+      }
+      transfers.push_back(std::move(transfer));
+      keys.push_back(entry.key);
+      from.push_back(std::move(offers_[i].memory));
+      to.push_back(std::move(target.memory));
+    }
+    if (transfers.empty()) return {};
+    return run_transfers(std::move(transfers), std::move(keys), from, to, comm_,
+                         {.memory_bytes = options_.memory_bytes, .allow_narrowing = options_.allow_narrowing},
+                         options_.call, report_.profile);
+  }
+
+  const fsdp_model& model_;
+  any_communicator& comm_;
+  std::vector<fsdp_entry> entries_;
+  std::vector<offered_value> offers_;
+  const load_state_options& options_;
+  std::set<std::string_view> known_;
+  std::vector<std::size_t> sources_;             // entries that are read
+  std::map<std::size_t, distribution> located_;  // those of them that are sharded
+  load_report report_;
+};
+
+}  // namespace
+
+result<load_report> load_offers(const fsdp_model& model, any_communicator& comm,
+                                result<std::vector<offered_value>> offers, std::vector<std::string> unexpected,
+                                const load_state_options& options) {
+  auto entries = entries_of(model, fsdp_entries::all);
+  std::optional<error> problem;
+  if (!entries)
+    problem = entries.cause();
+  else if (!offers)
+    problem = offers.cause();
+  std::vector<fsdp_entry> known = entries ? *std::move(entries) : std::vector<fsdp_entry>{};
+  std::vector<offered_value> held = offers ? *std::move(offers) : std::vector<offered_value>(known.size());
+  loader l(model, comm, std::move(known), std::move(held), options);
+  if (!problem)
+    if (auto valid = l.check_offers(); !valid) problem = valid.cause();
+  if (!problem)
+    for (std::size_t u = 0; u < model.units.size() && !problem; ++u)
+      if (auto valid = check_unit_of(model.units[u], comm); !valid) problem = valid.cause();
+  return l.run(std::move(unexpected), std::move(problem));
+}
+
+}  // namespace detail
+}  // namespace shardmesh

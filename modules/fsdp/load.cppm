@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// Taking state dicts back into flat parameters and buffers, from whatever is in them: whole tensors on all ranks or on
+// some, sharded tensors, dtensors, flat shards of any number of ranks. Not here: making them (save).
+module;
+#include <shardmesh/adapter.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+export module shardmesh.fsdp:load;
+
+import shardmesh.state;
+import :model;
+import :mover;
+
+export namespace shardmesh {
+
+/// What to do about keys that one side has and the other has not.
+enum class load_mode : std::uint8_t {
+  strict,  // an error that names them; nothing is loaded
+  report,  // what is there is loaded, the rest reported
+  ignore,  // what is there is loaded
+};
+
+struct load_state_options {
+  load_mode mode = load_mode::strict;
+  bool allow_narrowing = false;   // casts that lose values; PyTorch's copy_ always does
+  rank_group ranks{};             // global ranks of the communicator's, for sharded tensors; one rank: numbered alike
+  std::int64_t memory_bytes = 0;  // of messages alive at a time; 0: no limit
+  call_options call{};
+};
+
+enum class load_status : std::uint8_t {
+  loaded,      // its elements were taken
+  shared,      // not read: another name of the same parameter was taken
+  superseded,  // not read: its unit's flat parameter was taken
+  missing,     // no rank's state dict has it
+  unexpected,  // some rank's state dict has it and the model has not
+};
+
+struct load_entry {
+  std::string key;
+  load_status status = load_status::loaded;
+  friend bool operator==(const load_entry&, const load_entry&) = default;
+};
+
+/// What was done about every key: the model's in its order, then the unexpected ones sorted. The same on every rank.
+struct load_report {
+  std::vector<load_entry> entries;  // with load_mode::ignore without those missing and unexpected
+  fsdp_profile profile;
+  std::vector<std::string> keys(load_status status) const;
+};
+
+}  // namespace shardmesh
+
+export namespace shardmesh::detail {
+
+// What this rank's state dict has under a key of the model.
+struct offered_value {
+  bool is_offered = false;
+  extents shape;
+  dtype type = dtype::undefined;
+  std::optional<distribution> where;  // of sharded values; nothing: the whole is here
+  tensor_binding memory;
+};
+
+result<load_report> load_offers(const fsdp_model& model, any_communicator& comm,
+                                result<std::vector<offered_value>> offers, std::vector<std::string> unexpected,
+                                const load_state_options& options);
+
+template <local_tensor T>
+offered_value offer(const T& tensor) {
+  const tensor_view view = adapter<T>::view(const_cast<T&>(tensor));
+  return {true, view.sizes, view.type, std::nullopt, {{view}}};
+}
+
+template <local_tensor T>
+result<offered_value> offer(const sharded_tensor<T>& tensor, const rank_group& ranks) {
+  if (tensor.nesting() > 0)
+    return fail(errc::unsupported, "a sharded tensor whose shards are sharded cannot be loaded")
+        .with_hint("call flatten_nested_shards first");
+  offered_value made{true, tensor.size(), tensor.metadata().properties.type, std::nullopt, {}};
+  auto where = distribution_of(tensor.metadata(), ranks);
+  if (!where) return std::move(where).take_error();
+  made.where = *std::move(where);
+  for (const shard<T>& one : tensor.local_shards())
+    made.memory.slots.push_back(adapter<T>::view(const_cast<T&>(one.tensor())));
+  return made;
+}
+
+template <local_tensor T>
+result<offered_value> offer(const dtensor<T>& tensor) {
+  offered_value made{true, tensor.size(), dtype::undefined, std::nullopt, {}};
+  auto where = distribute(tensor.layout());
+  if (!where) return std::move(where).take_error();
+  made.where = *std::move(where);
+  if (tensor.has_local()) made.memory.slots = {adapter<T>::view(const_cast<T&>(tensor.local()))};
+  if (tensor.has_local()) made.type = made.memory.slots[0].type;
+  return made;
+}
+
+template <local_tensor T>
+result<offered_value> offer(const state_value<T>& value, const rank_group& ranks) {
+  if (const auto* tensor = value.tensor()) return offer<T>(*tensor);
+  if (const auto* sharded = value.sharded_tensor()) return offer<T>(*sharded, ranks);
+  if (const auto* placed = value.dtensor()) return offer<T>(*placed);
+  return fail(errc::invalid_argument, "the state dict has no tensor under the name of a parameter")
+      .with_values("a tensor", std::string(name(value.kind())));
+}
+
+// What a state dict has for each entry of the model, in the order of `entries_of(model, all)`.
+template <local_tensor T>
+result<std::vector<offered_value>> offers_of(const fsdp_model& model, const state_dict<T>& state,
+                                             const rank_group& ranks) {
+  auto entries = entries_of(model, fsdp_entries::all);
+  if (!entries) return std::move(entries).take_error();
+  std::vector<offered_value> offers;
+  for (const fsdp_entry& entry : *entries) {
+    const state_value<T>* value = state.find(path{entry.key});
+    offers.emplace_back();
+    if (!value) continue;
+    auto made = offer(*value, ranks);
+    if (!made) return std::move(made).take_error().with_key(entry.key);
+    offers.back() = *std::move(made);
+  }
+  return offers;
+}
+
+// The top-level keys of a state dict (those of what lies deeper as exact paths).
+template <local_tensor T>
+std::vector<std::string> keys_of(const state_dict<T>& state) {
+  std::vector<std::string> keys;
+  for (const path& where : state.spec().leaf_paths())
+    keys.push_back(where.size() == 1 && !where[0].is_index() ? std::string(where[0].name()) : to_string(where));
+  return keys;
+}
+
+}  // namespace shardmesh::detail
+
+export namespace shardmesh {
+
+/// Puts the elements of a state dict into the model's flat shards and tensors. Collective; blocks; every rank of the
+/// communicator calls it with its own state dict. A whole tensor may be on any ranks: those that have it not get it
+/// from one that has. Sharded values lie anywhere: the shards of other meshes, other numbers of ranks, other splits. A
+/// parameter is taken under any of its names; if a unit's "_flat_param" is there, it is taken instead of its
+/// parameters. Padding is not touched.
+/// \errors errc::missing_key (strict) naming the first 100 missing and unexpected keys; errc::shape_mismatch,
+///         errc::narrowing, errc::disagreement (different dtypes or models, whole here and sharded there), each
+///         naming the key and the ranks; those of the executor. Every rank gets one. With errors before bytes move the
+///         model stays as it was
+/// Cost: one all_gather of a few bytes per key, a second one of their own boxes when ranks describe sharded values
+/// differently; the bytes that a rank needs and does not hold travel once.
+/// Source: torch.distributed.fsdp._state_dict_utils, the pre-load hooks (which gather every unit whole).
+template <local_tensor T>
+result<load_report> load_state_dict(const fsdp_model& model, const state_dict<T>& state, any_communicator& comm,
+                                    const load_state_options& options = {}) {
+  const rank_group ranks = options.ranks.size() == comm.size() ? options.ranks : rank_group::world(comm.size());
+  return detail::load_offers(model, comm, detail::offers_of(model, state, ranks), detail::keys_of(state), options);
+}
+
+}  // namespace shardmesh

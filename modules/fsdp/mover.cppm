@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// What saving costs, and the part of it that does not depend on the tensor type: agreement, transfers, copies.
+module;
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+export module shardmesh.fsdp:mover;
+
+import shardmesh.sharding;
+import :model;
+import :planned;
+
+export namespace shardmesh {
+
+/// What making or taking a state dict took.
+struct fsdp_profile {
+  std::int64_t entries = 0;
+  std::int64_t bytes_moved = 0;     // between all ranks; equals the lower bound
+  std::int64_t sent_bytes = 0;      // by this rank
+  std::int64_t received_bytes = 0;  // by this rank
+  std::int64_t peak_bytes = 0;      // most bytes of messages alive on this rank
+  double plan_seconds = 0;          // who holds and gets what
+  double agree_seconds = 0;         // waiting for the others included
+  double move_seconds = 0;
+};
+
+}  // namespace shardmesh
+
+export namespace shardmesh::detail {
+
+// Collective. Plans, agrees and runs; adds to the profile.
+result<void> run_transfers(std::vector<tensor_transfer> transfers, std::vector<std::string> keys,
+                           std::span<const tensor_binding> from, std::span<const tensor_binding> to,
+                           any_communicator& comm, const plan_options& options, const call_options& call,
+                           fsdp_profile& profile);
+
+// A unit's shard and group fit each other and the communicator.
+result<void> check_unit_of(const fsdp_unit& unit, const any_communicator& comm);
+
+// Carries out planned entries, run by run. Collective where `comm` is given; without it only what needs no transfer.
+class entry_mover {
+ public:
+  // Collective. `planned` may be an error of this rank: every rank gets it.
+  static result<entry_mover> start(result<std::vector<planned_entry>> planned, any_communicator* comm,
+                                   std::int64_t memory_bytes, const call_options& call);
+
+  std::span<planned_entry> entries() { return planned_; }
+  // The next entries whose results and messages fit into `memory_bytes` (at least one), as [first, last).
+  std::pair<std::size_t, std::size_t> next_run(std::size_t first, std::int64_t memory_bytes) const;
+  // Collective. `results[i - first]` is the memory of this rank's part of entry i, if it has one.
+  result<void> move(std::size_t first, std::size_t last, std::span<const tensor_view> results);
+  // This rank cannot go on: nobody waits for it.
+  void abort(const error& reason);
+
+  const fsdp_profile& profile() const { return profile_; }
+
+ private:
+  std::vector<planned_entry> planned_;
+  any_communicator* comm_ = nullptr;
+  std::int64_t memory_bytes_ = 0;
+  call_options call_;
+  fsdp_profile profile_;
+};
+
+}  // namespace shardmesh::detail

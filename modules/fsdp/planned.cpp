@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include <fmt/format.h>
+#include <shardmesh/tensor_properties.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <try.hpp>
+module shardmesh.fsdp;
+
+namespace shardmesh {
+namespace {
+
+error at(error e, const std::string& key) {
+  return e.key.empty() ? std::move(e).with_key(key) : std::move(e);
+}
+
+// The ranks of the model's communicator; all groups are over the same.
+result<std::int32_t> ranks_of(const fsdp_model& model, std::int32_t rank) {
+  std::int32_t ranks = model.units.empty() ? rank + 1 : model.units[0].group.ranks();
+  for (const fsdp_unit& unit : model.units)
+    if (unit.group.ranks() != ranks)
+      return fail(errc::invalid_argument, "the groups of two units are over different communicators")
+          .with_key(unit.prefix)
+          .with_values(fmt::format("{} ranks", ranks), std::to_string(unit.group.ranks()));
+  if (rank < 0 || rank >= ranks)
+    return fail(errc::out_of_bounds, "this rank is not in the communicator of the units")
+        .with_values(fmt::format("0 to {}", ranks - 1), std::to_string(rank));
+  return ranks;
+}
+
+// The key, shape, type and memory of an entry; nothing is planned yet.
+result<planned_entry> described(const fsdp_model& model, const fsdp_entry& entry, std::int32_t rank) {
+  planned_entry made;
+  made.key = entry.key;
+  if (entry.kind == fsdp_entry_kind::tensor) {
+    const tensor_view& value = model.tensors[entry.index].value;
+    made.shape = value.sizes;
+    made.type =
+        model.tensors[entry.index].ignored ? value.type : model.tensors[entry.index].saved_type.value_or(value.type);
+    made.where = value.where;
+    made.source.slots = {value};
+    return made;
+  }
+  const fsdp_unit& unit = model.units[entry.unit];
+  made.type = unit.parameters.type();
+  made.where = unit.shard.where;
+  const auto position = unit.group.position(rank);
+  if (entry.kind == fsdp_entry_kind::flat) {
+    made.shape = {unit.parameters.unsharded_numel()};
+    if (position) {
+      auto slots = flat_slots(unit.parameters, *position, unit.shard);
+      if (!slots) return std::move(slots).take_error().with_key(entry.key).with_rank(rank);
+      made.source.slots = *std::move(slots);
+    }
+    return made;
+  }
+  made.shape = unit.parameters.parameters()[entry.index].shape;
+  if (position) {
+    auto slots = slots_of(unit.parameters, entry.index, *position, unit.shard);
+    if (!slots) return std::move(slots).take_error().with_key(entry.key).with_rank(rank);
+    made.source.slots = *std::move(slots);
+  }
+  return made;
+}
+
+// This rank's part is a whole tensor that it holds already.
+void take_whole(planned_entry& entry) {
+  entry.form = entry_form::tensor;
+  entry.local = entry.shape;
+  entry.has_part = true;
+}
+
+bool is_whole(const fsdp_model& model, const fsdp_entry& entry) {
+  return entry.kind == fsdp_entry_kind::tensor || !model.units[entry.unit].parameters.is_sharded();
+}
+
+bool is_member(const fsdp_model& model, const fsdp_entry& entry, std::int32_t rank) {
+  return entry.kind == fsdp_entry_kind::tensor || model.units[entry.unit].group.position(rank).has_value();
+}
+
+result<void> set_transfer(planned_entry& entry, const fsdp_unit& unit, std::size_t parameter, distribution to) {
+  if (box::whole(entry.shape).is_empty()) return {};  // nothing moves, nobody holds anything
+  SHARDMESH_TRY(distribution from, distribution_of(unit.parameters, parameter, unit.group));
+  entry.transfer = tensor_transfer{std::move(from), std::move(to), entry.type, entry.type};
+  return {};
+}
+
+// The rank in its replica's numbering, and the metadata of the chunks.
+// A part of a dimension is left out when it is empty and the dimension is not: so a tensor without rows has an empty
+// shard on every rank, as torch.chunk makes it.
+result<void> describe_shards(planned_entry& entry, const shard_group& group, std::span<const box> chunks,
+                             std::int32_t rank, const rank_group& ranks, bool requires_grad) {
+  const bool is_numbered = ranks.size() == group.ranks();
+  const auto global = [&](std::int32_t r) { return is_numbered ? ranks.global(r) : r; };
+  const std::vector<std::int32_t> together = group.replica_of(rank);
+  std::vector<std::int32_t> globals;
+  for (const std::int32_t r : together) globals.push_back(global(r));
+  if (globals.empty())
+    return fail(errc::invalid_argument, "the ranks that share this rank's flat parameter are not all there")
+        .with_key(entry.key)
+        .with_rank(rank);
+  entry.form = entry_form::sharded_tensor;
+  entry.metadata.size = entry.shape;
+  entry.metadata.properties.type = entry.type;
+  entry.metadata.properties.requires_grad = requires_grad;
+  entry.group_rank = *group.position(rank);
+  for (std::size_t p = 0; p < chunks.size(); ++p) {
+    if (!is_listed_chunk(chunks[p], entry.shape)) continue;
+    if (static_cast<std::int32_t>(p) == entry.group_rank) {
+      entry.has_part = true;
+      entry.own_shard = entry.metadata.shards.size();
+      entry.local = chunks[p].sizes;
+    }
+    entry.metadata.shards.push_back({chunks[p].offsets, chunks[p].sizes, remote_device{globals[p], {}, entry.where}});
+  }
+  SHARDMESH_TRY(entry.group, rank_group::make(std::move(globals)));
+  return {};
+}
+
+result<void> plan_chunks(planned_entry& entry, const fsdp_unit& unit, std::size_t parameter, std::int32_t rank,
+                         const sharded_state_options& options) {
+  SHARDMESH_TRY(const auto chunks, chunk_boxes(entry.shape, unit.group.size(), {options.dim, options.rule}));
+  distribution_builder to(entry.shape, owner_space::ranks);
+  to.at_least_owners(unit.group.ranks());
+  for (std::size_t p = 0; p < chunks.size(); ++p)
+    for (const std::int32_t holder : unit.group.holders(static_cast<std::int32_t>(p)))
+      if (!chunks[p].is_empty()) to.add(holder, 0, chunks[p].offsets, chunks[p].sizes);
+  SHARDMESH_TRY(distribution wanted, to.finish());
+  SHARDMESH_CHECK(set_transfer(entry, unit, parameter, std::move(wanted)));
+  if (!unit.group.position(rank)) return {};
+  return describe_shards(entry, unit.group, chunks, rank, options.ranks, false);
+}
+
+result<void> plan_placed(planned_entry& entry, const fsdp_unit& unit, std::size_t parameter, std::int32_t rank,
+                         const sharded_state_options& options) {
+  std::vector<placement> placements = options.placements;
+  if (placements.empty() && options.mesh.rank() > 0) {
+    placements.assign(options.mesh.rank(), placement::replicate());
+    if (entry.shape.rank() > 0) placements.back() = placement::shard(options.dim);
+  }
+  if (options.mesh.rank_limit() > unit.group.ranks())
+    return fail(errc::out_of_bounds, "the mesh has ranks beyond the communicator")
+        .with_rank(options.mesh.rank_limit() - 1)
+        .with_values(fmt::format("ranks below {}", unit.group.ranks()), std::to_string(options.mesh.rank_limit() - 1));
+  const std::vector<split_rule> rules(options.mesh.rank(), options.rule);
+  SHARDMESH_TRY(layout placed, layout::make(options.mesh, std::move(placements), entry.shape, rules));
+  if (placed.reduction() != reduce_op::none)
+    return fail(errc::mixed_partial, "a parameter is not saved as terms").with_values("shards and replicas", "Partial");
+  SHARDMESH_TRY(distribution wanted, distribute(placed));
+  SHARDMESH_CHECK(set_transfer(entry, unit, parameter, std::move(wanted)));
+  if (options.mesh.coordinate_of(rank)) {
+    entry.form = entry_form::dtensor;
+    entry.local = placed.local_shape(rank);
+    entry.has_part = true;
+  }
+  entry.placed = std::move(placed);
+  return {};
+}
+
+}  // namespace
+
+result<std::vector<planned_entry>> plan_full(const fsdp_model& model, std::int32_t rank,
+                                             const full_state_options& options) {
+  SHARDMESH_TRY(const std::int32_t ranks, ranks_of(model, rank));
+  if (options.rank < 0 || options.rank >= ranks)
+    return fail(errc::out_of_bounds, "the rank that gets the state dict is not in the communicator")
+        .with_values(fmt::format("0 to {}", ranks - 1), std::to_string(options.rank));
+  SHARDMESH_TRY(const auto entries, entries_of(model));
+  std::vector<planned_entry> planned;
+  const bool receives = !options.rank0_only || rank == options.rank;
+  for (const fsdp_entry& entry : entries) {
+    SHARDMESH_TRY(planned_entry made, described(model, entry, rank));
+    if (options.offload_to_cpu) made.where = {};
+    if (is_whole(model, entry)) {
+      const bool is_kept = entry.kind != fsdp_entry_kind::tensor || receives || model.tensors[entry.index].ignored;
+      if (is_kept && is_member(model, entry, rank)) take_whole(made);
+    } else {
+      distribution_builder to(made.shape, owner_space::ranks);
+      to.at_least_owners(ranks);
+      const extents origin = extents::filled(made.shape.rank(), 0);
+      for (std::int32_t r = options.rank0_only ? options.rank : 0; r < (options.rank0_only ? options.rank + 1 : ranks);
+           ++r)
+        to.add(r, 0, origin, made.shape);
+      SHARDMESH_TRY(distribution wanted, to.finish());
+      SHARDMESH_CHECK(set_transfer(made, model.units[entry.unit], entry.index, std::move(wanted)));
+      if (receives) take_whole(made);
+    }
+    planned.push_back(std::move(made));
+  }
+  return planned;
+}
+
+result<std::vector<planned_entry>> plan_sharded(const fsdp_model& model, std::int32_t rank,
+                                                const sharded_state_options& options) {
+  SHARDMESH_CHECK(ranks_of(model, rank));
+  SHARDMESH_TRY(const auto entries, entries_of(model));
+  std::vector<planned_entry> planned;
+  for (const fsdp_entry& entry : entries) {
+    SHARDMESH_TRY(planned_entry made, described(model, entry, rank));
+    if (options.offload_to_cpu) made.where = {};
+    if (is_whole(model, entry)) {
+      if (is_member(model, entry, rank)) take_whole(made);
+    } else {
+      const fsdp_unit& unit = model.units[entry.unit];
+      auto done = options.form == sharded_form::dtensor ? plan_placed(made, unit, entry.index, rank, options)
+                                                        : plan_chunks(made, unit, entry.index, rank, options);
+      if (!done) return at(std::move(done).take_error(), entry.key);
+    }
+    planned.push_back(std::move(made));
+  }
+  return planned;
+}
+
+result<std::vector<planned_entry>> plan_local(const fsdp_model& model, std::int32_t rank,
+                                              const local_state_options& options) {
+  SHARDMESH_CHECK(ranks_of(model, rank));
+  SHARDMESH_TRY(const auto entries, entries_of(model, fsdp_entries::flat));
+  std::vector<planned_entry> planned;
+  for (const fsdp_entry& entry : entries) {
+    SHARDMESH_TRY(planned_entry made, described(model, entry, rank));
+    if (options.offload_to_cpu) made.where = {};
+    if (entry.kind != fsdp_entry_kind::flat) {
+      if (is_member(model, entry, rank)) take_whole(made);
+    } else if (is_member(model, entry, rank)) {
+      const fsdp_unit& unit = model.units[entry.unit];
+      std::vector<box> held;
+      for (std::int32_t p = 0; p < unit.group.size(); ++p) {
+        const index_range range = unit.parameters.shard_range(p);
+        held.push_back({{range.begin}, {range.size}});
+      }
+      SHARDMESH_CHECK(describe_shards(made, unit.group, held, rank, options.ranks, false));
+    }
+    planned.push_back(std::move(made));
+  }
+  return planned;
+}
+
+result<transfer_plan> plan_of(std::span<const planned_entry> entries, const plan_options& options) {
+  std::vector<tensor_transfer> transfers;
+  for (const planned_entry& entry : entries)
+    if (entry.transfer) transfers.push_back(*entry.transfer);
+  return plan(std::move(transfers), options);
+}
+
+}  // namespace shardmesh

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// Full, sharded and local state dicts of FSDP units. Only bytes that change owner move. Not here: what moves (planned),
+// taking state dicts back (load).
+module;
+#include <shardmesh/adapter.hpp>
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+export module shardmesh.fsdp:save;
+
+import shardmesh.state;
+import :model;
+import :mover;
+import :planned;
+
+export namespace shardmesh {
+
+/// A state dict and what it took.
+template <local_tensor T>
+struct saved_state {
+  state_dict<T> state;
+  fsdp_profile profile;
+};
+
+/// Takes one tensor at a time: `visit(key, tensor)`, which returns nothing or a result<void>.
+template <class V, class T>
+concept tensor_visitor = std::invocable<V&, std::string_view, T> &&
+                         (std::is_void_v<std::invoke_result_t<V&, std::string_view, T>> ||
+                          std::same_as<std::invoke_result_t<V&, std::string_view, T>, result<void>>);
+
+}  // namespace shardmesh
+
+namespace shardmesh::detail {
+
+// The value of an entry whose memory is filled.
+template <local_tensor T>
+result<state_value<T>> to_value(planned_entry entry, std::optional<T> tensor, std::int32_t rank) {
+  if (entry.form == entry_form::tensor) return state_value<T>(*std::move(tensor));
+  if (entry.form == entry_form::dtensor) {
+    auto made = dtensor<T>::make(*std::move(entry.placed), rank, std::move(tensor));
+    if (!made) return std::move(made).take_error().with_key(entry.key);
+    return state_value<T>(*std::move(made));
+  }
+  std::vector<shard<T>> shards;
+  if (entry.has_part) {
+    auto own = shard<T>::make(*std::move(tensor), entry.metadata.shards[entry.own_shard]);
+    if (!own) return std::move(own).take_error().with_key(entry.key);
+    shards.push_back(*std::move(own));
+  }
+  auto made =
+      sharded_tensor<T>::make(std::move(shards), std::move(entry.metadata), std::move(entry.group), entry.group_rank);
+  if (!made) return std::move(made).take_error().with_key(entry.key);
+  return state_value<T>(*std::move(made));
+}
+
+// Makes the entries run by run and hands each to `take(entry, optional tensor)`.
+template <allocatable_tensor T, class Take>
+result<fsdp_profile> make_entries(entry_mover mover, std::int64_t run_bytes, Take&& take) {
+  try {
+    for (std::size_t first = 0, last = 0; first < mover.entries().size(); first = last) {
+      last = mover.next_run(first, run_bytes).second;
+      std::vector<std::optional<T>> tensors;
+      std::vector<tensor_view> views;
+      for (std::size_t i = first; i < last; ++i) {
+        const planned_entry& entry = mover.entries()[i];
+        tensors.emplace_back();
+        if (entry.has_part) tensors.back().emplace(adapter<T>::allocate(entry.type, entry.local, entry.where));
+        views.push_back(entry.has_part ? adapter<T>::view(*tensors.back()) : tensor_view{});
+      }
+      auto moved = mover.move(first, last, views);
+      for (std::size_t i = first; moved && i < last; ++i)
+        if (mover.entries()[i].form != entry_form::none)
+          moved = take(std::move(mover.entries()[i]), std::move(tensors[i - first]));
+      if (!moved) {
+        mover.abort(moved.cause());
+        return std::move(moved).take_error();
+      }
+    }
+  } catch (const std::exception& e) {
+    mover.abort(fail(errc::no_memory, std::string("a rank could not go on with a state dict: ") + e.what()));
+    throw;
+  }
+  return mover.profile();
+}
+
+template <allocatable_tensor T>
+result<saved_state<T>> collect(result<entry_mover> mover, std::int32_t rank, std::int64_t run_bytes) {
+  if (!mover) return std::move(mover).take_error();
+  state_dict_builder<T> builder;
+  builder.begin(node_kind::mapping);
+  auto done =
+      make_entries<T>(*std::move(mover), run_bytes, [&](planned_entry entry, std::optional<T> tensor) -> result<void> {
+        std::string key = entry.key;
+        auto value = to_value<T>(std::move(entry), std::move(tensor), rank);
+        if (!value) return std::move(value).take_error();
+        builder.value(std::move(key), *std::move(value));
+        return {};
+      });
+  if (!done) return std::move(done).take_error();
+  builder.end();
+  auto made = builder.finish();
+  if (!made) return std::move(made).take_error();
+  return saved_state<T>{*std::move(made), *done};
+}
+
+}  // namespace shardmesh::detail
+
+export namespace shardmesh {
+
+/// Gives a visitor the whole of one tensor at a time, in key order: on all ranks, or on one. Collective; blocks; every
+/// rank of the communicator calls it, also those that get nothing. At most `options.memory_bytes` of results (at least
+/// one tensor) and as much of messages are alive at a time.
+/// \param model  its memory does not change meanwhile
+/// \errors those of `plan_full`, the executor and the visitor; every rank gets one. errc::disagreement when ranks
+///         describe different models
+/// Cost: the bytes that receivers lack travel once.
+template <allocatable_tensor T, tensor_visitor<T> V>
+result<fsdp_profile> stream_full_state_dict(const fsdp_model& model, any_communicator& comm, V&& visit,
+                                            const full_state_options& options = {}) {
+  auto mover = detail::entry_mover::start(plan_full(model, comm.rank(), options), &comm, 0, options.call);
+  if (!mover) return std::move(mover).take_error();
+  return detail::make_entries<T>(*std::move(mover), options.memory_bytes,
+                                 [&](planned_entry entry, std::optional<T> tensor) -> result<void> {
+                                   if constexpr (std::is_void_v<std::invoke_result_t<V&, std::string_view, T>>) {
+                                     visit(std::string_view(entry.key), *std::move(tensor));
+                                     return {};
+                                   } else {
+                                     return visit(std::string_view(entry.key), *std::move(tensor));
+                                   }
+                                 });
+}
+
+/// Whole tensors under the names of the model, on all ranks or on one. Collective; blocks. \errors, cost as
+/// `stream_full_state_dict`, which needs less memory.
+/// Source: torch.distributed.fsdp._state_dict_utils, FULL_STATE_DICT
+template <allocatable_tensor T>
+result<saved_state<T>> full_state_dict(const fsdp_model& model, any_communicator& comm,
+                                       const full_state_options& options = {}) {
+  return detail::collect<T>(detail::entry_mover::start(plan_full(model, comm.rank(), options), &comm, 0, options.call),
+                            comm.rank(), options.memory_bytes);
+}
+
+/// Sharded tensors or dtensors under the names of the model; every rank gets its part. Collective; blocks.
+/// \errors those of `plan_sharded` and the executor; every rank gets one. errc::disagreement
+/// Cost: only bytes that change owner travel; no parameter is whole anywhere.
+/// Source: torch.distributed.fsdp._state_dict_utils, SHARDED_STATE_DICT
+template <allocatable_tensor T>
+result<saved_state<T>> sharded_state_dict(const fsdp_model& model, any_communicator& comm,
+                                          const sharded_state_options& options = {}) {
+  return detail::collect<T>(
+      detail::entry_mover::start(plan_sharded(model, comm.rank(), options), &comm, options.memory_bytes, options.call),
+      comm.rank(), 0);
+}
+
+/// The flat shards as they are, without padding at the end, as 1-D sharded tensors named "<module>._flat_param". No
+/// communication: the metadata follows from the flat parameter.
+/// \param rank  this process in the units' communicator
+/// \errors those of `plan_local`
+/// Cost: one copy of the shards.
+/// Source: torch.distributed.fsdp._state_dict_utils, LOCAL_STATE_DICT
+template <allocatable_tensor T>
+result<saved_state<T>> local_state_dict(const fsdp_model& model, std::int32_t rank,
+                                        const local_state_options& options = {}) {
+  return detail::collect<T>(detail::entry_mover::start(plan_local(model, rank, options), nullptr, 0, {}), rank, 0);
+}
+
+}  // namespace shardmesh

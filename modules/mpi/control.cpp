@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include "includes.hpp"
+module shardmesh.mpi;
+
+import shardmesh.comm;
+
+#include "record.hpp"
+#include "session.hpp"
+//
+#include "control.hpp"
+
+namespace shardmesh::mpi {
+
+// A buffer that MPI still holds is given up, not freed: its request cannot be taken back (a stopped or dead peer).
+control_channel::~control_channel() {
+  const bool up = is_up();
+  if (arriving_ != MPI_REQUEST_NULL) {
+    int over = 0;
+    if (up && MPI_Cancel(&arriving_) == MPI_SUCCESS)
+      for (int attempt = 0; attempt < 100 && over == 0; ++attempt)
+        if (MPI_Test(&arriving_, &over, MPI_STATUS_IGNORE) != MPI_SUCCESS) break;
+    if (over == 0) static_cast<void>(buffer_.release());
+  }
+  if (!up || !is_flushed())
+    for (departing& record : departing_) static_cast<void>(record.bytes.release());
+}
+
+result<void> control_channel::send(std::int32_t peer, const record_head& head, std::span<const std::byte> bytes) {
+  const std::size_t size = sizeof(head) + bytes.size();
+  departing record{std::make_unique_for_overwrite<std::byte[]>(size)};
+  std::memcpy(record.bytes.get(), &head, sizeof(head));
+  if (!bytes.empty()) std::memcpy(record.bytes.get() + sizeof(head), bytes.data(), bytes.size());
+  SHARDMESH_CHECK(
+      check(MPI_Isend(record.bytes.get(), static_cast<int>(size), MPI_BYTE, peer, 0, comm_, &record.request),
+            "cannot send a control record"));
+  int sent = 0;
+  SHARDMESH_CHECK(check(MPI_Test(&record.request, &sent, MPI_STATUS_IGNORE), "cannot send a control record"));
+  if (sent == 0) departing_.push_back(std::move(record));
+  return {};
+}
+
+result<void> control_channel::post() {
+  return check(
+      MPI_Irecv(buffer_.get(), static_cast<int>(record_capacity), MPI_BYTE, MPI_ANY_SOURCE, 0, comm_, &arriving_),
+      "cannot receive control records");
+}
+
+result<bool> control_channel::poll(handler handle) {
+  constexpr int most = 64;  // then the data gets its turn
+  static_cast<void>(is_flushed());
+  if (arriving_ == MPI_REQUEST_NULL) SHARDMESH_CHECK(post());
+  for (int i = 0; i < most; ++i) {
+    int came = 0, size = 0;
+    MPI_Status status;
+    SHARDMESH_CHECK(check(MPI_Test(&arriving_, &came, &status), "cannot receive a control record"));
+    if (came == 0) return i > 0;
+    SHARDMESH_CHECK(check(MPI_Get_count(&status, MPI_BYTE, &size), "cannot receive a control record"));
+    std::byte record[record_capacity];
+    std::memcpy(record, buffer_.get(), static_cast<std::size_t>(size));
+    SHARDMESH_CHECK(post());
+    record_head head;
+    if (static_cast<std::size_t>(size) < sizeof(head)) continue;
+    std::memcpy(&head, record, sizeof(head));
+    handle(status.MPI_SOURCE, head, std::span(record).first(static_cast<std::size_t>(size)).subspan(sizeof(head)));
+  }
+  return true;
+}
+
+bool control_channel::is_flushed() {
+  std::erase_if(departing_, [](departing& record) {
+    int sent = 0;
+    return MPI_Test(&record.request, &sent, MPI_STATUS_IGNORE) == MPI_SUCCESS && sent != 0;
+  });
+  return departing_.empty();
+}
+
+}  // namespace shardmesh::mpi

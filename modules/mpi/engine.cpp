@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0
+// The engine's life and its calls: starting, waiting, giving up.
+module;
+#include "includes.hpp"
+module shardmesh.mpi;
+
+import shardmesh.comm;
+
+#include "peer_memory.hpp"
+#include "record.hpp"
+#include "session.hpp"
+#include "staged.hpp"
+//
+#include "control.hpp"
+#include "engine.hpp"
+#include "waiting.hpp"
+
+namespace shardmesh::mpi {
+namespace {
+
+constexpr std::uint32_t protocol_version = 1;
+constexpr std::size_t most_transfers = 16;  // staged ones, in each direction
+constexpr std::chrono::milliseconds flush_time{100};
+constexpr std::chrono::milliseconds suspect_time{300};  // a peer's last records may still be under way
+
+// What ranks tell each other when a communicator is made.
+struct hello {
+  std::uint32_t version = 0;
+  std::uint32_t record_size = 0;
+  machine_identity machine;
+  std::int64_t process = 0;  // 0: memory is not to be read
+  std::uint64_t guard_address = 0, guard = 0;
+  std::int64_t chunk_bytes = 0;
+};
+
+std::uint64_t random_word() {
+  std::random_device source;
+  return static_cast<std::uint64_t>(source()) << 32 | source() | 1;
+}
+
+std::int32_t peer_of(const outgoing& m) {
+  return m.peer;
+}
+std::int32_t peer_of(const incoming& m) {
+  return m.peer;
+}
+
+}  // namespace
+
+result<std::shared_ptr<engine>> engine::make(std::shared_ptr<session> session, MPI_Comm parent,
+                                             const mpi_options& options) {
+  constexpr std::int64_t most = 1 << 30;
+  if (options.chunk_bytes < 1 || options.chunk_bytes > most)
+    return fail(errc::invalid_argument, "chunk_bytes of an mpi_communicator is out of range")
+        .with_values(fmt::format("1 to {}", most), std::to_string(options.chunk_bytes));
+  std::shared_ptr<engine> made(new engine(std::move(session)));
+  SHARDMESH_CHECK(made->open(parent, options));
+  return made;
+}
+
+result<void> engine::open(MPI_Comm parent, const mpi_options& options) {
+  for (MPI_Comm* comm : {&control_comm_, &data_comm_}) {
+    SHARDMESH_CHECK(check(MPI_Comm_dup(parent, comm), "cannot duplicate an MPI communicator"));
+    SHARDMESH_CHECK(check(MPI_Comm_set_errhandler(*comm, MPI_ERRORS_RETURN), "cannot set an MPI error handler"));
+  }
+  int rank = 0, size = 0;
+  SHARDMESH_CHECK(check(MPI_Comm_rank(control_comm_, &rank), "cannot ask for the rank"));
+  SHARDMESH_CHECK(check(MPI_Comm_size(control_comm_, &size), "cannot ask for the number of ranks"));
+  rank_ = rank;
+  size_ = size;
+  guard_word_ = random_word();
+
+  hello mine;
+  mine.version = protocol_version;
+  mine.record_size = sizeof(record_head);
+  mine.machine = this_machine();
+  if (options.read_peer_memory) mine.process = getpid();
+  mine.guard_address = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(&guard_word_));  // NOLINT: for peers
+  mine.guard = guard_word_;
+  mine.chunk_bytes = options.chunk_bytes;
+  std::vector<hello> all(static_cast<std::size_t>(size));
+  SHARDMESH_CHECK(
+      check(MPI_Allgather(&mine, sizeof(hello), MPI_BYTE, all.data(), sizeof(hello), MPI_BYTE, control_comm_),
+            "cannot greet the other ranks"));
+  peers_.resize(all.size());
+  std::int64_t chunk_bytes = options.chunk_bytes;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const hello& it = all[i];
+    if (it.version != mine.version || it.record_size != mine.record_size)
+      return fail(errc::disagreement, "ranks run different versions of shardmesh.mpi")
+          .with_rank(static_cast<std::int32_t>(i))
+          .with_values(std::to_string(mine.version), std::to_string(it.version));
+    chunk_bytes = std::min(chunk_bytes, it.chunk_bytes);
+    if (mine.process == 0 || it.process == 0 || static_cast<int>(i) == rank || !(it.machine == mine.machine)) continue;
+    const peer_memory memory(it.process, it.guard_address, it.guard);
+    if (memory.is_open()) peers_[i] = memory;  // else the system does not let us, or it is not that process
+  }
+  // Nobody lets go of a communicator that others are still looking at.
+  SHARDMESH_CHECK(check(MPI_Barrier(control_comm_), "cannot greet the other ranks"));
+  pool_.emplace(static_cast<std::size_t>(chunk_bytes));
+  receiving_.resize(most_transfers);
+  sending_.resize(most_transfers);
+  control_.emplace(control_comm_);
+  return {};
+}
+
+engine::~engine() {
+  guard_word_ = 0;
+  if (!is_up()) return;
+  const bool whole = control_.has_value() && !poison_;
+  if (control_) flush(flush_time);
+  control_.reset();
+  // Freeing is collective by the standard: a communicator that failed is left alone.
+  if (whole && abandoned_.is_empty())
+    for (MPI_Comm* comm : {&control_comm_, &data_comm_}) MPI_Comm_free(comm);
+}
+
+std::int32_t engine::readable_peers() const {
+  return static_cast<std::int32_t>(
+      std::count_if(peers_.begin(), peers_.end(), [](const peer_memory& peer) { return peer.is_readable(); }));
+}
+
+result<void> engine::check_call(const call_options& options, std::string_view what) {
+  progress();
+  if (poison_) return *poison_;
+  if (options.stream.handle != nullptr)
+    return fail(errc::unsupported,
+                fmt::format("rank {} gives {} a device stream, which MPI's host memory does not have", rank_, what))
+        .with_rank(rank_);
+  if (options.cancel.stop_requested())
+    poison(fail(errc::cancelled, fmt::format("rank {} was cancelled before {} (tag {})", rank_, what, options.tag))
+               .with_rank(rank_),
+           false, true);
+  else if (options.deadline && clock::now() >= *options.deadline)
+    poison(fail(errc::deadline_exceeded,
+                fmt::format("the deadline had passed before rank {} started {} (tag {})", rank_, what, options.tag))
+               .with_rank(rank_),
+           true, true);
+  if (poison_) return *poison_;
+  return {};
+}
+
+template <class Message>
+result<void> engine::check_peers(std::span<const Message> messages, std::string_view verb) const {
+  std::vector<std::int32_t> peers;
+  for (const Message& m : messages) {
+    const std::int32_t peer = peer_of(m);
+    const auto problem = [&](const std::string& what) {
+      return fail(errc::invalid_argument, fmt::format("rank {} {} {}", rank_, verb, what)).with_rank(peer);
+    };
+    if (peer == rank_) return problem("itself");
+    if (peer < 0 || peer >= size_) return problem(fmt::format("rank {}, of a group of {}", peer, size_));
+    if (m.bytes.empty()) return problem(fmt::format("rank {}, but the message is empty", peer));
+    peers.push_back(peer);
+  }
+  std::sort(peers.begin(), peers.end());
+  const auto twice = std::adjacent_find(peers.begin(), peers.end());
+  if (twice == peers.end()) return {};
+  return fail(errc::invalid_argument, fmt::format("rank {} {} rank {} twice in one call", rank_, verb, *twice))
+      .with_rank(*twice);
+}
+
+result<std::shared_ptr<exchange>> engine::start(std::span<const outgoing> sends, std::span<const incoming> receives,
+                                                const call_options& options) {
+  const guard locked(lock_);
+  SHARDMESH_CHECK(check_call(options, "an exchange"));
+  SHARDMESH_CHECK(check_peers(sends, "sends to"));
+  SHARDMESH_CHECK(check_peers(receives, "receives from"));
+  const auto e = std::make_shared<exchange>();
+  e->tag = options.tag;
+  e->deadline = options.deadline;
+  e->cancel = options.cancel;
+  std::int64_t size_bytes = 0;
+  const auto count = [&](std::size_t size) {
+    size_bytes = checked_add(size_bytes, static_cast<std::int64_t>(size)).value_or(INT64_MAX);
+  };
+  for (const outgoing& m : sends) count(m.bytes.size());
+  for (const incoming& m : receives) count(m.bytes.size());
+  e->event = trace_.begin("exchange", e->tag, static_cast<std::int32_t>(sends.size() + receives.size()), size_bytes);
+  for (const incoming& m : receives)
+    if (!poison_) expect({.peer = m.peer, .bytes = m.bytes, .owner = e});
+  for (const outgoing& m : sends)
+    if (!poison_) announce({.peer = m.peer, .bytes = m.bytes, .owner = e});
+  if (poison_) return *poison_;
+  return e;
+}
+
+bool engine::would_not_block(const exchange& e) {
+  const guard locked(lock_);
+  progress();
+  return e.open == 0 || poison_ || e.cancel.stop_requested() || (e.deadline && clock::now() >= *e.deadline);
+}
+
+result<void> engine::wait(exchange& e) {
+  guard locked(lock_);
+  auto done = wait_for(locked, e);
+  trace_.end(e.event);
+  return done;
+}
+
+std::string engine::trace() {
+  const guard locked(lock_);
+  return fmt::format("rank {}: {}; {}", rank_, trace_.now(), trace_.history());
+}
+
+result<void> engine::wait_for(guard& locked, exchange& e) {
+  const char* const what = e.is_gather ? "an all_gather" : "an exchange";
+  backoff pause;
+  auto next_watch = clock::now() + watch_interval;
+  for (;;) {
+    const bool moved = progress();
+    if (e.open == 0) return {};
+    if (poison_) return *poison_;
+    const auto now = clock::now();
+    if (e.cancel.stop_requested()) {
+      poison(fail(errc::cancelled, fmt::format("rank {} was cancelled in {} (tag {})", rank_, what, e.tag))
+                 .with_rank(rank_),
+             false, true);
+    } else if (e.deadline && now >= *e.deadline) {
+      poison(waited_in_vain(e), true, true);
+    } else if (now >= next_watch) {
+      watch_peers(e);
+      next_watch = now + watch_interval;
+    }
+    if (poison_) return *poison_;
+    if (moved) {
+      pause.reset();
+      continue;
+    }
+    locked.unlock();
+    pause.rest();
+    locked.lock();
+  }
+}
+
+std::vector<std::int32_t> engine::waited_for(const exchange& e, bool sends) const {
+  std::vector<std::int32_t> ranks;
+  if (sends)
+    for (const auto& [id, m] : outgoing_)
+      if (m.owner.get() == &e) ranks.push_back(m.peer);
+  if (!sends)
+    for (const auto& [id, m] : incoming_)
+      if (m.owner.get() == &e) ranks.push_back(m.peer);
+  std::sort(ranks.begin(), ranks.end());
+  return ranks;
+}
+
+error engine::waited_in_vain(const exchange& e) const {
+  constexpr std::size_t most = 16;
+  std::vector<std::int32_t> givers = waited_for(e, false), takers = waited_for(e, true), all;
+  std::set_union(givers.begin(), givers.end(), takers.begin(), takers.end(), std::back_inserter(all));
+  givers.resize(std::min(givers.size(), most));
+  takers.resize(std::min(takers.size(), most));
+  std::string text = fmt::format("rank {} waited in vain", rank_);
+  if (!givers.empty()) text += fmt::format(" for messages from {}", fmt::join(givers, ", "));
+  if (!takers.empty())
+    text +=
+        fmt::format("{} {}", givers.empty() ? " for its messages to be taken by" : ", and for its own to be taken by",
+                    fmt::join(takers, ", "));
+  error problem = fail(errc::deadline_exceeded,
+                       fmt::format("{} in {} (tag {})", text, e.is_gather ? "an all_gather" : "an exchange", e.tag));
+  problem.ranks = std::move(all);
+  return problem;
+}
+
+// Notices that a rank of this machine has ended or let go of the communicator, which MPI does not say.
+void engine::watch_peers(const exchange& e) {
+  std::vector<std::int32_t> ranks = waited_for(e, false);
+  const std::vector<std::int32_t> takers = waited_for(e, true);
+  ranks.insert(ranks.end(), takers.begin(), takers.end());
+  const auto now = clock::now();
+  for (const std::int32_t rank : ranks) {
+    const peer_memory& peer = peers_[static_cast<std::size_t>(rank)];
+    if (!peer.is_readable() || peer.is_open()) continue;
+    const auto since = suspects_.try_emplace(rank, now).first->second;
+    if (now - since < suspect_time) continue;
+    poison(fail(errc::communication,
+                fmt::format("rank {} waits for rank {}, which has ended or let go of the communicator", rank_, rank))
+               .with_rank(rank),
+           true, true);
+    return;
+  }
+}
+
+void engine::poison(error reason, bool doubt, bool tell_peers) {
+  if (poison_) return;
+  guard_word_ = 0;  // from here on peers that read this rank's memory know that it is not the message any more
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (doubt) session_->doubt();
+  const std::vector<std::byte> text = short_error_bytes(reason);
+  poison_ = std::move(reason);
+  for (std::deque<transfer>* transfers : {&receiving_, &sending_})
+    for (transfer& at : *transfers)
+      if (at.moving) at.moving->abandon(abandoned_);
+  receiving_.clear();
+  sending_.clear();
+  reading_.clear();
+  to_grant_.clear();
+  to_send_.clear();
+  lines_.clear();
+  incoming_.clear();
+  outgoing_.clear();
+  if (!tell_peers) return;
+  for (std::int32_t peer = 0; peer < size_; ++peer)
+    if (peer != rank_)
+      if (!control_->send(peer, {.kind = record_kind::stop, .size = doubt ? 1U : 0U}, text)) return;  // MPI is no more
+  flush(flush_time);
+}
+
+// Lets records go out, for a limited time: a peer that is stopped takes none.
+void engine::flush(std::chrono::milliseconds most) {
+  const auto last = clock::now() + most;
+  while (!control_->is_flushed() && clock::now() < last) std::this_thread::yield();
+}
+
+void engine::abort(error reason) {
+  const guard locked(lock_);
+  if (reason.ranks.empty()) reason.ranks.push_back(rank_);
+  poison(std::move(reason), false, true);
+}
+
+result<void> engine::status() {
+  const guard locked(lock_);
+  progress();
+  if (poison_) return *poison_;
+  return {};
+}
+
+}  // namespace shardmesh::mpi

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// all_gather: every rank sends its bytes to every other, as messages whose receivers learn the sizes from them. Not
+// MPI's collectives: those can neither be taken back nor say who did not come.
+module;
+#include "includes.hpp"
+module shardmesh.mpi;
+
+import shardmesh.comm;
+
+#include "peer_memory.hpp"
+#include "record.hpp"
+#include "session.hpp"
+#include "staged.hpp"
+//
+#include "control.hpp"
+#include "engine.hpp"
+
+namespace shardmesh::mpi {
+
+result<std::vector<std::vector<std::byte>>> engine::all_gather(std::span<const std::byte> bytes,
+                                                               const call_options& options) {
+  guard locked(lock_);
+  SHARDMESH_CHECK(check_call(options, "an all_gather"));
+  std::vector<std::vector<std::byte>> all(static_cast<std::size_t>(size_));
+  all[static_cast<std::size_t>(rank_)].assign(bytes.begin(), bytes.end());
+  const auto e = std::make_shared<exchange>();
+  e->tag = options.tag;
+  e->is_gather = true;
+  e->deadline = options.deadline;
+  e->cancel = options.cancel;
+  e->event = trace_.begin("all_gather", e->tag, 2 * (size_ - 1), static_cast<std::int64_t>(bytes.size()));
+  // Each rank begins with its neighbour, so that not all send to the same rank at once.
+  for (std::int32_t i = 1; i < size_ && !poison_; ++i) {
+    const std::int32_t from = (rank_ + size_ - i) % size_;
+    expect({.peer = from, .owner = e, .grows = &all[static_cast<std::size_t>(from)]});
+  }
+  for (std::int32_t i = 1; i < size_ && !poison_; ++i)
+    announce({.peer = (rank_ + i) % size_, .bytes = bytes, .owner = e});
+  if (poison_) return *poison_;
+  SHARDMESH_CHECK(wait_for(locked, *e));
+  trace_.end(e->event);
+  return all;
+}
+
+}  // namespace shardmesh::mpi

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include "includes.hpp"
+module shardmesh.mpi;
+
+import shardmesh.comm;
+
+#include "peer_memory.hpp"
+#include "record.hpp"
+#include "session.hpp"
+#include "staged.hpp"
+//
+#include "control.hpp"
+#include "engine.hpp"
+
+namespace shardmesh {
+namespace {
+
+class exchange_operation final : public pending::operation {
+ public:
+  exchange_operation(std::shared_ptr<mpi::engine> engine, std::shared_ptr<mpi::exchange> exchange)
+      : engine_(std::move(engine)), exchange_(std::move(exchange)) {}
+  bool done() override { return engine_->would_not_block(*exchange_); }
+  result<void> wait() override { return engine_->wait(*exchange_); }
+
+ private:
+  std::shared_ptr<mpi::engine> engine_;
+  std::shared_ptr<mpi::exchange> exchange_;
+};
+
+}  // namespace
+
+result<mpi_communicator> mpi_communicator::world(const mpi_options& options) {
+  SHARDMESH_TRY(auto session, mpi::session::open(true));
+  SHARDMESH_TRY(auto engine, mpi::engine::make(std::move(session), MPI_COMM_WORLD, options));
+  return mpi_communicator(std::move(engine));
+}
+
+result<mpi_communicator> mpi_communicator::from_handle(std::int32_t fortran_handle, const mpi_options& options) {
+  SHARDMESH_TRY(auto session, mpi::session::open(false));
+  MPI_Comm const comm = MPI_Comm_f2c(fortran_handle);
+  int between_groups = 0;
+  // OpenMPI gives a null pointer for numbers it never gave out; asking about that would end the job.
+  if (comm == MPI_COMM_NULL || comm == MPI_Comm{} || MPI_Comm_test_inter(comm, &between_groups) != MPI_SUCCESS ||
+      between_groups != 0)
+    return fail(errc::invalid_argument, "not the Fortran handle of an MPI intra-communicator")
+        .with_values("MPI_Comm_c2f of one", std::to_string(fortran_handle));
+  SHARDMESH_TRY(auto engine, mpi::engine::make(std::move(session), comm, options));
+  return mpi_communicator(std::move(engine));
+}
+
+std::int32_t mpi_communicator::rank() const {
+  return engine_->rank();
+}
+
+std::int32_t mpi_communicator::size() const {
+  return engine_->size();
+}
+
+result<std::vector<std::vector<std::byte>>> mpi_communicator::all_gather(std::span<const std::byte> bytes,
+                                                                         const call_options& options) {
+  return engine_->all_gather(bytes, options);
+}
+
+result<pending> mpi_communicator::start_exchange(std::span<const outgoing> sends, std::span<const incoming> receives,
+                                                 const call_options& options) {
+  SHARDMESH_TRY(auto exchange, engine_->start(sends, receives, options));
+  return pending(std::make_unique<exchange_operation>(engine_, std::move(exchange)));
+}
+
+void mpi_communicator::abort(const error& reason) {
+  engine_->abort(reason);
+}
+
+result<void> mpi_communicator::status() const {
+  return engine_->status();
+}
+
+std::string mpi_communicator::trace() const {
+  return engine_->trace();
+}
+
+std::int32_t mpi_communicator::readable_peers() const {
+  return engine_->readable_peers();
+}
+
+}  // namespace shardmesh

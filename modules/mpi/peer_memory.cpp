@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include "includes.hpp"
+
+#include <sys/uio.h>
+
+#include <cerrno>
+#include <fstream>
+module shardmesh.mpi;
+
+import shardmesh.comm;
+
+#include "peer_memory.hpp"
+
+namespace shardmesh::mpi {
+
+machine_identity this_machine() {
+  machine_identity here;
+  std::ifstream("/proc/sys/kernel/random/boot_id").read(here.boot, sizeof(here.boot) - 1);
+  // "pid:[4026531836]": containers of one machine count their processes differently.
+  static_cast<void>(!readlink("/proc/self/ns/pid", here.process_space, sizeof(here.process_space) - 1));
+  return here;
+}
+
+// One system call copies in the order of the list, so the guard is read last.
+read_outcome peer_memory::read(std::uint64_t address, std::span<std::byte> to) const {
+  const auto there = [](std::uint64_t at, std::size_t size) {
+    return iovec{reinterpret_cast<void*>(static_cast<std::uintptr_t>(at)), size};  // NOLINT: the peer's address
+  };
+  for (;;) {
+    std::uint64_t guard = 0;
+    const iovec here[] = {{to.data(), to.size()}, {&guard, sizeof(guard)}};
+    const iovec theirs[] = {there(address, to.size()), there(guard_address_, sizeof(guard))};
+    const ssize_t count = process_vm_readv(static_cast<pid_t>(process_), here, 2, theirs, 2, 0);
+    if (count == static_cast<ssize_t>(to.size() + sizeof(guard)))
+      return guard == guard_ ? read_outcome::done : read_outcome::closed;
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && errno == ESRCH) return read_outcome::closed;
+    if (count <= 0 || static_cast<std::size_t>(count) >= to.size()) {
+      if (to.empty()) return errno == EPERM ? read_outcome::refused : read_outcome::closed;
+      // Memory of a kind that only its owner can read, unless the peer is taking it away.
+      return is_open() ? read_outcome::refused : read_outcome::closed;
+    }
+    address += static_cast<std::uint64_t>(count);
+    to = to.subspan(static_cast<std::size_t>(count));
+  }
+}
+
+}  // namespace shardmesh::mpi

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+// How messages match and move.
+module;
+#include "includes.hpp"
+module shardmesh.mpi;
+
+import shardmesh.comm;
+
+#include "peer_memory.hpp"
+#include "record.hpp"
+#include "session.hpp"
+#include "staged.hpp"
+//
+#include "control.hpp"
+#include "engine.hpp"
+
+namespace shardmesh::mpi {
+namespace {
+
+// Read under the lock at a time: small enough that an abort is seen soon.
+constexpr std::size_t read_step = 4 << 20;
+
+// Tags of exchanges and of all_gathers are 33 bits together, ranks 31.
+std::uint64_t line_key(std::int32_t peer, std::uint64_t tag, bool in_gather) {
+  return static_cast<std::uint64_t>(peer) << 33 | static_cast<std::uint64_t>(in_gather) << 32 | tag;
+}
+
+error size_mismatch(std::int32_t from, std::int32_t to, std::uint64_t tag, std::uint64_t expected,
+                    std::uint64_t found) {
+  return fail(errc::communication, fmt::format("a message from rank {} to rank {} has different sizes on the two sides "
+                                               "(tag {})",
+                                               from, to, tag))
+      .with_rank(from)
+      .with_rank(to)
+      .with_values(fmt::format("{} bytes by the receiver", expected), fmt::format("{} bytes sent", found));
+}
+
+}  // namespace
+
+// A receive: takes the oldest message of its kind that was announced, or waits for it.
+void engine::expect(incoming_message message) {
+  const std::uint64_t id = next_id_++;
+  const std::int32_t peer = message.peer;
+  const std::uint64_t key = line_key(peer, message.owner->tag, message.owner->is_gather);
+  ++message.owner->open;
+  incoming_.emplace(id, std::move(message));
+  message_line& line = lines_[key];
+  if (line.announced.empty()) return line.receives.push_back(id);
+  const message_line::announcement first = std::move(line.announced.front());
+  line.announced.pop_front();
+  if (line.announced.empty()) lines_.erase(key);
+  match(peer, id, first.head, first.bytes);
+}
+
+void engine::announce(outgoing_message message) {
+  const exchange& e = *message.owner;
+  const std::span<const std::byte> bytes = message.bytes;
+  const std::int32_t peer = message.peer;
+  const bool is_small = bytes.size() <= inline_bytes;
+  record_head head{.kind = is_small ? record_kind::ready_with_bytes : record_kind::ready,
+                   .in_gather = e.is_gather ? 1U : 0U,
+                   .tag = e.tag,
+                   .sender_id = next_id_++,
+                   .size = bytes.size()};
+  if (!is_small) head.address = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(bytes.data()));
+  if (is_small && e.is_gather) return send(peer, head, bytes);  // nobody answers it
+  ++message.owner->open;
+  outgoing_.emplace(head.sender_id, std::move(message));
+  send(peer, head, is_small ? bytes : std::span<const std::byte>());
+}
+
+// A failure of MPI itself poisons; whoever waits finds it.
+bool engine::progress() {
+  if (poison_) return false;
+  auto moved = try_progress();
+  if (moved) return *moved;
+  if (!poison_) poison(std::move(moved).take_error().with_rank(rank_), true, true);
+  return true;
+}
+
+result<bool> engine::try_progress() {
+  SHARDMESH_TRY(const bool heard,
+                control_->poll([this](std::int32_t peer, const record_head& head, std::span<const std::byte> bytes) {
+                  if (!poison_) handle(peer, head, bytes);
+                }));
+  if (poison_) return true;
+  const bool read = read_some();
+  if (poison_) return true;
+  SHARDMESH_TRY(const bool stepped, step_staged());
+  return heard || read || stepped;
+}
+
+void engine::send(std::int32_t peer, const record_head& head, std::span<const std::byte> bytes) {
+  if (poison_) return;
+  if (auto done = control_->send(peer, head, bytes); !done)
+    poison(std::move(done).take_error().with_rank(peer), true, true);
+}
+
+void engine::handle(std::int32_t peer, const record_head& head, std::span<const std::byte> bytes) {
+  switch (head.kind) {
+    case record_kind::ready:
+    case record_kind::ready_with_bytes: {
+      const std::uint64_t key = line_key(peer, head.tag, head.in_gather != 0);
+      message_line& line = lines_[key];
+      if (line.receives.empty()) {
+        line.announced.push_back({head, {bytes.begin(), bytes.end()}});
+        return;
+      }
+      const std::uint64_t id = line.receives.front();
+      line.receives.pop_front();
+      if (line.receives.empty()) lines_.erase(key);
+      return match(peer, id, head, bytes);
+    }
+    case record_kind::grant:
+      if (outgoing_.contains(head.sender_id)) to_send_.push_back({head.sender_id, static_cast<int>(head.receiver_id)});
+      return;
+    case record_kind::taken:
+      return sent(head.sender_id);
+    case record_kind::stop:
+      return poison(error_from_bytes(bytes).value_or(fail(errc::communication, "a peer gave up").with_rank(peer)),
+                    head.size != 0, false);
+  }
+}
+
+void engine::match(std::int32_t peer, std::uint64_t id, const record_head& head, std::span<const std::byte> bytes) {
+  incoming_message& message = incoming_.at(id);
+  if (message.grows != nullptr) {
+    message.grows->resize(static_cast<std::size_t>(head.size));
+    message.bytes = *message.grows;
+  }
+  if (head.size != message.bytes.size())
+    return poison(size_mismatch(peer, rank_, head.tag, message.bytes.size(), head.size), false, true);
+  message.sender_id = head.sender_id;
+  message.address = head.address;
+  if (head.kind == record_kind::ready_with_bytes) {
+    std::copy_n(bytes.begin(), std::min(bytes.size(), message.bytes.size()), message.bytes.begin());
+    return taken(id);
+  }
+  (peers_[static_cast<std::size_t>(peer)].is_readable() ? reading_ : to_grant_).push_back(id);
+}
+
+void engine::taken(std::uint64_t id) {
+  const auto at = incoming_.find(id);
+  --at->second.owner->open;
+  const std::int32_t peer = at->second.peer;
+  const record_head head{.kind = record_kind::taken, .sender_id = at->second.sender_id};
+  const bool is_awaited = at->second.grows == nullptr || at->second.bytes.size() > inline_bytes;
+  incoming_.erase(at);
+  if (is_awaited) send(peer, head);
+}
+
+void engine::sent(std::uint64_t id) {
+  const auto at = outgoing_.find(id);
+  if (at == outgoing_.end()) return;
+  --at->second.owner->open;
+  outgoing_.erase(at);
+}
+
+// Reads a part of the first message whose sender is on this machine.
+bool engine::read_some() {
+  if (reading_.empty()) return false;
+  const std::uint64_t id = reading_.front();
+  incoming_message& message = incoming_.at(id);
+  const peer_memory& peer = peers_[static_cast<std::size_t>(message.peer)];
+  const std::size_t size = std::min(read_step, message.bytes.size() - message.read_bytes);
+  const read_outcome outcome =
+      peer.read(message.address + message.read_bytes, message.bytes.subspan(message.read_bytes, size));
+  if (outcome == read_outcome::done) {
+    message.read_bytes += size;
+    if (message.read_bytes < message.bytes.size()) return true;
+  }
+  reading_.pop_front();
+  if (outcome == read_outcome::done) taken(id);
+  if (outcome == read_outcome::refused) to_grant_.push_back(id);
+  return true;  // closed: the peer gave up and its `stop` comes, or watch_peers finds out
+}
+
+result<bool> engine::step_staged() {
+  bool moved = false;
+  for (std::size_t channel = 0; channel < receiving_.size(); ++channel) {
+    transfer& at = receiving_[channel];
+    if (at.id == 0 && !to_grant_.empty()) {
+      at.id = to_grant_.front();
+      to_grant_.pop_front();
+      incoming_message& m = incoming_.at(at.id);
+      at.moving.emplace(data_comm_, m.peer, static_cast<int>(channel), nullptr, m.bytes.data(), m.bytes.size(), *pool_);
+      SHARDMESH_TRY(moved, at.moving->step());  // receives are posted before the sender may send
+      send(m.peer, {.kind = record_kind::grant, .sender_id = m.sender_id, .receiver_id = channel});
+      if (poison_) return true;
+    }
+    if (at.id == 0) continue;
+    SHARDMESH_TRY(const bool stepped, at.moving->step());
+    moved |= stepped;
+    if (!at.moving->is_finished()) continue;
+    at.moving.reset();
+    taken(std::exchange(at.id, 0));
+    if (poison_) return true;
+  }
+  for (transfer& at : sending_) {
+    if (at.id == 0 && !to_send_.empty()) {
+      const granted next = to_send_.front();
+      to_send_.pop_front();
+      const outgoing_message& m = outgoing_.at(next.id);
+      at.id = next.id;
+      at.moving.emplace(data_comm_, m.peer, next.channel, m.bytes.data(), nullptr, m.bytes.size(), *pool_);
+    }
+    if (at.id == 0) continue;
+    SHARDMESH_TRY(const bool stepped, at.moving->step());
+    moved |= stepped;
+    if (!at.moving->is_finished()) continue;  // then the receiver says that it has taken the message
+    at.moving.reset();
+    at.id = 0;
+  }
+  return moved;
+}
+
+}  // namespace shardmesh::mpi

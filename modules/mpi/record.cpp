@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include "includes.hpp"
+module shardmesh.mpi;
+
+import shardmesh.comm;
+
+#include "record.hpp"
+
+namespace shardmesh::mpi {
+
+std::vector<std::byte> short_error_bytes(error e) {
+  auto bytes = to_bytes(e);
+  // Longest lists first, then the texts, ever shorter: what is left still says what and where.
+  for (std::size_t most = inline_bytes / 4; bytes.size() > inline_bytes && most > 0; most /= 2) {
+    e.ranks.resize(std::min(e.ranks.size(), most / 16));
+    e.boxes.resize(std::min(e.boxes.size(), most / 256));
+    for (std::string* text : {&e.message, &e.key, &e.file, &e.expected, &e.found, &e.hint})
+      if (text->size() > most) text->replace(most, std::string::npos, "...");
+    bytes = to_bytes(e);
+  }
+  return bytes;
+}
+
+}  // namespace shardmesh::mpi

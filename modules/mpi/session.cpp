@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include "includes.hpp"
+module shardmesh.mpi;
+
+import shardmesh.comm;
+
+#include "session.hpp"
+
+namespace shardmesh::mpi {
+namespace {
+
+// How long a session that has seen a failure waits for the others before it leaves MPI as it is.
+constexpr std::chrono::milliseconds farewell_time{500};
+
+const char* level_name(int level) {
+  switch (level) {
+    case MPI_THREAD_SINGLE:
+      return "MPI_THREAD_SINGLE";
+    case MPI_THREAD_FUNNELED:
+      return "MPI_THREAD_FUNNELED";
+    case MPI_THREAD_SERIALIZED:
+      return "MPI_THREAD_SERIALIZED";
+    default:
+      return "MPI_THREAD_MULTIPLE";
+  }
+}
+
+error too_low(int level) {
+  return fail(errc::unsupported, "MPI runs with a thread level at which waits of several threads are not safe")
+      .with_values("MPI_THREAD_MULTIPLE", level_name(level))
+      .with_hint("call MPI_Init_thread(.., MPI_THREAD_MULTIPLE, ..), or let mpi_communicator::world initialise MPI");
+}
+
+}  // namespace
+
+result<void> check(int code, std::string_view action) {
+  if (code == MPI_SUCCESS) return {};
+  char text[MPI_MAX_ERROR_STRING + 1] = {};
+  int length = 0;
+  if (MPI_Error_string(code, text, &length) != MPI_SUCCESS) length = 0;
+  return fail(errc::communication, fmt::format("{}: {}", action,
+                                               length > 0 ? std::string(text, static_cast<std::size_t>(length))
+                                                          : fmt::format("MPI error {}", code)));
+}
+
+bool is_up() {
+  int finalised = 0;
+  return MPI_Finalized(&finalised) == MPI_SUCCESS && finalised == 0;
+}
+
+result<std::shared_ptr<session>> session::open(bool may_initialise) {
+  static std::mutex lock;
+  static std::weak_ptr<session> current;
+  const std::lock_guard locked(lock);
+  int initialised = 0, level = MPI_THREAD_SINGLE;
+  if (!is_up())
+    return fail(errc::unsupported, "MPI was finalised and cannot be started again in this process")
+        .with_hint("keep one mpi_communicator until the end of the program");
+  if (auto running = current.lock()) return running;
+  SHARDMESH_CHECK(check(MPI_Initialized(&initialised), "cannot ask whether MPI is initialised"));
+  if (initialised == 0 && !may_initialise)
+    return fail(errc::unsupported, "MPI is not initialised, so there is no communicator to use");
+  std::shared_ptr<session> opened(new session);
+  if (initialised == 0) SHARDMESH_CHECK(opened->initialise());
+  SHARDMESH_CHECK(check(MPI_Query_thread(&level), "cannot ask for MPI's thread level"));
+  if (level < MPI_THREAD_MULTIPLE) return too_low(level);
+  current = opened;
+  return opened;
+}
+
+result<void> session::initialise() {
+  int provided = MPI_THREAD_SINGLE;
+  SHARDMESH_CHECK(check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "cannot initialise MPI"));
+  finalises_ = true;
+  SHARDMESH_CHECK(check(MPI_Comm_dup(MPI_COMM_WORLD, &farewell_), "cannot duplicate MPI_COMM_WORLD"));
+  return check(MPI_Comm_set_errhandler(farewell_, MPI_ERRORS_RETURN), "cannot set an MPI error handler");
+}
+
+// MPI_Finalize waits for every rank, also for dead ones. So the ranks meet first; after a failure for a limited time.
+session::~session() {
+  if (!finalises_ || !is_up()) return;
+  if (farewell_ != MPI_COMM_NULL) {
+    const auto last = std::chrono::steady_clock::now() + farewell_time;
+    MPI_Request meeting = MPI_REQUEST_NULL;
+    if (MPI_Ibarrier(farewell_, &meeting) != MPI_SUCCESS) return;
+    for (int met = 0; met == 0;) {
+      if (MPI_Test(&meeting, &met, MPI_STATUS_IGNORE) != MPI_SUCCESS) return;
+      if (met == 0 && doubted_ && std::chrono::steady_clock::now() > last) return;
+      if (met == 0) std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+    MPI_Comm_free(&farewell_);
+  }
+  MPI_Finalize();
+}
+
+}  // namespace shardmesh::mpi

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include "includes.hpp"
+module shardmesh.mpi;
+
+import shardmesh.comm;
+
+#include "session.hpp"
+//
+#include "staged.hpp"
+
+namespace shardmesh::mpi {
+
+bool staging::is_free() {
+  int over = 0;
+  return request == MPI_REQUEST_NULL || (MPI_Test(&request, &over, MPI_STATUS_IGNORE) == MPI_SUCCESS && over != 0);
+}
+
+void abandoned_memory::add(staging memory) {
+  std::erase_if(held_, [](staging& held) { return held.is_free(); });
+  if (!memory.is_free()) held_.push_back(std::move(memory));
+}
+
+abandoned_memory::~abandoned_memory() {
+  const bool up = is_up();
+  for (staging& held : held_)
+    if (!up || !held.is_free()) static_cast<void>(held.bytes.release());
+}
+
+std::unique_ptr<std::byte[]> staging_pool::take() {
+  if (free_.empty()) return std::make_unique_for_overwrite<std::byte[]>(chunk_);
+  auto bytes = std::move(free_.back());
+  free_.pop_back();
+  return bytes;
+}
+
+void staging_pool::give_back(std::unique_ptr<std::byte[]> bytes) {
+  if (free_.size() < most_bytes / chunk_) free_.push_back(std::move(bytes));
+}
+
+staged_transfer::staged_transfer(MPI_Comm comm, std::int32_t peer, int channel, const std::byte* from, std::byte* to,
+                                 std::size_t size, staging_pool& pool)
+    : comm_(comm),
+      peer_(peer),
+      channel_(channel),
+      from_(from),
+      to_(to),
+      size_(size),
+      pool_(pool),
+      chunk_(std::min(pool.chunk(), size)) {
+  constexpr std::size_t most_slots = 4;
+  slots_.resize(std::min(most_slots, (size - 1) / chunk_ + 1));
+  for (staging& slot : slots_) slot.bytes = pool.take();
+}
+
+staged_transfer::~staged_transfer() {
+  for (staging& slot : slots_) pool_.give_back(std::move(slot.bytes));
+}
+
+result<void> staged_transfer::post(std::size_t slot) {
+  staging& at = slots_[slot];
+  const std::size_t size = std::min(chunk_, size_ - posted_);
+  const int count = static_cast<int>(size);
+  if (from_ != nullptr) {
+    std::memcpy(at.bytes.get(), from_ + posted_, size);
+    SHARDMESH_CHECK(check(MPI_Isend(at.bytes.get(), count, MPI_BYTE, peer_, channel_, comm_, &at.request),
+                          "cannot send a part of a message"));
+  } else {
+    SHARDMESH_CHECK(check(MPI_Irecv(at.bytes.get(), count, MPI_BYTE, peer_, channel_, comm_, &at.request),
+                          "cannot receive a part of a message"));
+  }
+  posted_ += size;
+  return {};
+}
+
+result<bool> staged_transfer::step() {
+  bool moved = false;
+  while (done_ < posted_) {  // chunks end in order
+    staging& at = slots_[done_ / chunk_ % slots_.size()];
+    int over = 0;
+    SHARDMESH_CHECK(check(MPI_Test(&at.request, &over, MPI_STATUS_IGNORE), "cannot move a part of a message"));
+    if (over == 0) break;
+    const std::size_t size = std::min(chunk_, size_ - done_);
+    if (to_ != nullptr) std::memcpy(to_ + done_, at.bytes.get(), size);
+    done_ += size;
+    moved = true;
+  }
+  while (posted_ < size_ && posted_ - done_ < chunk_ * slots_.size()) {
+    SHARDMESH_CHECK(post(posted_ / chunk_ % slots_.size()));
+    moved = true;
+  }
+  return moved;
+}
+
+void staged_transfer::abandon(abandoned_memory& to) {
+  for (staging& slot : slots_) {
+    if (to_ != nullptr && slot.request != MPI_REQUEST_NULL) MPI_Cancel(&slot.request);
+    to.add(std::move(slot));
+  }
+  slots_.clear();
+}
+
+}  // namespace shardmesh::mpi

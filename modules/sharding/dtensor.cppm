@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// dtensor<T>: a tensor laid out over a mesh, and this rank's part of it. Not here: the layout (room layout), moving to
+// another one (transfer).
+module;
+#include <shardmesh/adapter.hpp>
+#include <shardmesh/assert.hpp>
+#include <shardmesh/tensor_properties.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <utility>
+export module shardmesh.sharding:dtensor;
+
+import shardmesh.transfer;
+import :shard;
+
+namespace shardmesh::detail {
+result<void> check_local_tensor(const layout& l, std::int32_t rank, const extents* local_sizes);
+}
+
+export namespace shardmesh {
+
+/// A tensor laid out over a mesh. A rank outside the mesh holds nothing.
+/// Source: torch.distributed.tensor.DTensor.
+template <local_tensor T>
+class dtensor {
+ public:
+  using tensor_type = T;
+
+  /// \param rank   this process, in the numbering of the mesh
+  /// \param local  what it holds: sizes are `l.local_shape(rank)`; nothing when the rank is not in the mesh
+  /// \errors errc::shape_mismatch naming rank, expected and found sizes; errc::invalid_argument when a rank of the mesh
+  ///         has no tensor or one outside has
+  static result<dtensor> make(layout l, std::int32_t rank, std::optional<T> local) {
+    extents sizes;
+    if (local) sizes = adapter<T>::view(*local).sizes;
+    if (auto valid = detail::check_local_tensor(l, rank, local ? &sizes : nullptr); !valid)
+      return std::move(valid).take_error();
+    return dtensor(std::move(l), rank, std::move(local));
+  }
+
+  const shardmesh::layout& layout() const { return layout_; }
+  const extents& size() const { return layout_.shape(); }
+  std::int32_t rank() const { return rank_; }
+  bool has_local() const { return local_.has_value(); }
+  /// Precondition: has_local().
+  T& local() { return SHARDMESH_ASSERT(local_), *local_; }
+  const T& local() const { return SHARDMESH_ASSERT(local_), *local_; }
+
+ private:
+  dtensor(shardmesh::layout l, std::int32_t rank, std::optional<T> local)
+      : layout_(std::move(l)), rank_(rank), local_(std::move(local)) {}
+  shardmesh::layout layout_;
+  std::int32_t rank_ = 0;
+  std::optional<T> local_;
+};
+
+/// What every rank of the mesh holds: exact boxes for every placement list. \errors those of `distribute`
+template <local_tensor T>
+result<distribution> distribution_of(const dtensor<T>& tensor) {
+  return distribute(tensor.layout());
+}
+
+}  // namespace shardmesh

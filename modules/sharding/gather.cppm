@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// gather: a whole tensor on one rank, from the shards of all. Not here: what moves (planned and run by room transfer),
+// the whole on every rank or in other shards (reshard).
+module;
+#include <shardmesh/adapter.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+export module shardmesh.sharding:gather;
+
+import shardmesh.transfer;
+import :metadata;
+import :run;
+import :shard;
+
+export namespace shardmesh {
+
+struct gather_options {
+  device where{};  // of the new tensor, when one is made
+  call_options call{};
+};
+
+}  // namespace shardmesh
+
+namespace shardmesh::detail {
+
+struct movable_tensor {
+  const sharded_tensor_metadata& metadata;
+  const rank_group& group;
+  std::int32_t rank = 0;
+  std::int32_t nesting = 0;
+  std::vector<tensor_view> views;
+};
+
+template <local_tensor T>
+movable_tensor movable(const sharded_tensor<T>& tensor) {
+  return {tensor.metadata(), tensor.group(), tensor.rank(), tensor.nesting(), views_of(tensor)};
+}
+
+result<void> gather(movable_tensor tensor, std::int32_t destination_rank,
+                    const result<std::optional<tensor_view>>& destination, any_communicator& comm,
+                    const call_options& call);
+
+}  // namespace shardmesh::detail
+
+export namespace shardmesh {
+
+/// The whole tensor into a tensor that exists, on one rank. Values are exact, whatever the dtype: no buffer of another
+/// type is on the way.
+///
+/// Collective: every rank of the communicator calls it; blocks. Only bytes that the destination rank does not hold
+/// travel, and only it receives. Wrong arguments on any rank give every rank the same error before anything moves, and
+/// the communicator stays usable.
+/// \param destination_rank  in the tensor's group (group rank)
+/// \param destination       there: a view with the tensor's sizes and dtype, any strides; on the others: nothing
+/// \errors errc::invalid_argument (a destination that is missing or on another rank, a rank outside the group),
+///         errc::shape_mismatch, errc::dtype_mismatch, errc::unsupported (nested shards: flatten them first; memory
+///         that is not the host's), errc::gap, errc::disagreement, those of the communicator
+/// Source: torch.distributed._shard.sharded_tensor.ShardedTensor.gather, which goes through a float32 buffer and fails
+/// on
+///         sub-groups and scalars
+template <local_tensor T>
+result<void> gather(const sharded_tensor<T>& tensor, std::int32_t destination_rank,
+                    const std::optional<tensor_view>& destination, any_communicator& comm,
+                    const gather_options& options = {}) {
+  return detail::gather(detail::movable(tensor), destination_rank, destination, comm, options.call);
+}
+
+/// The same into a new tensor: the destination rank gets one, the others nothing. \errors as above, and what `allocate`
+/// throws, on every rank
+template <allocatable_tensor T>
+result<std::optional<T>> gather(const sharded_tensor<T>& tensor, std::int32_t destination_rank, any_communicator& comm,
+                                const gather_options& options = {}) {
+  std::optional<T> made;
+  result<std::optional<tensor_view>> destination{std::optional<tensor_view>()};
+  if (tensor.rank() == destination_rank) {
+    auto whole = detail::allocated<T>(tensor.metadata().properties.type, tensor.size(), options.where);
+    if (whole) {
+      made = *std::move(whole);
+      destination = std::optional(adapter<T>::view(*made));
+    } else {
+      destination = std::move(whole).take_error();
+    }
+  }
+  auto ran = detail::gather(detail::movable(tensor), destination_rank, destination, comm, options.call);
+  if (!ran) return std::move(ran).take_error();
+  return made;
+}
+
+}  // namespace shardmesh

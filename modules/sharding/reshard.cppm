@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// reshard: a sharded tensor cut in another way. Not here: what moves (planned and run by room transfer).
+module;
+#include <shardmesh/adapter.hpp>
+
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+export module shardmesh.sharding:reshard;
+
+import shardmesh.transfer;
+import :metadata;
+import :run;
+import :shard;
+import :spec;
+
+export namespace shardmesh {
+
+/// The tensor cut by another spec: any dimension, negative ones too, uneven, any owners of the group, several shards
+/// per rank, listed shards. The tensor given stays as it is; new shards are allocated on the devices of their
+/// placements.
+///
+/// Collective: every rank of the communicator calls it with the same spec; blocks. Only bytes that change their owner
+/// travel. Wrong arguments or memory that is short on any rank give every rank the same error before anything moves.
+/// \errors those of `build_metadata` and `distribution_of` for the spec; errc::unsupported (nested shards: flatten them
+///         first; memory that is not the host's); what `allocate` throws; errc::disagreement; those of the communicator
+/// Source: torch.distributed._shard.sharded_tensor.ShardedTensor.reshard (chunk specs with one shard per rank; permuted
+///         owners hang, uneven destinations strand the other ranks)
+template <allocatable_tensor T>
+result<sharded_tensor<T>> reshard(const sharded_tensor<T>& tensor, const sharding_spec& spec, any_communicator& comm,
+                                  const call_options& call = {}) {
+  std::vector<tensor_view> views = detail::views_of(tensor);
+  auto from = distribution_of(tensor);
+  if (auto movable =
+          detail::check_movable(tensor.metadata(), views, tensor.nesting(), tensor.group(), tensor.rank(), comm);
+      !movable)
+    from = std::move(movable).take_error();
+  return detail::moved_to<T>(spec, tensor.size(), tensor.metadata().properties, from, std::move(views), comm,
+                             tensor.group(), "arguments of reshard", call);
+}
+
+}  // namespace shardmesh

@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+// flatten_nested_shards: sharded tensors whose shards are sharded tensors become flat ones. Not here: the boxes and
+// owners (nest).
+module;
+#include <shardmesh/adapter.hpp>
+#include <shardmesh/tensor_properties.hpp>
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <iterator>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+export module shardmesh.state:flatten_nested;
+
+import shardmesh.sharding;
+import shardmesh.tree;
+import :dict;
+import :dict_tree;
+import :flat;
+import :nest;
+import :value;
+
+export namespace shardmesh {
+
+enum class nested_policy : std::uint8_t {
+  /// Any depth and any number of inner shards (also none), every key stays, the owners are the true ones.
+  exact,
+  /// What PyTorch makes and its checkpoints therefore have: one level, other ranks' shards are said to be on rank 0 (on
+  /// rank 1 where this is rank 0), keys without local shards go away, keys are names, containers as its traversal
+  /// leaves them. Right for the local shard and for coverage only. Where PyTorch removes a wrong shard because an empty
+  /// one begins at the same place, this does not; where it would lose one of two keys of one name, this is an error.
+  torch_compatible
+};
+
+/// The metadata of the inside of a shard that another rank holds: `shard` in the coordinates of the whole tensor, the
+/// answer in those of the shard, without further nesting; nothing when it is not known.
+using inner_metadata_function =
+    std::function<std::optional<sharded_tensor_metadata>(const path& where, const shard_metadata& shard)>;
+
+struct nested_options {
+  nested_policy policy = nested_policy::exact;
+  inner_metadata_function inner_metadata{};  // for exact: what is known of other ranks' shards
+  std::optional<rank_group> group{};         // of the flat tensors; nothing: of all ranks that occur in them
+  call_options call{};                       // of the collective form
+};
+
+enum class nested_outcome : std::uint8_t { kept, flattened, dropped };
+
+/// What became of one sharded tensor.
+struct nested_entry {
+  path where;
+  nested_outcome outcome = nested_outcome::kept;
+  /// Other ranks' shards that stand as one box because it is not known what is inside them.
+  std::int64_t unknown_shards = 0;
+  friend bool operator==(const nested_entry&, const nested_entry&) = default;
+};
+
+/// A state dict without nested shards, and what was done to each of its sharded tensors, in order.
+template <local_tensor T>
+struct flattened_state {
+  state_dict<T> dict;
+  std::vector<nested_entry> report;
+};
+
+}  // namespace shardmesh
+
+namespace shardmesh::detail {
+
+template <class T>
+concept has_properties = requires(const T& t) {
+  { adapter<T>::properties(t) } -> std::same_as<tensor_properties>;
+};
+
+/// The nest of a sharded tensor, and for each member its sharded tensor. No recursion.
+template <local_tensor T>
+nest nest_of(const sharded_tensor<T>& outer) {
+  nest members;
+  std::vector<const sharded_tensor<T>*> tensors{&outer};
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const sharded_tensor<T>& one = *tensors[i];
+    nest_member member{&one.metadata(), &one.group(), one.rank(), {}};
+    for (const shard<T>& s : one.local_shards()) {
+      member.nested.push_back(s.is_nested() ? static_cast<std::int32_t>(tensors.size()) : -1);
+      if (s.is_nested()) tensors.push_back(&s.nested());
+    }
+    members.push_back(std::move(member));
+  }
+  return members;
+}
+
+/// The innermost shards in the order of `flat_nest::local`, down to `levels` sharded tensors deep. No recursion.
+template <local_tensor T>
+std::vector<shard<T>> take_innermost(sharded_tensor<T> outer, std::size_t levels) {
+  struct open_shards {
+    std::vector<shard<T>> shards;
+    std::size_t next = 0;
+  };
+  std::vector<shard<T>> taken;
+  std::vector<open_shards> open;
+  open.push_back({std::move(outer).take_local_shards()});
+  while (!open.empty()) {
+    if (open.back().next == open.back().shards.size()) {
+      open.pop_back();
+      continue;
+    }
+    shard<T>& one = open.back().shards[open.back().next++];
+    if (one.is_nested() && open.size() < levels)
+      open.push_back({std::move(one.nested()).take_local_shards()});
+    else
+      taken.push_back(std::move(one));
+  }
+  return taken;
+}
+
+/// The flat tensor: this rank's innermost shards, moved, at their new places.
+template <local_tensor T>
+result<sharded_tensor<T>> rebuild(sharded_tensor<T> outer, flat_nest flat, std::size_t levels) {
+  sharded_tensor_metadata metadata{std::move(flat.shards), outer.size(), outer.metadata().properties};
+  std::vector<shard<T>> local = take_innermost(std::move(outer), levels);
+  for (std::size_t i = 0; i < local.size(); ++i) {
+    const shard_metadata& place = metadata.shards[flat.local[i]];
+    if (!local[i].is_nested()) {
+      auto same = check_properties(metadata.properties, properties_of(std::as_const(local[i]).tensor()),
+                                   !has_properties<T>, place);
+      if (!same) return std::move(same).take_error();
+    }
+    auto moved = std::move(local[i]).with_metadata(place);
+    if (!moved) return std::move(moved).take_error();
+    local[i] = *std::move(moved);
+  }
+  return sharded_tensor<T>::make(std::move(local), std::move(metadata), std::move(flat.group), flat.rank);
+}
+
+inline error at_key(error e, const path& where) {
+  return std::move(e).with_key(to_string(where));
+}
+
+/// Exact flattening; `known` is what other ranks said, or null.
+template <local_tensor T>
+result<flattened_state<T>> flatten_exactly(state_dict<T> dict, const nested_options& options,
+                                           const known_insides* known) {
+  using what = inner_answer::what;
+  flattened_state<T> made;
+  const std::vector<path> paths = dict.spec().leaf_paths();
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    sharded_tensor<T>* tensor = dict.leaves()[i].sharded_tensor();
+    if (tensor == nullptr) continue;
+    const path& where = paths[i];
+    const std::string key = known ? to_string(where) : std::string();
+    auto flat = flatten_nest(
+        nest_of(*tensor),
+        [&](const nest_position& at, const shard_metadata& shard) -> result<inner_answer> {
+          inner_answer answer;
+          if (known) answer = known->find(key, at, shard);
+          if (answer.kind != what::unknown || !options.inner_metadata) return answer;
+          const auto inner = options.inner_metadata(where, shard);
+          if (!inner) return answer;
+          auto shards = inside_of(shard, *inner);
+          if (!shards) return std::move(shards).take_error();
+          return inner_answer{what::inner, *std::move(shards), true};
+        },
+        options.group);
+    if (!flat) return at_key(std::move(flat).take_error(), where);
+    if (!flat->is_changed) {
+      made.report.push_back({where, nested_outcome::kept, flat->unknown});
+      continue;
+    }
+    made.report.push_back({where, nested_outcome::flattened, flat->unknown});
+    auto rebuilt = rebuild(std::move(*tensor), *std::move(flat), static_cast<std::size_t>(max_shard_nesting) + 1);
+    if (!rebuilt) return at_key(std::move(rebuilt).take_error(), where);
+    dict.leaves()[i] = *std::move(rebuilt);
+  }
+  made.dict = std::move(dict);
+  return made;
+}
+
+/// PyTorch's flattening, and its traversal.
+template <local_tensor T>
+result<flattened_state<T>> flatten_as_torch(state_dict<T> dict, const nested_options& options) {
+  flattened_state<T> made;
+  std::vector<named_part<T>> parts;
+  for (torch_item& item : torch_items(dict.spec(), tensor_mask(dict))) {
+    const tree_node& node = dict.spec().nodes()[item.node];
+    const auto first = dict.leaves().begin() + static_cast<std::ptrdiff_t>(item.first_leaf);
+    if (node.kind != node_kind::leaf) {
+      std::vector<state_value<T>> leaves(std::make_move_iterator(first),
+                                         std::make_move_iterator(first + static_cast<std::ptrdiff_t>(node.leaves)));
+      parts.push_back({{},
+                       std::move(item.where),
+                       *state_dict<T>::make(tree_editor::subtree(dict.spec(), item.node), std::move(leaves))});
+      continue;
+    }
+    state_value<T> value = std::move(*first);
+    if (sharded_tensor<T>* tensor = value.sharded_tensor()) {
+      const std::span<const shard<T>> local = std::as_const(*tensor).local_shards();
+      nested_outcome outcome = local.empty() ? nested_outcome::dropped : nested_outcome::kept;
+      if (local.size() == 1 && local.front().is_nested()) {
+        outcome = nested_outcome::flattened;
+        auto flat = flatten_nest_as_torch(nest_of(*tensor), options.group);
+        if (!flat) return at_key(std::move(flat).take_error(), item.where);
+        auto rebuilt = rebuild(std::move(*tensor), *std::move(flat), 2);
+        if (!rebuilt) return at_key(std::move(rebuilt).take_error(), item.where);
+        value = *std::move(rebuilt);
+      }
+      made.report.push_back({item.where, outcome, 0});
+      if (outcome == nested_outcome::dropped) continue;
+    }
+    parts.push_back({{}, std::move(item.where), std::move(value)});
+  }
+  auto rest = unflatten(std::move(parts));
+  if (!rest) return std::move(rest).take_error();
+  made.dict = *std::move(rest);
+  return made;
+}
+
+}  // namespace shardmesh::detail
+
+export namespace shardmesh {
+
+/// Every sharded tensor whose shards are sharded tensors becomes a flat one. Tensors are moved, not copied.
+///
+/// No communication: of shards that this rank holds everything is known, with all holders; of another rank's shard what
+/// `options.inner_metadata` says of it. Where nothing is known, the shard stays one box of its outer owner, and the
+/// report counts it.
+/// \errors naming key, ranks and boxes: errc::gap and errc::overlap when the innermost shards do not make up the
+/// tensor;
+///         errc::out_of_bounds, errc::shape_mismatch for shards that leave what they are in; errc::dtype_mismatch,
+///         errc::invalid_argument when a local tensor is not what the outer metadata says, when nested tensors are of
+///         different ranks, or when a holder is not in `options.group`. With torch_compatible also errc::unsupported
+///         (not one inner shard) and errc::duplicate_key (two keys of one name).
+/// Cost: O(nodes + shards) when all is right.
+/// Source: torch.distributed.checkpoint._sharded_tensor_utils._flatten_sharded_tensors
+template <local_tensor T>
+result<flattened_state<T>> flatten_nested_shards(state_dict<T> dict, const nested_options& options = {}) {
+  if (options.policy == nested_policy::torch_compatible) return detail::flatten_as_torch(std::move(dict), options);
+  return detail::flatten_exactly<T>(std::move(dict), options, nullptr);
+}
+
+/// The same with the true owners of every shard: ranks tell each other what is inside their shards.
+///
+/// Collective: every rank of the communicator calls it, also with other keys or none. Two all_gathers, whatever the
+/// number of tensors: one of the metadata of nested shards (a few bytes each), one of whether it worked. It blocks.
+/// When it fails on any rank, every rank gets the error of the lowest such rank.
+/// \param comm   its rank i is group rank i
+/// \param group  the global ranks, which placements name; flat tensors are of this group unless `options.group` is set
+/// \errors as above; errc::bad_format for a message that is none; those of `all_gather`;
+///         errc::invalid_argument with torch_compatible, which needs no communication
+/// Cost: O(nodes + nested shards of all ranks).
+template <local_tensor T>
+result<flattened_state<T>> flatten_nested_shards(state_dict<T> dict, any_communicator& comm, const rank_group& group,
+                                                 const nested_options& options = {}) {
+  std::optional<error> problem;
+  if (options.policy != nested_policy::exact)
+    problem = fail(errc::invalid_argument, "torch_compatible flattening needs no communication")
+                  .with_hint("call flatten_nested_shards without a communicator");
+  else if (group.size() != comm.size())
+    problem = fail(errc::invalid_argument, "the group is not the communicator's")
+                  .with_values(std::to_string(comm.size()) + " ranks", std::to_string(group.size()));
+  detail::known_insides known;
+  if (!problem) {
+    const std::vector<path> paths = dict.spec().leaf_paths();
+    for (std::size_t i = 0; i < paths.size(); ++i)
+      if (const auto* tensor = std::as_const(dict).leaves()[i].sharded_tensor(); tensor && tensor->nesting() > 0)
+        known.add(to_string(paths[i]), detail::nest_of(*tensor));
+  }
+  agree_options round;
+  round.what = "nested shards";
+  round.note.assign(known.bytes().begin(), known.bytes().end());
+  round.problem = problem ? &*problem : nullptr;
+  auto received = agree(comm, std::span<const agreement_record>(), round, options.call);
+  if (!received) return std::move(received).take_error();
+
+  nested_options with_group = options;
+  if (!with_group.group) with_group.group = group;
+  auto made = [&]() -> result<flattened_state<T>> {
+    if (auto read = known.read(*received, group); !read) return std::move(read).take_error();
+    return detail::flatten_exactly<T>(std::move(dict), with_group, &known);
+  }();
+  round.note.clear();
+  round.problem = made ? nullptr : &made.cause();
+  auto agreed = agree(comm, std::span<const agreement_record>(), round, options.call);
+  if (!agreed) return std::move(agreed).take_error();
+  return made;
+}
+
+}  // namespace shardmesh

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// What ranks tell each other about the insides of their shards.
+module;
+#include <shardmesh/tensor_properties.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+module shardmesh.state;
+
+namespace shardmesh::detail {
+namespace {
+
+struct member_place {
+  std::size_t member;
+  extents origin;
+  nest_position position;
+};
+
+}  // namespace
+
+// For one key: its name, how many insides follow, and each: position, place in the whole tensor, shards relative to it.
+void known_insides::add(const std::string& key, const nest& members) {
+  if (members.size() < 2) return;
+  wire_writer insides;
+  std::int64_t count = 0;
+  std::vector<member_place> open{{0, extents::filled(members.front().metadata->size.rank(), 0), {}}};
+  while (!open.empty()) {
+    const member_place at = open.back();
+    open.pop_back();
+    const nest_member& member = members[at.member];
+    const std::int32_t me = member.group->global(member.rank);
+    std::size_t local = 0;
+    for (std::size_t i = 0; i < member.metadata->shards.size(); ++i) {
+      const shard_metadata& shard = member.metadata->shards[i];
+      if (shard.rank() != me) continue;
+      const std::int32_t inside = member.nested[local++];
+      if (inside < 0) continue;
+      // A shard that leaves its tensor is an error that flattening finds on this rank.
+      const extents& sizes = member.metadata->size;
+      if (shard.sizes.rank() != sizes.rank() || shard.offsets.rank() != sizes.rank() ||
+          !is_well_formed(shard.where()) || !lies_within(shard.where(), box::whole(sizes)))
+        continue;
+      const box whole = shifted(shard.where(), at.origin);
+      const nest_member& inner = members[static_cast<std::size_t>(inside)];
+      ++count;
+      nest_position position = at.position;
+      position.push_back(static_cast<std::int32_t>(i));
+      insides.number(static_cast<std::int64_t>(position.size()));
+      for (const std::int32_t index : position) insides.number(index);
+      insides.numbers(whole.offsets);
+      insides.numbers(whole.sizes);
+      insides.number(static_cast<std::int64_t>(inner.metadata->shards.size()));
+      for (const shard_metadata& one : inner.metadata->shards) insides.shard(one);
+      open.push_back({static_cast<std::size_t>(inside), whole.offsets, std::move(position)});
+    }
+  }
+  sent_.text(key);
+  sent_.number(count);
+  sent_.raw(insides.bytes());
+}
+
+result<void> known_insides::read(std::span<const std::vector<std::byte>> received, const rank_group& group) {
+  group_ = group;
+  for (std::size_t from = 0; from < received.size(); ++from) {
+    const std::int32_t owner = group.global(static_cast<std::int32_t>(from));
+    const auto bad = [&] {
+      return fail(errc::bad_format, "a message about nested shards makes no sense").with_rank(owner);
+    };
+    wire_reader reader(received[from]);
+    while (!reader.finished()) {
+      if (!reader.ok()) return bad();
+      const std::string key = reader.text();
+      auto& of_key = known_[key];
+      for (std::size_t left = reader.count(); left > 0 && reader.ok(); --left) {
+        nest_position position;
+        for (std::size_t levels = reader.count(); levels > 0 && reader.ok(); --levels)
+          position.push_back(static_cast<std::int32_t>(reader.number()));
+        shard_metadata shard{reader.numbers(), reader.numbers(), std::nullopt};
+        sharded_tensor_metadata inner;
+        inner.size = shard.sizes;
+        for (std::size_t shards = reader.count(); shards > 0 && reader.ok(); --shards)
+          inner.shards.push_back(reader.shard());
+        const bool makes_sense = reader.ok() && !position.empty() &&
+                                 position.size() <= std::size_t{max_shard_nesting} &&
+                                 shard.offsets.rank() == shard.sizes.rank() && is_well_formed(shard.where());
+        if (!makes_sense) return bad();
+        auto whole = inside_of(shard, inner);
+        if (!whole) return std::move(whole).take_error().with_key(key);
+        of_key[std::move(position)].push_back({owner, shard.where(), *std::move(whole)});
+      }
+    }
+  }
+  return {};
+}
+
+// Of several ranks that hold a shard together its own is asked. A shard without a rank is whoever's has its place.
+inner_answer known_insides::find(const std::string& key, const nest_position& at, const shard_metadata& shard) const {
+  using what = inner_answer::what;
+  const auto owner = shard.rank();
+  const bool is_asked = owner && group_.group_rank(*owner);
+  const inner_answer nothing{is_asked ? what::whole : what::unknown};
+  const auto of_key = known_.find(key);
+  if (of_key == known_.end()) return nothing;
+  const auto here = of_key->second.find(at);
+  if (here == of_key->second.end()) return nothing;
+  for (const inside& one : here->second)
+    if (one.where == shard.where() && (!owner || one.owner == *owner)) return {what::inner, one.shards, false};
+  return nothing;
+}
+
+}  // namespace shardmesh::detail

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// transform: a state dict with leaves kept, replaced (by a leaf or a whole dict) or dropped. Not here: containers that
+// change (room tree's transform on dict_node).
+module;
+#include <shardmesh/adapter.hpp>
+
+#include <concepts>
+#include <cstddef>
+#include <iterator>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+export module shardmesh.state:transform;
+
+import shardmesh.sharding;
+import shardmesh.tree;
+import :dict;
+import :value;
+
+export namespace shardmesh {
+
+/// What becomes of a leaf.
+template <local_tensor T>
+class leaf_change {
+ public:
+  static leaf_change keep() { return leaf_change(); }
+  static leaf_change drop() { return leaf_change(std::in_place_index<1>); }
+  static leaf_change replace(state_value<T> with) { return leaf_change(std::in_place_index<2>, std::move(with)); }
+  /// A leaf becomes what this dict is: a container, or (a dict of one leaf) a leaf.
+  static leaf_change replace(state_dict<T> with) { return leaf_change(std::in_place_index<3>, std::move(with)); }
+
+  bool is_kept() const { return change_.index() == 0; }
+  bool is_dropped() const { return change_.index() == 1; }
+  /// What it becomes, or null.
+  state_value<T>* leaf() { return std::get_if<2>(&change_); }
+  state_dict<T>* dict() { return std::get_if<3>(&change_); }
+
+ private:
+  struct dropped {};
+  template <class... Arguments>
+  explicit leaf_change(Arguments&&... arguments) : change_(std::forward<Arguments>(arguments)...) {}
+  std::variant<std::monostate, dropped, state_value<T>, state_dict<T>> change_;
+};
+
+/// `f(const path&, state_value<T>& leaf) -> leaf_change<T>`. It may move out of a leaf that it does not keep, and write
+/// to one that it keeps.
+template <class F, class T>
+concept leaf_transformer = std::invocable<F&, const path&, state_value<T>&> &&
+                           std::same_as<std::invoke_result_t<F&, const path&, state_value<T>&>, leaf_change<T>>;
+
+/// The state dict with what f makes of each leaf, called in order with the paths of the old dict. Containers stay, also
+/// when all that was in them is dropped; elements behind a dropped one move up.
+/// \errors errc::invalid_argument when the dict is one leaf and that is dropped
+/// Cost: O(nodes + total length of the paths). No recursion.
+template <local_tensor T, leaf_transformer<T> F>
+result<state_dict<T>> transform(state_dict<T> dict, F&& f) {
+  const std::vector<path> paths = dict.spec().leaf_paths();
+  std::vector<leaf_graft> grafts(dict.size());
+  std::vector<leaf_change<T>> changes;
+  changes.reserve(dict.size());
+  bool changes_shape = false;
+  for (std::size_t i = 0; i < dict.size(); ++i) {
+    leaf_change<T>& change = changes.emplace_back(f(paths[i], dict.leaves()[i]));
+    grafts[i].drop = change.is_dropped();
+    if (change.dict() != nullptr) grafts[i].with = &change.dict()->spec();
+    changes_shape |= grafts[i].drop || grafts[i].with != nullptr;
+  }
+  std::vector<state_value<T>> leaves;
+  leaves.reserve(dict.size());
+  for (std::size_t i = 0; i < changes.size(); ++i) {
+    if (changes[i].is_kept()) {
+      leaves.push_back(std::move(dict.leaves()[i]));
+    } else if (state_value<T>* leaf = changes[i].leaf()) {
+      leaves.push_back(std::move(*leaf));
+    } else if (state_dict<T>* with = changes[i].dict()) {
+      leaves.insert(leaves.end(), std::make_move_iterator(with->leaves().begin()),
+                    std::make_move_iterator(with->leaves().end()));
+    }
+  }
+  if (!changes_shape) return state_dict<T>::make(dict.spec(), std::move(leaves));
+  auto spec = tree_editor::graft(dict.spec(), grafts);
+  if (!spec) return std::move(spec).take_error();
+  if (spec->nodes().empty()) return fail(errc::invalid_argument, "the only leaf of a state dict is dropped");
+  return state_dict<T>::make(*std::move(spec), std::move(leaves));
+}
+
+}  // namespace shardmesh

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include <fmt/format.h>
+#include <try.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+module shardmesh.transfer;
+
+import :bound_memory;
+import :route;
+
+namespace shardmesh {
+namespace {
+
+// Bytes [begin, end) as addresses.
+struct byte_range {
+  std::uintptr_t begin = 0, end = 0;
+};
+
+// From the lowest to past the highest byte of a view that has elements.
+byte_range hull_of(const tensor_view& view) {
+  const std::int64_t width = bits(view.type);
+  std::int64_t lowest = 0, highest = 0;  // in elements
+  for (std::size_t d = 0; d < view.sizes.rank(); ++d) {
+    const std::int64_t reach = (view.sizes[d] - 1) * view.strides[d];
+    (reach < 0 ? lowest : highest) += reach;
+  }
+  const auto base = reinterpret_cast<std::uintptr_t>(view.data);
+  return {base + static_cast<std::uintptr_t>(lowest * width / 8),
+          base + static_cast<std::uintptr_t>(((highest + 1) * width + 7) / 8)};
+}
+
+// A view as sorted runs of bytes; nothing when they are too many to list.
+std::optional<std::vector<byte_range>> runs_of(const tensor_view& view) {
+  constexpr std::int64_t most_runs = std::int64_t{1} << 21;
+  const std::int64_t width = bits(view.type);
+  // Dimensions that continue each other form the run; the others are walked.
+  std::vector<std::size_t> order;
+  for (std::size_t d = 0; d < view.sizes.rank(); ++d)
+    if (view.sizes[d] > 1 && view.strides[d] != 0) order.push_back(d);
+  const auto distance = [&](std::size_t d) { return view.strides[d] < 0 ? -view.strides[d] : view.strides[d]; };
+  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return distance(a) != distance(b) ? distance(a) < distance(b) : a < b;
+  });
+  std::int64_t run = 1;
+  std::size_t inner = 0;
+  while (inner < order.size() && distance(order[inner]) == run) run *= view.sizes[order[inner++]];
+  std::vector<std::size_t> outer(order.begin() + static_cast<std::ptrdiff_t>(inner), order.end());
+  std::int64_t count = 1;
+  for (const std::size_t d : outer) {
+    if (view.sizes[d] > most_runs / count) return std::nullopt;
+    count *= view.sizes[d];
+  }
+  const std::uintptr_t lowest = hull_of(view).begin;
+  std::vector<byte_range> runs;
+  std::vector<std::int64_t> index(outer.size(), 0);
+  for (std::int64_t n = 0; n < count; ++n) {
+    std::int64_t element = 0;
+    for (std::size_t d = 0; d < outer.size(); ++d) element += index[d] * distance(outer[d]);
+    const auto at = static_cast<std::uintptr_t>(element * width / 8);
+    runs.push_back({lowest + at, lowest + at + static_cast<std::uintptr_t>((run * width + 7) / 8)});
+    for (std::size_t d = 0; d < outer.size() && ++index[d] == view.sizes[outer[d]]; ++d) index[d] = 0;
+  }
+  std::sort(runs.begin(), runs.end(), [](const byte_range& a, const byte_range& b) { return a.begin < b.begin; });
+  return runs;
+}
+
+// Some byte belongs to both. Exact, but for views of millions of runs, which count as sharing when their hulls do.
+bool share_memory(const tensor_view& a, const tensor_view& b) {
+  const byte_range x = hull_of(a), y = hull_of(b);
+  if (x.end <= y.begin || y.end <= x.begin) return false;
+  const auto runs_a = runs_of(a), runs_b = runs_of(b);
+  if (!runs_a || !runs_b) return true;
+  for (std::size_t i = 0, j = 0; i < runs_a->size() && j < runs_b->size();) {
+    const byte_range& p = (*runs_a)[i];
+    const byte_range& q = (*runs_b)[j];
+    if (p.begin < q.end && q.begin < p.end) return true;
+    p.end <= q.end ? ++i : ++j;
+  }
+  return false;
+}
+
+// The part of a slot that its fragments lie in.
+tensor_view needed_part(const tensor_view& slot, const slot_need& need) {
+  return piece_of(slot, need.region.offsets, need.region.sizes).value_or(slot);
+}
+
+// Sub-byte elements: rows are dense and begin at whole bytes, or the slot is one dense run that is moved whole.
+bool has_whole_byte_rows(const tensor_view& view, const box& region) {
+  const std::int64_t width = bits(view.type);
+  const std::size_t rank = view.sizes.rank();
+  if (width % 8 == 0 || rank == 0) return true;
+  if (is_contiguous(view) && region == box::whole(view.sizes)) return true;
+  bool whole = view.strides[rank - 1] == 1;
+  for (std::size_t d = 0; d + 1 < rank; ++d) whole = whole && view.strides[d] * width % 8 == 0;
+  return whole;
+}
+
+struct used_range {
+  byte_range where;
+  const slot_need* need = nullptr;
+  bool is_source = false;
+};
+
+}  // namespace
+
+std::optional<tensor_view> piece_of(const tensor_view& slot, const extents& offsets, const extents& sizes) {
+  std::int64_t first_bit = 0;
+  for (std::size_t d = 0; d < offsets.rank(); ++d) first_bit += offsets[d] * slot.strides[d] * bits(slot.type);
+  if (first_bit % 8 != 0) return std::nullopt;
+  return tensor_view{slot.data + first_bit / 8, slot.type, slot.where, sizes, slot.strides};
+}
+
+bool is_same_memory(const tensor_view& a, const tensor_view& b) {
+  if (a.data != b.data || a.type != b.type || a.sizes != b.sizes) return false;
+  for (std::size_t d = 0; d < a.sizes.rank(); ++d)
+    if (a.sizes[d] > 1 && a.strides[d] != b.strides[d]) return false;
+  return true;
+}
+
+bound_memory::bound_memory(const transfer_plan& plan, owner_id rank)
+    : plan_(plan), rank_(rank), sources_(side_of(plan, rank, true)), destinations_(side_of(plan, rank, false)) {}
+
+bound_memory::side bound_memory::side_of(const transfer_plan& plan, owner_id rank, bool is_source) {
+  side made;
+  std::size_t next = 0;
+  for (std::size_t t = 0; t < plan.transfers().size(); ++t) {
+    const tensor_transfer& transfer = plan.transfers()[t];
+    std::vector<slot_need> needs;
+    (is_source ? transfer.from : transfer.to).fragments_of(rank, [&](const fragment& f) {
+      if (f.where.is_empty()) return true;
+      if (needs.empty() || needs.back().slot != f.slot)  // in slot order
+        needs.push_back({static_cast<std::uint32_t>(t), f.slot, {f.local_offsets, f.where.sizes}});
+      box& region = needs.back().region;
+      for (std::size_t d = 0; d < region.rank(); ++d) {
+        const std::int64_t end = std::max(region.end(d), f.local_offsets[d] + f.where.sizes[d]);
+        region.offsets[d] = std::min(region.offsets[d], f.local_offsets[d]);
+        region.sizes[d] = end - region.offsets[d];
+      }
+      return true;
+    });
+    made.first.push_back(next);
+    made.slots.push_back(needs.empty() ? 0 : static_cast<std::size_t>(needs.back().slot) + 1);
+    next += made.slots.back();
+    made.needs.insert(made.needs.end(), needs.begin(), needs.end());
+  }
+  made.views.resize(next);
+  return made;
+}
+
+bool bound_memory::is_bound(const side& s, std::span<const tensor_binding> bindings) const {
+  const auto equal = [](const tensor_view& a, const tensor_view& b) {
+    return a.data == b.data && a.type == b.type && a.where == b.where && a.sizes == b.sizes && a.strides == b.strides;
+  };
+  for (std::size_t t = 0; t < s.slots.size(); ++t) {
+    if (bindings[t].slots.size() < s.slots[t]) return false;
+    for (std::size_t i = 0; i < s.slots[t]; ++i)
+      if (!equal(bindings[t].slots[i], s.views[s.first[t] + i])) return false;
+  }
+  return true;
+}
+
+result<void> bound_memory::check(const side& s, bool is_source, std::span<const tensor_binding> bindings,
+                                 function_ref<std::string(std::size_t)> name_of) const {
+  const char* const word = is_source ? "source" : "destination";
+  for (const slot_need& need : s.needs) {
+    const std::size_t t = need.transfer;
+    const dtype type = is_source ? plan_.transfers()[t].from_type : plan_.transfers()[t].to_type;
+    const auto problem = [&](errc code, const std::string& what) {
+      return fail(code, fmt::format("slot {} of the {} {}", need.slot, word, what))
+          .with_key(name_of(t))
+          .with_rank(rank_)
+          .with_box(need.region);
+    };
+    const std::vector<tensor_view>& slots = bindings[t].slots;
+    if (static_cast<std::size_t>(need.slot) >= slots.size())
+      return problem(errc::invalid_argument, "is not bound")
+          .with_values(fmt::format("{} slots or more", need.slot + 1), fmt::format("{}", slots.size()));
+    const tensor_view& view = slots[static_cast<std::size_t>(need.slot)];
+    if (view.data == nullptr) return problem(errc::invalid_argument, "has no memory");
+    if (view.type != type)
+      return problem(errc::dtype_mismatch, "has another dtype")
+          .with_values(std::string(name(type)), std::string(name(view.type)));
+    if (view.where.type != device_type::cpu)
+      return problem(errc::unsupported, "is not in host memory").with_values("cpu", to_string(view.where));
+    bool fits = view.sizes.rank() == need.region.rank() && view.strides.rank() == need.region.rank();
+    for (std::size_t d = 0; fits && d < view.sizes.rank(); ++d) fits = need.region.end(d) <= view.sizes[d];
+    if (!fits) {
+      extents least = need.region.sizes;
+      for (std::size_t d = 0; d < least.rank(); ++d) least[d] = need.region.end(d);
+      return problem(errc::shape_mismatch, "does not hold its fragments")
+          .with_values(fmt::format("{} or larger", to_string(least)), to_string(view.sizes));
+    }
+    if (!has_whole_byte_rows(view, need.region))
+      return problem(errc::unaligned, "has rows that do not begin at whole bytes");
+  }
+  return {};
+}
+
+void bound_memory::keep(side& s, std::span<const tensor_binding> bindings) {
+  for (std::size_t t = 0; t < s.slots.size(); ++t)
+    for (std::size_t i = 0; i < s.slots[t]; ++i) s.views[s.first[t] + i] = bindings[t].slots[i];
+}
+
+// Nothing is written to this slot but each element over itself.
+bool bound_memory::stays_as_it_is(const route& r, const slot_need& need) const {
+  const step_table& steps = r.steps.steps(need.transfer);
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    const step s = steps[i];
+    if (s.to.owner != rank_ || s.to.side != buffer_side::destination || s.to.slot != need.slot) continue;
+    if (s.kind != step_kind::copy || s.from.owner != rank_ || s.from.side != buffer_side::source) return false;
+    const auto from = piece_of(source(need.transfer, s.from.slot), s.from.offsets, s.where.sizes);
+    const auto to = piece_of(destination(need.transfer, s.to.slot), s.to.offsets, s.where.sizes);
+    if (!from || !to || !is_same_memory(*from, *to)) return false;
+  }
+  return true;
+}
+
+// What is read must not be written meanwhile. A sweep over the slots by address.
+result<void> bound_memory::check_sharing(const route& r, function_ref<std::string(std::size_t)> name_of) const {
+  std::vector<used_range> all;
+  for (const bool is_source : {true, false})
+    for (const slot_need& need : (is_source ? sources_ : destinations_).needs) {
+      const tensor_view& slot = is_source ? source(need.transfer, need.slot) : destination(need.transfer, need.slot);
+      all.push_back({hull_of(needed_part(slot, need)), &need, is_source});
+    }
+  std::sort(all.begin(), all.end(), [](const used_range& a, const used_range& b) {
+    return a.where.begin != b.where.begin ? a.where.begin < b.where.begin : a.is_source > b.is_source;
+  });
+  std::vector<const used_range*> open;  // those that reach beyond the one at hand
+  for (const used_range& one : all) {
+    std::erase_if(open, [&](const used_range* other) { return other->where.end <= one.where.begin; });
+    for (const used_range* other : open) {
+      if (other->is_source == one.is_source) continue;
+      const slot_need& from = *(one.is_source ? one : *other).need;
+      const slot_need& to = *(one.is_source ? *other : one).need;
+      if (!share_memory(needed_part(source(from.transfer, from.slot), from),
+                        needed_part(destination(to.transfer, to.slot), to)) ||
+          stays_as_it_is(r, to))
+        continue;
+      return fail(errc::invalid_argument,
+                  fmt::format("slot {} of the destination shares memory with slot {} of the source of '{}', and "
+                              "something in it changes",
+                              to.slot, from.slot, name_of(from.transfer)))
+          .with_key(name_of(to.transfer))
+          .with_rank(rank_)
+          .with_box(to.region)
+          .with_hint("bind another destination");
+    }
+    open.push_back(&one);
+  }
+  return {};
+}
+
+result<void> bound_memory::bind(const route& r, std::span<const tensor_binding> from,
+                                std::span<const tensor_binding> to, function_ref<std::string(std::size_t)> name_of) {
+  const std::size_t transfers = plan_.transfers().size();
+  for (const auto& [bindings, word] : {std::pair(from, "source"), std::pair(to, "destination")})
+    if (bindings.size() != transfers)
+      return fail(errc::invalid_argument, fmt::format("the {} needs one binding per transfer", word))
+          .with_rank(rank_)
+          .with_values(fmt::to_string(transfers), fmt::to_string(bindings.size()));
+  if (bound_ && is_bound(sources_, from) && is_bound(destinations_, to)) return {};
+  bound_ = false;
+  SHARDMESH_CHECK(check(sources_, true, from, name_of));
+  SHARDMESH_CHECK(check(destinations_, false, to, name_of));
+  keep(sources_, from);
+  keep(destinations_, to);
+  SHARDMESH_CHECK(check_sharing(r, name_of));
+  bound_ = true;
+  return {};
+}
+
+}  // namespace shardmesh

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+// What all ranks check together, and the start of runs. The run itself is in run.cpp.
+module;
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <try.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+module shardmesh.transfer;
+
+import :bound_memory;
+import :route;
+import :run;
+
+namespace shardmesh {
+namespace {
+
+// What ranks tell each other when an executor is made, beside the digest.
+struct ability {
+  std::uint32_t number = 0;  // of the executor on its communicator
+  std::uint32_t lends = 0;
+};
+
+std::vector<std::byte> encode(const ability& a) {
+  std::vector<std::byte> bytes(sizeof a);
+  std::memcpy(bytes.data(), &a, sizeof a);
+  return bytes;
+}
+
+// The largest number, and whether all can lend.
+result<ability> common(const agreement_notes& notes) {
+  ability all{0, 1};
+  for (std::size_t rank = 0; rank < notes.size(); ++rank) {
+    ability one;
+    if (notes[rank].size() != sizeof one)
+      return fail(errc::disagreement, "a rank makes something else than an executor")
+          .with_rank(static_cast<std::int32_t>(rank));
+    std::memcpy(&one, notes[rank].data(), sizeof one);
+    all.number = std::max(all.number, one.number);
+    all.lends &= one.lends;
+  }
+  return all;
+}
+
+std::string text_of(const distribution& d) {
+  const digest128 digest = d.digest();
+  return fmt::format("{:016x}{:016x}", digest.high, digest.low);
+}
+
+std::string text_of(const plan_options& o, check_policy check) {
+  return fmt::format("memory {}, narrowing {}, deterministic {}, reduce grain {}, check {}", o.memory_bytes,
+                     o.allow_narrowing, o.deterministic, o.reduce_grain_bytes,
+                     check == check_policy::once ? "once" : "every run");
+}
+
+constexpr std::string_view options_key = "(options)";
+
+std::vector<agreement_record> records_of(const transfer_plan& plan, std::span<const std::string> names,
+                                         check_policy check) {
+  std::vector<agreement_record> records;
+  for (std::size_t t = 0; t < names.size(); ++t) {
+    const tensor_transfer& one = plan.transfers()[t];
+    records.push_back(
+        {names[t], fmt::format("{} {} from {} to {} {}", to_string(one.from.global_shape()), name(one.from_type),
+                               text_of(one.from), name(one.to_type), text_of(one.to))});
+  }
+  records.push_back({std::string(options_key), text_of(plan.options(), check)});
+  return records;
+}
+
+digest128 digest_of_all(const transfer_plan& plan, std::span<const std::string> keys, check_policy check) {
+  std::vector<agreement_record> names;
+  for (const std::string& key : keys) names.push_back({key, {}});
+  const digest128 moves = plan.digest(), called = digest_of(names, true);
+  const std::int64_t numbers[] = {static_cast<std::int64_t>(moves.low), static_cast<std::int64_t>(moves.high),
+                                  static_cast<std::int64_t>(called.low), static_cast<std::int64_t>(called.high),
+                                  static_cast<std::int64_t>(check)};
+  return digest_of(numbers);
+}
+
+// Every rank that holds something is in the group.
+result<void> check_owners(const distribution& d, std::int32_t size, const char* side) {
+  if (d.space() != owner_space::ranks)
+    return fail(errc::unsupported, fmt::format("the {} is held by items, not by ranks", side));
+  if (d.owners() <= size) return {};
+  std::optional<std::pair<owner_id, box>> outside;
+  d.for_each_owner([&](owner_id owner) {
+    if (owner < size || outside) return;
+    d.fragments_of(owner, [&](const fragment& f) {
+      if (!f.where.is_empty()) outside.emplace(owner, f.where);
+      return !outside;
+    });
+  });
+  if (!outside) return {};
+  return fail(errc::invalid_argument, fmt::format("the {} is held by a rank that the group lacks", side))
+      .with_rank(outside->first)
+      .with_box(outside->second)
+      .with_values(fmt::format("ranks 0 to {}", size - 1), fmt::format("rank {}", outside->first));
+}
+
+// Reductions that the kernels do not have are found before anything moves.
+result<void> check_reductions(const tensor_transfer& t) {
+  const auto undefined = [](dtype type, reduce_op op) {
+    return fail(errc::unsupported, fmt::format("{} of {} is not defined", to_string(op), name(type)));
+  };
+  const auto is_defined = [](dtype type, reduce_op op) {
+    const bool averages =
+        op != reduce_op::avg || kind(type) == dtype_kind::floating || kind(type) == dtype_kind::complex;
+    return averages && is_combinable(type, combine_of(op));
+  };
+  if (t.from.reduction() != reduce_op::none && !is_defined(accumulation_type(t.from_type), t.from.reduction()))
+    return undefined(t.from_type, t.from.reduction());
+  if (t.to.reduction() != reduce_op::none && !is_defined(t.to_type, t.to.reduction()))
+    return undefined(t.to_type, t.to.reduction());
+  return {};
+}
+
+result<void> check_transfers(const transfer_plan& plan, std::int32_t size, std::span<const std::string> names) {
+  for (std::size_t t = 0; t < names.size(); ++t) {
+    const tensor_transfer& one = plan.transfers()[t];
+    auto done = check_owners(one.from, size, "source");
+    if (done) done = check_owners(one.to, size, "destination");
+    if (done) done = check_reductions(one);
+    if (!done) return std::move(done).take_error().with_key(names[t]);
+  }
+  return {};
+}
+
+std::vector<std::string> names_of(const transfer_plan& plan, std::span<const std::string> keys) {
+  std::vector<std::string> names(keys.begin(), keys.end());
+  if (names.empty())
+    for (std::size_t t = 0; t < plan.transfers().size(); ++t) names.push_back(fmt::format("transfer {}", t));
+  return names;
+}
+
+}  // namespace
+
+combine_op combine_of(reduce_op op) {
+  switch (op) {
+    case reduce_op::product:
+      return combine_op::product;
+    case reduce_op::min:
+      return combine_op::min;
+    case reduce_op::max:
+      return combine_op::max;
+    case reduce_op::band:
+      return combine_op::band;
+    case reduce_op::bor:
+      return combine_op::bor;
+    case reduce_op::bxor:
+      return combine_op::bxor;
+    case reduce_op::none:
+    case reduce_op::sum:
+    case reduce_op::avg:
+      break;
+  }
+  return combine_op::sum;
+}
+
+result<executor> executor::make(transfer_plan plan, any_communicator& comm, std::vector<std::string> keys,
+                                const run_options& options, const call_options& call) {
+  result<void> sound;
+  if (!keys.empty() && keys.size() != plan.transfers().size())
+    sound = fail(errc::invalid_argument, "an executor needs one key per transfer, or none")
+                .with_values(fmt::to_string(plan.transfers().size()), fmt::to_string(keys.size()));
+  if (!sound) keys.clear();
+  const std::vector<std::string> names = names_of(plan, keys);
+  if (sound) sound = check_transfers(plan, comm.size(), names);
+
+  agree_options agreement{.what = "transfers", .ordered = true};
+  agreement.note = encode({comm.next_number(), options.in_place && comm.shares_memory() ? 1U : 0U});
+  if (!sound) agreement.problem = &sound.cause();
+  SHARDMESH_TRY(const agreement_notes notes,
+                agree(
+                    comm, digest_of_all(plan, keys, options.check),
+                    [&] { return records_of(plan, names, options.check); }, agreement, call));
+  SHARDMESH_TRY(const ability all, common(notes));
+  comm.skip_to(all.number + 1);
+  return executor(std::make_shared<state>(std::move(plan), comm, names, options, all.lends != 0, all.number));
+}
+
+const transfer_plan& executor::plan() const {
+  return state_->plan;
+}
+
+result<pending> executor::start(std::span<const tensor_binding> from, std::span<const tensor_binding> to,
+                                const call_options& call) {
+  struct running final : pending::operation {
+    explicit running(std::shared_ptr<state> s) : work(std::move(s)) {}
+    bool done() override {
+      if (!over) over = work->advance_safely(false);
+      return over.has_value();
+    }
+    result<void> wait() override {
+      if (!over) over = work->advance_safely(true);
+      return *std::move(over);
+    }
+    std::shared_ptr<state> work;
+    std::optional<result<void>> over;
+  };
+  SHARDMESH_CHECK(state_->begin(from, to, call));
+  return pending(std::make_unique<running>(state_));
+}
+
+result<void> executor::run(std::span<const tensor_binding> from, std::span<const tensor_binding> to,
+                           const call_options& call) {
+  SHARDMESH_CHECK(state_->begin(from, to, call));
+  return *state_->advance_safely(true);
+}
+
+}  // namespace shardmesh

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// Not exported: a rank's part of a plan in the order in which the executor does it: batches of transfers, in each two
+// rounds of messages with work before, between and after them. No memory is known here.
+module;
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+module shardmesh.transfer:route;
+
+import shardmesh.core;
+import shardmesh.layout;
+import :plan;
+import :rank_plan;
+import :step;
+
+namespace shardmesh {
+
+inline constexpr std::uint32_t no_staging = UINT32_MAX;
+inline constexpr std::uint32_t no_message = UINT32_MAX;
+
+// One step, and where it comes from when it travels.
+struct task {
+  std::uint32_t transfer = 0, step = 0;
+  std::uint32_t staging = no_staging;  // the region that the step reads or writes
+  std::uint32_t message = no_message;  // index among the round's receives (or sends)
+  std::uint32_t piece = 0;             // number within the message
+  std::int64_t offset = 0;             // bytes from the message's begin
+};
+
+// Everything that goes to or comes from one peer in a round, one piece after the other.
+struct message {
+  std::int32_t peer = 0;
+  std::uint32_t pieces = 0;
+  std::size_t first = 0;  // sent: in `outgoing`; received: of its last piece in `late`
+  std::int64_t size_bytes = 0;
+};
+
+struct message_round {
+  std::vector<message> sends, receives;  // by peer, ascending
+  std::vector<task> outgoing;            // by message, in wire order
+  std::vector<task> early;               // local work that needs no message
+  std::vector<task> late;                // received pieces, and what must wait for its turn among them
+};
+
+// A row-major part of a reduction on its reducer.
+struct staging_region {
+  std::uint32_t transfer = 0;
+  std::int64_t volume = 0;
+  std::int64_t offset = 0;  // bytes from the begin of the batch's staging
+};
+
+struct batch_route {
+  message_round gather, deliver;     // phases 0 and 2
+  std::vector<task> middle, finish;  // phases 1; 3 and 4
+  std::vector<staging_region> regions;
+  std::int64_t staging_bytes = 0;
+};
+
+// What a transfer does with its elements.
+struct transfer_types {
+  dtype from = dtype::undefined, to = dtype::undefined;
+  dtype wire = dtype::undefined;  // of values on their way
+  dtype sum = dtype::undefined;   // in which terms are combined
+  // The dtype in a message of a step: terms travel as they are.
+  dtype in_message(const step& s) const { return s.to.side == buffer_side::staging ? from : wire; }
+};
+
+// The type in which terms are combined: float32 for smaller floats.
+dtype accumulation_type(dtype type);
+
+struct route {
+  rank_plan steps;
+  std::vector<transfer_types> types;  // per transfer
+  std::vector<batch_route> batches;
+};
+
+route make_route(const transfer_plan& plan, owner_id rank);
+
+// Bytes of a box of this type. Precondition: planned, so they fit.
+std::int64_t bytes_of(const box& where, dtype type);
+
+}  // namespace shardmesh

@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: Apache-2.0
+// A run: per batch, the gathering of values and terms, sums, the delivery of results, and what a rank does alone.
+module;
+#include <fmt/format.h>
+#include <try.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <new>
+#include <optional>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <utility>
+#include <vector>
+module shardmesh.transfer;
+
+import :bound_memory;
+import :route;
+import :run;
+
+namespace shardmesh {
+namespace {
+
+// Tags of users below the stride never meet those of executors, nor those of subgroups (see subgroup.cpp).
+constexpr std::uint32_t tag_stride = 1U << 12, executor_numbers = (1U << 10) - 2;
+
+tensor_view row_major(std::byte* data, dtype type, const extents& sizes) {
+  return {data, type, {}, sizes, contiguous_strides(sizes)};
+}
+
+}  // namespace
+
+result<std::byte*> scratch::reserve(std::int64_t size_bytes) {
+  if (size_bytes > capacity_) {
+    memory_.reset();
+    capacity_ = 0;
+    memory_.reset(new (std::nothrow) std::byte[static_cast<std::size_t>(size_bytes)]);
+    if (!memory_) return fail(errc::no_memory, fmt::format("no {} for messages", human_bytes(size_bytes)));
+    capacity_ = size_bytes;
+  }
+  return memory_.get();
+}
+
+executor::state::state(transfer_plan p, any_communicator& c, std::vector<std::string> transfer_names,
+                       const run_options& o, bool lend, std::uint32_t number)
+    : plan(std::move(p)),
+      comm_(c),
+      names_(std::move(transfer_names)),
+      options_(o),
+      lends_(lend),
+      number_(number),
+      route_(make_route(plan, c.rank())),
+      memory_(plan, c.rank()) {
+  std::size_t sends = 0, receives = 0;
+  for (const batch_route& batch : route_.batches)
+    for (const message_round* round : {&batch.gather, &batch.deliver}) {
+      sends = std::max(sends, round->sends.size());
+      receives = std::max(receives, round->receives.size());
+    }
+  arrived_.reserve(receives);
+  lenders_.reserve(sends);
+  (lends_ ? lent_.reserve(sends) : outgoing_.reserve(sends));
+  (lends_ ? borrowed_.reserve(receives) : incoming_.reserve(receives));
+}
+
+// --- where things are ---
+
+tensor_view executor::state::staging_of(const task& work, const step& s, bool rounded) const {
+  const batch_route& batch = route_.batches[batch_];
+  const transfer_types& types = route_.types[work.transfer];
+  return row_major(staging_ + batch.regions[work.staging].offset, rounded ? types.from : types.sum, s.where.sizes);
+}
+
+tensor_view executor::state::source_of(const task& work, const step& s, bool rounded) const {
+  if (s.from.side == buffer_side::staging) return staging_of(work, s, rounded);
+  const tensor_view& slot = s.from.side == buffer_side::source ? memory_.source(work.transfer, s.from.slot)
+                                                               : memory_.destination(work.transfer, s.from.slot);
+  return *piece_of(slot, s.from.offsets, s.where.sizes);  // checked when it was bound
+}
+
+tensor_view executor::state::target_of(const task& work, const step& s, bool rounded) const {
+  if (s.to.side == buffer_side::staging) return staging_of(work, s, rounded);
+  return *piece_of(memory_.destination(work.transfer, s.to.slot), s.to.offsets, s.where.sizes);
+}
+
+// --- beginning and ending ---
+
+error executor::state::at(error e, const task& work, const step& s) const {
+  return std::move(e).with_key(names_[work.transfer]).with_rank(comm_.rank()).with_box(s.where);
+}
+
+result<void> executor::state::check_call() const {
+  if (call_.cancel.stop_requested())
+    return fail(errc::cancelled, fmt::format("rank {} was cancelled", comm_.rank())).with_rank(comm_.rank());
+  if (call_.deadline && std::chrono::steady_clock::now() >= *call_.deadline)
+    return fail(errc::deadline_exceeded, fmt::format("the deadline of rank {} has passed", comm_.rank()))
+        .with_rank(comm_.rank());
+  return {};
+}
+
+// Between pieces of work; a few MiB apart.
+result<void> executor::state::check_interruption(std::int64_t bytes) {
+  unchecked_bytes_ += bytes;
+  if (++unchecked_tasks_ < 256 && unchecked_bytes_ < (std::int64_t{4} << 20)) return {};
+  unchecked_bytes_ = unchecked_tasks_ = 0;
+  SHARDMESH_CHECK(check_call());
+  if (lends_ && loan_.interrupted()) {
+    SHARDMESH_CHECK(loan_.wait());  // says what happened
+    return fail(errc::communication, "another rank failed");
+  }
+  return {};
+}
+
+result<void> executor::state::begin(std::span<const tensor_binding> from, std::span<const tensor_binding> to,
+                                    const call_options& options) {
+  if (running_)
+    return fail(errc::invalid_argument, "a run of this executor has not been waited for").with_rank(comm_.rank());
+  call_ = options;
+  auto sound = check_call();
+  if (sound) sound = memory_.bind(route_, from, to, [this](std::size_t t) { return names_[t]; });
+  if (options_.check == check_policy::every_run) {
+    const agree_options agreement{.what = "runs", .problem = sound ? nullptr : &sound.cause()};
+    const digest128 moves = plan.digest();
+    const std::vector<agreement_record> record{{"plan", fmt::format("{:016x}{:016x}", moves.high, moves.low)}};
+    SHARDMESH_CHECK(agree(comm_, record, agreement, options));
+  } else if (!sound) {
+    comm_.abort(sound.cause());
+    return sound;
+  }
+  call_.tag = options.tag % tag_stride + (number_ % executor_numbers + 1) * tag_stride;
+  running_ = true;
+  delivers_ = false;
+  stage_ = run_stage::begin;
+  batch_ = 0;
+  return {};
+}
+
+std::optional<result<void>> executor::state::advance_safely(bool may_block) {
+  const auto give_up = [this](error reason) {
+    running_ = false;
+    comm_.abort(reason);
+    // What is in flight ends now, with the reason that poisoned the communicator.
+    const auto exchanged = exchange_.wait();
+    const auto read = loan_.wait();
+    return reason;
+  };
+  try {
+    auto moved = advance(may_block);
+    if (!moved) return result<void>(give_up(std::move(moved).take_error()));
+    if (!*moved) return std::nullopt;
+    running_ = false;
+    call_ = {};
+    return result<void>();
+  } catch (const std::exception& e) {
+    static_cast<void>(
+        give_up(fail(errc::communication, fmt::format("a run ended early: {}", e.what())).with_rank(comm_.rank())));
+    throw;
+  } catch (...) {
+    static_cast<void>(give_up(fail(errc::communication, "a run ended early").with_rank(comm_.rank())));
+    throw;
+  }
+}
+
+result<bool> executor::state::advance(bool may_block) {
+  while (batch_ < route_.batches.size()) {
+    const batch_route& batch = route_.batches[batch_];
+    const message_round& round = delivers_ ? batch.deliver : batch.gather;
+    switch (stage_) {
+      case run_stage::begin:
+        if (!delivers_) {
+          SHARDMESH_TRY(staging_, staging_memory_.reserve(batch.staging_bytes));
+        }
+        SHARDMESH_CHECK(begin_round(round));
+        SHARDMESH_CHECK(work_through(round.early));
+        stage_ = run_stage::wait;
+        break;
+      case run_stage::wait:
+        if (!may_block && !is_ready()) return false;
+        SHARDMESH_CHECK(wait_for_messages());
+        SHARDMESH_CHECK(read_round(round));
+        if (lends_) loan_.give_back();
+        stage_ = run_stage::read;
+        break;
+      case run_stage::read:  // lent memory comes back
+        if (!may_block && lends_ && !loan_.done()) return false;
+        if (lends_) SHARDMESH_CHECK(loan_.wait());
+        stage_ = run_stage::begin;
+        if (!delivers_) {
+          SHARDMESH_CHECK(work_through(batch.middle));
+          SHARDMESH_CHECK(round_sums(batch));
+          delivers_ = true;
+        } else {
+          SHARDMESH_CHECK(work_through(batch.finish));
+          delivers_ = false;
+          ++batch_;
+        }
+    }
+  }
+  return true;
+}
+
+// --- messages ---
+
+result<void> executor::state::begin_round(const message_round& round) {
+  if (round.sends.empty() && round.receives.empty()) return {};
+  return lends_ ? begin_lending(round) : begin_exchange(round);
+}
+
+result<void> executor::state::begin_lending(const message_round& round) {
+  lenders_.resize(round.sends.size());
+  lent_.clear();
+  borrowed_.clear();
+  for (std::size_t i = 0; i < round.sends.size(); ++i) {
+    const message& m = round.sends[i];
+    lenders_[i].self = this;
+    lenders_[i].round = &round;
+    lenders_[i].first = m.first;
+    lenders_[i].rounded = delivers_;
+    lent_.push_back({m.peer, &lenders_[i], m.size_bytes});
+  }
+  for (const message& m : round.receives) borrowed_.push_back({m.peer, m.size_bytes});
+  SHARDMESH_TRY(loan_, comm_.start_lending(lent_, borrowed_, call_));
+  return {};
+}
+
+result<void> executor::state::pack(const message_round& round, const message& m, std::byte* to) {
+  for (std::size_t i = m.first; i < m.first + m.pieces; ++i) {
+    const task& piece = round.outgoing[i];
+    const step s = step_of(piece);
+    const dtype type = route_.types[piece.transfer].in_message(s);
+    if (auto done = copy(row_major(to + piece.offset, type, s.where.sizes), source_of(piece, s, delivers_)); !done)
+      return at(std::move(done).take_error(), piece, s);
+    SHARDMESH_CHECK(check_interruption(bytes_of(s.where, type)));
+  }
+  return {};
+}
+
+result<void> executor::state::begin_exchange(const message_round& round) {
+  // A message of one piece that lies in memory as it travels is not packed, nor unpacked.
+  const auto sent_directly = [&](const message& m) -> std::byte* {
+    if (m.pieces != 1) return nullptr;
+    const task& piece = round.outgoing[m.first];
+    const step s = step_of(piece);
+    const tensor_view view = source_of(piece, s, delivers_);
+    return is_contiguous(view) && view.type == route_.types[piece.transfer].in_message(s) ? view.data : nullptr;
+  };
+  const auto received_directly = [&](const message& m) -> std::byte* {
+    if (m.pieces != 1) return nullptr;
+    const task& piece = round.late[m.first];
+    const step s = step_of(piece);
+    if (s.to.side != buffer_side::destination) return nullptr;
+    const tensor_view view = target_of(piece, s, delivers_);
+    return is_contiguous(view) && view.type == route_.types[piece.transfer].in_message(s) ? view.data : nullptr;
+  };
+  std::int64_t to_pack = 0, to_unpack = 0;
+  outgoing_.clear();
+  incoming_.clear();
+  arrived_.clear();
+  for (const message& m : round.sends) {
+    std::byte* const direct = sent_directly(m);
+    outgoing_.push_back({m.peer, {direct, static_cast<std::size_t>(m.size_bytes)}});
+    if (direct == nullptr) to_pack += m.size_bytes;
+  }
+  for (const message& m : round.receives) {
+    std::byte* const direct = received_directly(m);
+    incoming_.push_back({m.peer, {direct, static_cast<std::size_t>(m.size_bytes)}});
+    if (direct == nullptr) to_unpack += m.size_bytes;
+  }
+  SHARDMESH_TRY(std::byte * packed, sent_.reserve(to_pack));
+  SHARDMESH_TRY(std::byte * room, received_.reserve(to_unpack));
+  for (std::size_t i = 0; i < outgoing_.size(); ++i) {
+    if (outgoing_[i].bytes.data() != nullptr) continue;
+    SHARDMESH_CHECK(pack(round, round.sends[i], packed));
+    outgoing_[i].bytes = {packed, outgoing_[i].bytes.size()};
+    packed += round.sends[i].size_bytes;
+  }
+  for (incoming& m : incoming_) {
+    const bool direct = m.bytes.data() != nullptr;
+    arrived_.push_back(direct ? nullptr : room);
+    if (direct) continue;
+    m.bytes = {room, m.bytes.size()};
+    room += m.bytes.size();
+  }
+  SHARDMESH_TRY(exchange_, comm_.start_exchange(outgoing_, incoming_, call_));
+  return {};
+}
+
+// --- work ---
+
+result<void> executor::state::carry_out(const task& work, const step& s, const tensor_view& from) {
+  const tensor_view to = target_of(work, s, delivers_);
+  const auto act = [&]() -> result<void> {
+    switch (s.kind) {
+      case step_kind::copy:
+        return is_same_memory(to, from) ? result<void>() : copy(to, from);
+      case step_kind::accumulate:
+        return accumulate(to, from, combine_of(s.reduction));
+      case step_kind::fill:
+        return fill_identity(to, combine_of(s.reduction));
+      case step_kind::scale:
+        break;
+    }
+    // An average is a division: a product with 1 / n rounds twice.
+    const double divisor = std::round(1 / s.factor);
+    return s.factor < 1 && 1 / divisor == s.factor ? divide(to, divisor) : scale(to, s.factor);
+  };
+  if (auto done = act(); !done) return at(std::move(done).take_error(), work, s);
+  const std::int64_t size_bytes = bytes_of(s.where, route_.types[work.transfer].in_message(s));
+  if (s.kind == step_kind::copy || s.kind == step_kind::accumulate) report(size_bytes);
+  return check_interruption(size_bytes);
+}
+
+result<void> executor::state::work_through(std::span<const task> tasks) {
+  for (const task& work : tasks) {
+    const step s = step_of(work);
+    SHARDMESH_CHECK(carry_out(work, s, source_of(work, s, delivers_)));
+  }
+  return {};
+}
+
+// What came, and what waited for its turn: terms are combined in the order of the table.
+result<void> executor::state::read_round(const message_round& round) {
+  for (const task& work : round.late) {
+    const step s = step_of(work);
+    if (work.message == no_message) {
+      SHARDMESH_CHECK(carry_out(work, s, source_of(work, s, delivers_)));
+    } else if (lends_) {
+      SHARDMESH_CHECK(carry_out(work, s, loan_.from(work.message).piece(work.piece)));
+    } else if (std::byte* const message = arrived_[work.message]; message != nullptr) {
+      const dtype type = route_.types[work.transfer].in_message(s);
+      SHARDMESH_CHECK(carry_out(work, s, row_major(message + work.offset, type, s.where.sizes)));
+    } else {
+      report(bytes_of(s.where, route_.types[work.transfer].in_message(s)));
+    }
+  }
+  return {};
+}
+
+// Sums in a wider type become elements of the source's type, in place: the narrower ones never overtake the wider.
+result<void> executor::state::round_sums(const batch_route& batch) {
+  constexpr std::int64_t block = 1024;
+  std::byte rounded[block * 16];
+  for (const staging_region& region : batch.regions) {
+    const transfer_types& types = route_.types[region.transfer];
+    if (types.sum == types.from) continue;
+    const std::int64_t wide = item_bytes(types.sum), narrow = item_bytes(types.from);
+    std::byte* const begin = staging_ + region.offset;
+    for (std::int64_t i = 0; i < region.volume; i += block) {
+      const std::int64_t n = std::min(block, region.volume - i);
+      SHARDMESH_CHECK(copy(row_major(rounded, types.from, {n}), row_major(begin + i * wide, types.sum, {n})));
+      std::memcpy(begin + i * narrow, rounded, static_cast<std::size_t>(n * narrow));
+    }
+  }
+  return {};
+}
+
+}  // namespace shardmesh

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// Not exported: a run of an executor: its memory, and how far it is.
+module;
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+module shardmesh.transfer:run;
+
+import shardmesh.core;
+import shardmesh.comm;
+import shardmesh.kernels;
+import :binding;
+import :bound_memory;
+import :executor;
+import :plan;
+import :route;
+import :step;
+
+namespace shardmesh {
+
+combine_op combine_of(reduce_op op);
+
+// Memory that grows to the largest size asked for, and keeps it.
+class scratch {
+ public:
+  result<std::byte*> reserve(std::int64_t size_bytes);
+
+ private:
+  std::unique_ptr<std::byte[]> memory_;
+  std::int64_t capacity_ = 0;
+};
+
+enum class run_stage : std::uint8_t { begin, wait, read };
+
+struct executor::state {
+  // The pieces of one message, lent to a peer.
+  struct message_lender final : lender {
+    tensor_view piece(std::size_t index) const override {
+      return self->source_of(round->outgoing[first + index], rounded);
+    }
+    const state* self = nullptr;
+    const message_round* round = nullptr;
+    std::size_t first = 0;
+    bool rounded = false;
+  };
+
+  state(transfer_plan p, any_communicator& c, std::vector<std::string> transfer_names, const run_options& o, bool lend,
+        std::uint32_t number);
+  state(const state&) = delete;
+  state& operator=(const state&) = delete;
+
+  // Checks the bindings and makes the run ready to advance.
+  result<void> begin(std::span<const tensor_binding> from, std::span<const tensor_binding> to,
+                     const call_options& options);
+  // Goes on; nothing when it would have to wait and may not. After an error, or what a callback throws, the
+  // communicator is aborted and nothing is in flight.
+  std::optional<result<void>> advance_safely(bool may_block);
+
+  transfer_plan plan;
+
+ private:
+  result<bool> advance(bool may_block);
+  result<void> begin_round(const message_round& round);
+  result<void> begin_lending(const message_round& round);
+  result<void> begin_exchange(const message_round& round);
+  result<void> pack(const message_round& round, const message& m, std::byte* to);
+  bool is_ready() const { return lends_ ? loan_.ready() : exchange_.done(); }
+  result<void> wait_for_messages() { return lends_ ? loan_.wait_ready() : exchange_.wait(); }
+  result<void> read_round(const message_round& round);
+  result<void> work_through(std::span<const task> tasks);
+  result<void> carry_out(const task& work, const step& s, const tensor_view& from);
+  result<void> round_sums(const batch_route& batch);
+  result<void> check_interruption(std::int64_t bytes);
+  result<void> check_call() const;
+  error at(error e, const task& work, const step& s) const;
+  void report(std::int64_t bytes) const {
+    if (options_.progress) options_.progress(bytes);
+  }
+
+  // Where a step reads and writes. Staging holds sums until it is rounded, elements of the source's type afterwards.
+  tensor_view source_of(const task& work, bool rounded) const { return source_of(work, step_of(work), rounded); }
+  tensor_view source_of(const task& work, const step& s, bool rounded) const;
+  tensor_view target_of(const task& work, const step& s, bool rounded) const;
+  tensor_view staging_of(const task& work, const step& s, bool rounded) const;
+  step step_of(const task& work) const { return route_.steps.steps(work.transfer)[work.step]; }
+
+  any_communicator& comm_;
+  std::vector<std::string> names_;
+  run_options options_;
+  bool lends_ = false;
+  std::uint32_t number_ = 0;
+  route route_;
+  bound_memory memory_;
+
+  // The run at hand.
+  call_options call_;
+  bool running_ = false;
+  bool delivers_ = false;  // the batch's second round
+  run_stage stage_ = run_stage::begin;
+  std::size_t batch_ = 0;
+  std::int64_t unchecked_bytes_ = 0;
+  std::int64_t unchecked_tasks_ = 0;
+
+  // Declared before what is in flight, so that it outlives it.
+  scratch sent_, received_, staging_memory_;
+  std::byte* staging_ = nullptr;
+  std::vector<std::byte*> arrived_;  // per message of the round; null: straight into its target
+  std::vector<message_lender> lenders_;
+  std::vector<outgoing> outgoing_;
+  std::vector<incoming> incoming_;
+  std::vector<lent> lent_;
+  std::vector<borrowed> borrowed_;
+  pending exchange_;
+  lending loan_;
+};
+
+}  // namespace shardmesh

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// path_key: one step of a path, an index or a name, in 16 bytes. Trees hold one per node, paths one per level, so its
+// size is what flattening costs. `inline` is spelled out: in a module, a body in a class does not imply it.
+// Not here: paths, their spelling.
+module;
+#include <atomic>
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <utility>
+export module shardmesh.tree:key;
+
+namespace shardmesh {
+
+/// A mapping's key or a sequence's index. Integers order before strings. Names of up to 15 bytes lie in the key itself,
+/// longer ones are shared by its copies; a key never changes, so copies may be used by several threads.
+export class path_key {
+ public:
+  inline path_key(std::int64_t index) noexcept : size_(is_an_index) { store(index); }  // NOLINT: implicit
+  inline path_key(int index) noexcept : path_key(std::int64_t{index}) {}               // NOLINT: implicit
+  inline path_key(std::string_view name) {                                             // NOLINT: implicit
+    if (name.size() > longest_inside) {
+      size_ = is_shared;
+      store(share(name));
+    } else if (!name.empty()) {
+      size_ = static_cast<unsigned char>(name.size());
+      std::memcpy(bytes_, name.data(), name.size());
+    }
+  }
+  inline path_key(const std::string& name) : path_key(std::string_view(name)) {}  // NOLINT: implicit
+  inline path_key(const char* name) : path_key(std::string_view(name)) {}         // NOLINT: implicit
+
+  inline path_key(const path_key& other) noexcept { copy_bytes(other), hold(); }
+  inline path_key(path_key&& other) noexcept { take(other); }
+  inline path_key& operator=(const path_key& other) noexcept { return *this = path_key(other); }
+  inline path_key& operator=(path_key&& other) noexcept {
+    if (this != &other) release(), take(other);
+    return *this;
+  }
+  inline ~path_key() { release(); }
+
+  inline bool is_index() const noexcept { return size_ == is_an_index; }
+  /// Precondition: is_index().
+  inline std::int64_t index() const noexcept { return load<std::int64_t>(); }
+  /// Lives as long as the key. Precondition: !is_index().
+  inline std::string_view name() const noexcept {
+    return size_ == is_shared ? shared_name(load<const shared_text*>()) : std::string_view(bytes_, size_);
+  }
+
+  friend inline bool operator==(const path_key& a, const path_key& b) noexcept {
+    if (a.size_ != b.size_) return false;
+    if (std::memcmp(a.bytes_, b.bytes_, sizeof a.bytes_) == 0) return true;
+    return a.size_ == is_shared && a.name() == b.name();
+  }
+  friend inline std::strong_ordering operator<=>(const path_key& a, const path_key& b) noexcept {
+    if (a.is_index() != b.is_index()) return a.is_index() ? std::strong_ordering::less : std::strong_ordering::greater;
+    if (a.is_index()) return a.index() <=> b.index();
+    return a.name() <=> b.name();
+  }
+  /// Combines the kind and the value.
+  friend inline std::size_t hash_value(const path_key& key) noexcept {
+    if (key.size_ == is_shared) return hash_text(key.name());
+    std::uint64_t halves[2];
+    std::memcpy(halves, key.bytes_, sizeof key.bytes_);
+    std::memcpy(reinterpret_cast<char*>(halves) + sizeof key.bytes_, &key.size_, 1);
+    const std::uint64_t mixed = (halves[0] ^ (halves[1] * 0x9e3779b97f4a7c15ULL)) * 0xff51afd7ed558ccdULL;
+    return static_cast<std::size_t>(mixed ^ (mixed >> 32));
+  }
+
+ private:
+  struct shared_text {
+    std::atomic<std::size_t> holders;
+    std::size_t size;
+    // then `size` characters
+  };
+  static constexpr unsigned char longest_inside = 15, is_an_index = 16, is_shared = 17;
+
+  static shared_text* share(std::string_view name);
+  static std::string_view shared_name(const shared_text* text) noexcept;
+  static void free(shared_text* text) noexcept;
+  static std::size_t hash_text(std::string_view text) noexcept;
+
+  template <class T>
+  void store(T value) noexcept {
+    std::memcpy(bytes_, &value, sizeof value);
+  }
+  template <class T>
+  T load() const noexcept {
+    T value;
+    std::memcpy(&value, bytes_, sizeof value);
+    return value;
+  }
+  inline void copy_bytes(const path_key& other) noexcept {
+    std::memcpy(bytes_, other.bytes_, sizeof bytes_);
+    size_ = other.size_;
+  }
+  inline void take(path_key& other) noexcept {  // leaves an empty name
+    copy_bytes(other);
+    if (size_ == is_shared) std::memset(other.bytes_, 0, sizeof bytes_), other.size_ = 0;
+  }
+  inline void hold() const noexcept {
+    if (size_ == is_shared) load<shared_text*>()->holders.fetch_add(1, std::memory_order_relaxed);
+  }
+  inline void release() noexcept {
+    if (size_ != is_shared) return;
+    if (auto* text = load<shared_text*>(); text->holders.fetch_sub(1, std::memory_order_acq_rel) == 1) free(text);
+  }
+
+  // A short name with zeros behind it, or an index, or a pointer to a shared_text; size_ says which.
+  alignas(8) char bytes_[15] = {};
+  unsigned char size_ = 0;
+};
+static_assert(sizeof(path_key) == 16);
+
+}  // namespace shardmesh

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// transform: a new tree from an old one, also of another node type, with nodes replaced and dropped.
+module;
+#include <concepts>
+#include <cstddef>
+#include <iterator>
+#include <optional>
+#include <type_traits>
+#include <utility>
+#include <vector>
+export module shardmesh.tree:transform;
+
+import shardmesh.core;
+import :path;
+import :spec;
+import :state_node;
+import :walk;
+
+export namespace shardmesh {
+
+/// What becomes of a node: it is kept (a container is rebuilt from what becomes of its children, a leaf is converted to
+/// To), replaced as a whole, or dropped.
+template <buildable_state_node To>
+class transformed {
+ public:
+  using node = To;
+  static transformed keep() { return transformed(what::keep); }
+  static transformed drop() { return transformed(what::drop); }
+  static transformed replace(To with) {
+    transformed made(what::replace);
+    made.with_.emplace(std::move(with));
+    return made;
+  }
+
+  bool is_kept() const { return what_ == what::keep; }
+  bool is_dropped() const { return what_ == what::drop; }
+  /// Precondition: neither kept nor dropped.
+  To take() && { return *std::move(with_); }
+
+ private:
+  enum class what : unsigned char { keep, drop, replace };
+  explicit transformed(what w) : what_(w) {}
+  what what_;
+  std::optional<To> with_;
+};
+
+}  // namespace shardmesh
+
+namespace shardmesh::detail {
+
+template <class T>
+struct is_transformed : std::false_type {};
+template <class To>
+struct is_transformed<transformed<To>> : std::true_type {};
+
+/// What the transformer F makes of a From; void when it is none (its constraint then says so).
+template <class F, class From>
+struct made_by {
+  using type = void;
+};
+template <class F, class From>
+  requires is_transformed<std::invoke_result_t<F&, const path&, const From&>>::value
+struct made_by<F, From> {
+  using type = typename std::invoke_result_t<F&, const path&, const From&>::node;
+};
+
+template <class Node>
+using built_children = std::vector<std::pair<path_key, Node>>;
+
+/// make() of the adapter, whether it can fail or not; an error without a key gets the path.
+template <buildable_state_node Node, class Where>
+result<Node> make_node(node_kind kind, built_children<Node> children, const Where& where) {
+  result<Node> made = node_adapter<Node>::make(kind, std::move(children));
+  if (made || !made.cause().key.empty()) return made;
+  return std::move(made).take_error().with_key(where());
+}
+
+/// Takes the last `count` of the built nodes as the children of a container.
+template <class Node>
+built_children<Node> take_last(built_children<Node>& built, std::size_t count) {
+  const auto first = built.end() - static_cast<std::ptrdiff_t>(count);
+  built_children<Node> children(std::make_move_iterator(first), std::make_move_iterator(built.end()));
+  built.erase(first, built.end());
+  return children;
+}
+
+}  // namespace shardmesh::detail
+
+export namespace shardmesh {
+
+/// `f(const path&, const From&) -> transformed<To>`.
+template <class F, class From>
+concept node_transformer = std::invocable<F&, const path&, const From&> &&
+                           detail::is_transformed<std::invoke_result_t<F&, const path&, const From&>>::value;
+
+/// A new tree, of f's To. f is called as in `visit`: parents before children, not below what it replaces or drops.
+/// Elements after a dropped one of a sequence or tuple move up; f's paths are those of the old tree.
+/// \param f  `f(const path&, const From&) -> transformed<To>`
+/// \errors errc::invalid_argument naming the path: the root is dropped; a leaf is kept that cannot become a To (To is
+///         not constructible from From); and the errors of To's `make`
+/// Cost: O(nodes). No recursion (but destroying a deep tree is To's own affair).
+template <state_node From, node_transformer<From> F>
+  requires state_node<const From>
+result<typename detail::made_by<F, From>::type> transform(const From& root, F&& f) {
+  using To = typename detail::made_by<F, From>::type;
+  struct container {
+    node_kind kind;
+    std::size_t first;  // its first child in `built`
+    path_key key;
+  };
+  path where;
+  detail::open_containers<const From> open;
+  std::vector<container> kept;  // aligned with the open containers
+  detail::built_children<To> built;
+  const auto add = [&](path_key key, To node) {
+    if (!kept.empty() && kept.back().kind != node_kind::mapping)
+      key = static_cast<std::int64_t>(built.size() - kept.back().first);
+    built.emplace_back(std::move(key), std::move(node));
+  };
+  // The node with this key in its container: built, left out, or entered.
+  const auto handle = [&](const path_key& key, const From& node) -> result<void> {
+    auto what = f(std::as_const(where), node);
+    if (what.is_dropped()) return {};
+    if (!what.is_kept()) return add(key, std::move(what).take()), result<void>{};
+    const node_kind kind = detail::kind_of<const From>(node);
+    if (kind != node_kind::leaf) {
+      kept.push_back({kind, built.size(), key});
+      open.enter(node);
+      return {};
+    }
+    if constexpr (std::constructible_from<To, const From&>)
+      return add(key, To(node)), result<void>{};
+    else
+      return fail(errc::invalid_argument, "a leaf is kept that cannot be converted").with_key(to_string(where));
+  };
+  if (auto done = handle(0, root); !done) return std::move(done).take_error();
+  while (!open.empty()) {
+    if (auto* child = open.next()) {
+      const std::size_t depth = open.size();
+      where.push_back(std::move(child->key));
+      const auto done = handle(where.back(), detail::reference_to<const From>::node(child->node));
+      if (!done) return done.cause();
+      if (open.size() == depth) where.pop_back();
+      continue;
+    }
+    open.leave();
+    container done = std::move(kept.back());
+    kept.pop_back();
+    auto made = detail::make_node<To>(done.kind, detail::take_last(built, built.size() - done.first),
+                                      [&] { return to_string(where); });
+    if (!made) return std::move(made).take_error();
+    add(std::move(done.key), *std::move(made));
+    if (!open.empty()) where.pop_back();
+  }
+  if (built.empty()) return fail(errc::invalid_argument, "the root of a tree is dropped");
+  return std::move(built.front().second);
+}
+
+}  // namespace shardmesh

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// visit, visit_post, visit_leaves, find: one tree, any node type. Not here: two trees (visit_together), new trees
+// (transform, flatten_tree).
+module;
+#include <concepts>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+export module shardmesh.tree:visit;
+
+import shardmesh.core;
+import :path;
+import :spec;
+import :state_node;
+import :walk;
+
+export namespace shardmesh {
+
+/// What a visitor wants next: into the node's children, over them (prune), or no more at all.
+enum class visit_step : std::uint8_t { into, over, stop };
+
+/// `f(const path&, Node&) -> visit_step`.
+template <class F, class Node>
+concept node_visitor =
+    std::invocable<F&, const path&, Node&> && std::same_as<std::invoke_result_t<F&, const path&, Node&>, visit_step>;
+
+/// `f(const path&, Node&)`, which returns nothing, or false to stop.
+template <class F, class Node>
+concept node_observer =
+    std::invocable<F&, const path&, Node&> && (std::is_void_v<std::invoke_result_t<F&, const path&, Node&>> ||
+                                               std::same_as<std::invoke_result_t<F&, const path&, Node&>, bool>);
+
+/// Calls f for every node, parents before children, children in their order; containers too, also empty ones.
+/// \param f  `f(const path&, Node&) -> visit_step`; the root has the empty path. It may assign to the node: what the
+///           node then is, is descended into. It must not add or remove children of containers that are being walked.
+/// \returns false when f stopped it
+/// Cost: O(nodes), none of it per path: a path is one key longer than its parent's and shares its memory. A visit that
+/// stops or prunes after k children of one node has asked its adapter for O(k) of them. No recursion.
+/// Source: torch.distributed.checkpoint._traverse.traverse_state_dict, whose `keep_traversing` is `over` here.
+template <tree_root Root, node_visitor<root_node<Root>> F>
+bool visit(Root&& root, F&& f) {
+  using Node = root_node<Root>;
+  path where;
+  detail::open_containers<Node> open;
+  const auto enter = [&](Node& node) {
+    const visit_step step = f(std::as_const(where), node);
+    if (step == visit_step::into && detail::kind_of<Node>(node) != node_kind::leaf) open.enter(node);
+    return step != visit_step::stop;
+  };
+  if (!enter(root)) return false;
+  while (!open.empty()) {
+    if (auto* child = open.next()) {
+      where.push_back(std::move(child->key));
+      const std::size_t depth = open.size();
+      if (!enter(detail::reference_to<Node>::node(child->node))) return false;
+      if (open.size() == depth) where.pop_back();
+    } else {
+      open.leave();
+      if (!open.empty()) where.pop_back();
+    }
+  }
+  return true;
+}
+
+/// Calls f for every node, children before their container.
+/// \param f  `f(const path&, Node&)`, returning nothing or false to stop; it may assign to the node
+/// \returns false when f stopped it
+/// Cost: as `visit`.
+template <tree_root Root, node_observer<root_node<Root>> F>
+bool visit_post(Root&& root, F&& f) {
+  using Node = root_node<Root>;
+  path where;
+  detail::open_containers<Node> open;
+  if (detail::kind_of<Node>(root) == node_kind::leaf) return detail::goes_on(f, std::as_const(where), root);
+  open.enter(root);
+  while (!open.empty()) {
+    if (auto* child = open.next()) {
+      Node& node = detail::reference_to<Node>::node(child->node);
+      where.push_back(std::move(child->key));
+      if (detail::kind_of<Node>(node) != node_kind::leaf) {
+        open.enter(node);
+        continue;
+      }
+      if (!detail::goes_on(f, std::as_const(where), node)) return false;
+    } else {
+      if (!detail::goes_on(f, std::as_const(where), open.node())) return false;
+      open.leave();
+      if (open.empty()) return true;
+    }
+    where.pop_back();
+  }
+  return true;
+}
+
+/// Calls f for every leaf, in order. Empty containers are not leaves.
+/// \param f  `f(const path&, Node&)`, returning nothing or false to stop; what it assigns is not descended into
+/// \returns false when f stopped it
+/// Cost: as `visit`.
+template <tree_root Root, node_observer<root_node<Root>> F>
+bool visit_leaves(Root&& root, F&& f) {
+  using Node = root_node<Root>;
+  return visit(root, [&](const path& where, Node& node) {
+    if (detail::kind_of<Node>(node) != node_kind::leaf) return visit_step::into;
+    return detail::goes_on(f, where, node) ? visit_step::over : visit_step::stop;
+  });
+}
+
+/// The node at a path: `Node*`, or `std::optional` of a handle; empty when there is none.
+/// Cost: O(children before it) for each container on the way, O(1) look-ups where the adapter has `child`.
+template <tree_root Root>
+typename detail::reference_to<detail::node_in<Root>>::maybe find(Root&& root, const path& where) {
+  using Node = root_node<Root>;
+  using at = detail::reference_to<Node>;
+  node_pointer<Node> here = at::of(root);
+  for (const path_key& key : where) {
+    node_pointer<Node> next{};
+    if constexpr (requires {
+                    { detail::adapter_of<Node>::child(*here, key) } -> std::convertible_to<node_pointer<Node>>;
+                  }) {
+      next = detail::adapter_of<Node>::child(*here, key);
+    } else {
+      detail::adapter_of<Node>::children(*here, [&](const path_key& k, typename at::child child) {
+        if (k != key) return true;
+        next = at::of(child);
+        return false;
+      });
+    }
+    if (!next) return {};
+    here = std::move(next);
+  }
+  return here;
+}
+
+}  // namespace shardmesh

@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
+// Only properties of tensors are compared and told in PyTorch's words: a number is none.
+// expect: error: no matching function.*does not satisfy 'tensor_property'
+import shardmesh.sharding;
+
+int main() {
+  return shardmesh::raise_if_mismatch(1, 2, "rank", 0).has_value();
+}

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// A visitor says whether to go on.
+// expect: node_visitor
+import shardmesh.tree;
+
+struct node {};
+
+template <>
+struct shardmesh::node_adapter<node> {
+  static node_kind kind(const node&) { return node_kind::leaf; }
+  template <class N, class Visit>
+  static void children(N&, Visit&&) {}
+};
+
+int main() {
+  node root;
+  shardmesh::visit(root, [](const shardmesh::path&, node&) {});
+}

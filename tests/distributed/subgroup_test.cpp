@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+// Subgroups of a communicator: along mesh dimensions, nested, many at a time.
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <fabric.hpp>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+#include <watchdog.hpp>
+import shardmesh.transfer;
+
+using namespace shardmesh;
+using namespace std::chrono_literals;
+
+namespace {
+
+void on_ranks(const std::vector<std::int32_t>& sizes, const std::function<std::string(any_communicator&)>& body) {
+  const watchdog dog(60s);
+  for (const fabric::kind& kind : fabric::all())
+    for (const std::int32_t size : sizes) {
+      if (std::find(kind.sizes.begin(), kind.sizes.end(), size) == kind.sizes.end()) continue;
+      INFO(kind.name << " with " << size << " ranks");
+      CHECK(kind.run(size, [&](void* comm) { return body(*static_cast<any_communicator*>(comm)); }) == "");
+    }
+}
+
+device_mesh mesh_of(std::initializer_list<std::int64_t> sizes, std::vector<std::string> names) {
+  return device_mesh::make(std::span(sizes.begin(), sizes.size()), std::move(names)).value();
+}
+
+// What all members give to all_gather: their rank in the whole, as many times as that, plus one.
+std::string ranks_in(any_communicator& group, std::int32_t whole_rank) {
+  const std::vector<std::byte> mine(static_cast<std::size_t>(whole_rank) + 1, static_cast<std::byte>(whole_rank));
+  const auto all = group.all_gather(mine, {});
+  if (!all) return to_string(all.cause());
+  std::string text;
+  for (const auto& part : *all) {
+    if (part.size() != static_cast<std::size_t>(part.front()) + 1) return "a part of another length";
+    text += std::to_string(static_cast<int>(part.front())) + " ";
+  }
+  return text;
+}
+
+// Gathers this rank's row of a tensor on all ranks of the group: row r must be the group's rank r in the whole.
+std::string gather_rows(any_communicator& group, std::int32_t whole_rank, const std::vector<std::int32_t>& members) {
+  const std::int64_t sizes[] = {group.size()};
+  const device_mesh mesh = device_mesh::make(sizes).value();
+  const extents shape{group.size(), 5};
+  const distribution rows = distribute(layout::make(mesh, {placement::shard(0)}, shape).value()).value();
+  const distribution all = distribute(layout::make(mesh, {placement::replicate()}, shape).value()).value();
+  auto made = executor::make(plan({{rows, all, dtype::int32, dtype::int32}}).value(), group);
+  if (!made) return to_string(made.cause());
+  std::vector<std::int32_t> mine(5, whole_rank), got(5 * static_cast<std::size_t>(group.size()));
+  const tensor_binding from{{{reinterpret_cast<std::byte*>(mine.data()), dtype::int32, {}, {1, 5}, {5, 1}}}};
+  const tensor_binding to{{{reinterpret_cast<std::byte*>(got.data()), dtype::int32, {}, shape, {5, 1}}}};
+  if (auto done = made->run(std::span(&from, 1), std::span(&to, 1)); !done) return to_string(done.cause());
+  for (std::size_t i = 0; i < got.size(); ++i)
+    if (got[i] != members[i / 5]) return "wrong row";
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("a subgroup along a mesh dimension has the ranks that share the other coordinates") {
+  on_ranks({6}, [](any_communicator& comm) -> std::string {
+    const device_mesh mesh = mesh_of({2, 3}, {"dp", "tp"});
+    const std::int32_t me = comm.rank(), row = me / 3, column = me % 3;
+    auto tp = subgroup(comm, mesh, "tp");
+    if (!tp) return to_string(tp.cause());
+    auto dp = subgroup(comm, mesh, "dp");
+    if (!dp) return to_string(dp.cause());
+    if (tp->size() != 3 || tp->rank() != column || dp->size() != 2 || dp->rank() != row) return "wrong numbers";
+    const auto text = [](std::int32_t a, std::int32_t b) { return std::to_string(a) + " " + std::to_string(b) + " "; };
+    if (ranks_in(*tp, me) != text(3 * row, 3 * row + 1) + std::to_string(3 * row + 2) + " ") return "wrong tp";
+    if (ranks_in(*dp, me) != text(column, 3 + column)) return "wrong dp";
+    if (tp->shares_memory() != comm.shares_memory()) return "memory is shared by the whole or not at all";
+    std::string wrong = gather_rows(*tp, me, {3 * row, 3 * row + 1, 3 * row + 2});
+    if (wrong.empty()) wrong = gather_rows(*dp, me, {column, 3 + column});
+    return wrong;
+  });
+}
+
+TEST_CASE("a subgroup of a subgroup is one of the whole, and a permuted group has its own order") {
+  on_ranks({8}, [](any_communicator& comm) -> std::string {
+    const device_mesh mesh = mesh_of({2, 4}, {"pp", "tp"});
+    auto tp = subgroup(comm, mesh, "tp");
+    if (!tp) return to_string(tp.cause());
+    const std::int32_t me = comm.rank(), first = me / 4 * 4;
+    // The odd and the even ranks of each, backwards.
+    const std::int32_t odd = tp->rank() % 2;
+    auto half = subgroup(*tp, rank_group::make({2 + odd, odd}).value());
+    if (!half) return to_string(half.cause());
+    if (half->rank() != (tp->rank() < 2 ? 1 : 0)) return "wrong rank";
+    if (half->target<subgroup_communicator>() == nullptr) return "no subgroup";
+    if (half->target<subgroup_communicator>()->members().globals() !=
+        std::vector<std::int32_t>{first + 2 + odd, first + odd})
+      return "wrong members";
+    return gather_rows(*half, me, {first + 2 + odd, first + odd});
+  });
+}
+
+TEST_CASE("messages of a subgroup, of another one and of the whole never meet") {
+  on_ranks({2, 4}, [](any_communicator& comm) -> std::string {
+    std::vector<std::int32_t> backwards;
+    for (std::int32_t r = comm.size(); r-- > 0;) backwards.push_back(r);
+    auto one = subgroup(comm, rank_group::make(backwards).value());
+    if (!one) return to_string(one.cause());
+    auto two = subgroup(comm, rank_group::world(comm.size()));
+    if (!two) return to_string(two.cause());
+    auto nested = subgroup(*one, rank_group::world(comm.size()));
+    if (!nested) return to_string(nested.cause());
+    // All with the same tag, started in different orders.
+    std::vector<any_communicator*> all{&comm, &*one, &*two, &*nested};
+    std::vector<std::int32_t> sent{10, 11, 12, 13}, got(4, 0);
+    std::vector<pending> flying(4);
+    for (std::size_t k = 0; k < all.size(); ++k) {
+      const std::size_t g = (k + static_cast<std::size_t>(comm.rank())) % all.size();
+      const std::int32_t n = all[g]->size(), r = all[g]->rank();
+      const outgoing send{(r + 1) % n, std::as_bytes(std::span(&sent[g], 1))};
+      const incoming receive{(r + n - 1) % n, std::as_writable_bytes(std::span(&got[g], 1))};
+      auto started = all[g]->start_exchange(std::span(&send, 1), std::span(&receive, 1), {});
+      if (!started) return to_string(started.cause());
+      flying[g] = *std::move(started);
+    }
+    for (pending& p : flying)
+      if (auto done = p.wait(); !done) return to_string(done.cause());
+    return got == sent ? "" : "messages met";
+  });
+}
+
+TEST_CASE("ranks may make different numbers of subgroups with others") {
+  on_ranks({3, 4}, [](any_communicator& comm) -> std::string {
+    // Ranks 0 and 1 make three groups of their own first.
+    if (comm.rank() < 2)
+      for (int i = 0; i < 3; ++i)
+        if (auto pair = subgroup(comm, rank_group::world(2)); !pair || ranks_in(*pair, comm.rank()) != "0 1 ")
+          return "wrong pair";
+    auto all = subgroup(comm, rank_group::world(comm.size()));
+    if (!all) return to_string(all.cause());
+    std::vector<std::int32_t> everyone = rank_group::world(comm.size()).globals();
+    return gather_rows(*all, comm.rank(), everyone);
+  });
+}
+
+TEST_CASE("a subgroup without this rank, of ranks that do not exist or along no dimension is refused by name") {
+  on_ranks({2}, [](any_communicator& comm) -> std::string {
+    const auto says = [](const result<any_communicator>& made, const std::string& text) {
+      if (made) return std::string("there was no error");
+      const std::string found = to_string(made.cause());
+      if (made.cause().code != errc::invalid_argument) return found;
+      return found.find(text) != std::string::npos ? std::string() : found;
+    };
+    const std::string me = std::to_string(comm.rank());
+    std::string wrong = says(subgroup(comm, rank_group::make({1 - comm.rank()}).value()),
+                             "rank " + me + " is not a member of the subgroup");
+    if (wrong.empty()) wrong = says(subgroup(comm, rank_group::make({comm.rank(), 7}).value()), "lacks (rank 7)");
+    const device_mesh mesh = mesh_of({1, 2}, {"dp", "tp"});
+    if (wrong.empty()) wrong = says(subgroup(comm, mesh, "pp"), "mesh dp=1,tp=2 has no dimension 'pp'");
+    const std::int64_t sizes[] = {1};
+    const device_mesh other = device_mesh::make(sizes, {"x"}, {9}).value();
+    if (wrong.empty()) wrong = says(subgroup(comm, other, "x"), "rank " + me + " is not in mesh");
+    return wrong;
+  });
+}
+
+TEST_CASE("what poisons a subgroup poisons the whole") {
+  on_ranks({3}, [](any_communicator& comm) -> std::string {
+    if (comm.rank() == 2) {
+      const auto all = comm.all_gather({}, {});
+      return !all && all.cause().key == "w" ? "" : "no error";
+    }
+    auto pair = subgroup(comm, rank_group::world(2));
+    if (!pair) return pair.cause().key == "w" ? "" : to_string(pair.cause());
+    if (comm.rank() == 0) pair->abort(fail(errc::io, "no luck").with_key("w"));
+    const auto all = pair->all_gather({}, {});
+    return !all && all.cause().key == "w" ? "" : "no error";
+  });
+}

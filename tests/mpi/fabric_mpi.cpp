@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// The distributed suite over MPI: mpirun starts the ranks, and a case of fewer ranks is run by the first ones. All
+// ranks come to the same verdict, so that they stay together.
+#define OMPI_SKIP_MPICXX 1
+#define MPICH_SKIP_MPICXX 1
+#include <mpi.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <fabric.hpp>
+#include <memory>
+#include <optional>
+#include <random>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "world.hpp"
+
+import shardmesh.mpi;
+
+using namespace shardmesh;
+
+namespace {
+
+constexpr double most_seconds = 600;
+
+// What the others say must be known before the next case starts: over a communicator that no case uses.
+std::vector<std::string> tell_all(std::string_view mine) {
+  static mpi_communicator sound = mpi_communicator::from_handle(world_handle()).value();
+  const auto all = sound.all_gather(std::as_bytes(std::span(mine)),
+                                    {.deadline = in_seconds(most_seconds), .cancel = {}, .stream = {}});
+  std::vector<std::string> texts;
+  for (const auto& text : all.value()) texts.emplace_back(reinterpret_cast<const char*>(text.data()), text.size());
+  return texts;
+}
+
+std::string run(const mpi_options& options, std::int32_t size, const fabric::rank_body& body) {
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm group = MPI_COMM_NULL;
+  MPI_Comm_split(MPI_COMM_WORLD, rank < size ? 0 : MPI_UNDEFINED, rank, &group);
+  std::string wrong;
+  std::optional<any_communicator> comm;
+  if (group != MPI_COMM_NULL) {
+    comm.emplace(mpi_communicator::from_handle(MPI_Comm_c2f(group), options).value());
+    MPI_Comm_free(&group);
+    try {
+      wrong = body(&*comm);
+    } catch (const std::exception& e) {
+      wrong = e.what();
+    }
+    if (!wrong.empty()) comm->abort(fail(errc::checksum_mismatch, wrong));
+  }
+  const std::vector<std::string> all = tell_all(wrong);
+  for (std::size_t i = 0; i < all.size(); ++i)
+    if (!all[i].empty()) return "rank " + std::to_string(i) + ": " + all[i];
+  return {};
+}
+
+}  // namespace
+
+namespace fabric {
+
+const std::vector<kind>& all() {
+  static const std::vector<kind> kinds = [] {
+    int world = 1;
+    MPI_Comm_size(MPI_COMM_WORLD, &world);
+    std::vector<std::int32_t> sizes;
+    for (std::int32_t size = world; size >= 1; --size) sizes.push_back(size);
+    const auto over = [](mpi_options options) {
+      return [options](std::int32_t size, const rank_body& body) { return run(options, size, body); };
+    };
+    return std::vector<kind>{
+        {"MPI", sizes, over({})},
+        {"MPI, staged", sizes, over({.read_peer_memory = false, .chunk_bytes = 20'000})},
+    };
+  }();
+  return kinds;
+}
+
+std::uint64_t seed() {
+  static const std::uint64_t value = [] {
+    if (const char* const text = std::getenv("SHARDMESH_SEED")) return std::strtoull(text, nullptr, 10);
+    return std::strtoull(tell_all(std::to_string(std::random_device{}())).front().c_str(), nullptr, 10);
+  }();
+  return value;
+}
+
+int rounds(int normal) {
+  return std::getenv("SHARDMESH_PROPERTY_RUNS") != nullptr ? normal * 5 : normal / 2;
+}
+
+}  // namespace fabric

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// What state dicts and their leaves are, and what they refuse. Compiling is the test.
+#include <array_tensor.hpp>
+
+#include <catch2/catch_test_macros.hpp>
+#include <concepts>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+import shardmesh;
+
+using namespace shardmesh;
+using test::array_tensor;
+using test::unique_tensor;
+
+namespace {
+
+struct no_tensor {};
+
+// The type of a state dict exists for local tensors only.
+template <class T>
+concept has_state_dict = requires { typename state_dict<T>; };
+static_assert(has_state_dict<array_tensor> && has_state_dict<unique_tensor> && has_state_dict<host_tensor>);
+static_assert(!has_state_dict<no_tensor> && !has_state_dict<int>);
+
+// They copy where their tensors do.
+static_assert(std::regular<state_value<array_tensor>> && std::regular<state_dict<array_tensor>>);
+static_assert(std::movable<state_value<unique_tensor>> && !std::copy_constructible<state_value<unique_tensor>>);
+static_assert(std::movable<state_dict<unique_tensor>> && !std::copy_constructible<state_dict<unique_tensor>>);
+static_assert(std::movable<named_part<unique_tensor>>);
+
+// What a leaf can be made of, and what would lose something.
+using value = state_value<array_tensor>;
+static_assert(std::constructible_from<value, bool> && std::constructible_from<value, std::int64_t>);
+static_assert(std::constructible_from<value, std::uint32_t> && std::constructible_from<value, float>);
+static_assert(std::constructible_from<value, const char*> && std::constructible_from<value, std::string>);
+static_assert(std::constructible_from<value, array_tensor> && std::constructible_from<value, opaque_object>);
+static_assert(!std::constructible_from<value, std::uint64_t> && !std::constructible_from<value, char>);
+static_assert(!std::constructible_from<value, long double> && !std::constructible_from<value, no_tensor>);
+static_assert(!std::constructible_from<value, int*>);
+static_assert(state_integer<short> && !state_integer<bool> && !state_integer<char> && !state_integer<std::uint64_t>);
+static_assert(state_float<double> && !state_float<long double>);
+
+// State dicts are trees for room tree.
+static_assert(state_node<dict_node<array_tensor>> && state_node<dict_node<const array_tensor>>);
+static_assert(state_node<dict_node<unique_tensor>> && !buildable_state_node<dict_node<array_tensor>>);
+static_assert(!state_node<state_dict<array_tensor>>);
+
+// Functions that users give.
+constexpr auto keeps = [](const path&, value&) { return leaf_change<array_tensor>::keep(); };
+constexpr auto says_nothing = [](const path&, value&) {};
+constexpr auto keeps_another = [](const path&, value&) { return leaf_change<unique_tensor>::keep(); };
+static_assert(leaf_transformer<decltype(keeps), array_tensor>);
+static_assert(!leaf_transformer<decltype(says_nothing), array_tensor>);
+static_assert(!leaf_transformer<decltype(keeps_another), array_tensor>);
+constexpr auto reads = [](int&) { return value(); };
+constexpr auto reads_or_fails = [](int&) -> result<value> { return value(); };
+constexpr auto reads_text = [](int&) { return std::string(); };
+static_assert(leaf_reader<decltype(reads), int> && leaf_reader<decltype(reads_or_fails), int>);
+static_assert(!leaf_reader<decltype(reads_text), int> && !leaf_reader<decltype(reads), std::string>);
+constexpr auto writes = [](value&) { return 1; };
+static_assert(leaf_writer<decltype(writes), int, array_tensor> && !leaf_writer<decltype(writes), long, array_tensor>);
+static_assert(!leaf_writer<decltype(writes), int, unique_tensor>);
+
+// A state dict can be taken apart and flattened without copies; a copy of a part needs tensors that copy.
+template <class D>
+concept movable_functions = requires(D d) {
+  flatten(std::move(d), key_policy::typed);
+  flatten_nested_shards(std::move(d));
+  digest(d);
+};
+template <class D>
+concept has_subtree = requires(const D& d) { d.subtree(path()); };
+static_assert(movable_functions<state_dict<unique_tensor>> && movable_functions<state_dict<array_tensor>>);
+static_assert(has_subtree<state_dict<array_tensor>> && !has_subtree<state_dict<unique_tensor>>);
+
+}  // namespace
+
+TEST_CASE("state dicts have the shape that the static checks ask for") {
+  SUCCEED();
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// The model that checks of shards are tested against: an array of how often each cell of a tensor is held. Knows
+// nothing of the library but its number lists. Include before imports.
+#pragma once
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace shard_cells {
+
+using numbers = std::vector<std::int64_t>;
+
+struct shard {
+  numbers offsets, sizes;
+};
+
+inline bool has_rank(const shard& s, std::size_t rank) {
+  return s.offsets.size() == rank && s.sizes.size() == rank;
+}
+inline bool is_empty(const shard& s) {
+  return std::find(s.sizes.begin(), s.sizes.end(), 0) != s.sizes.end();
+}
+
+/// Calls `visit(cell)` with the row-major number of every cell of `size` that lies in the shard.
+template <class Visit>
+void for_each_cell(const numbers& size, const shard& s, Visit visit) {
+  std::int64_t volume = 1;
+  for (const std::int64_t n : size) volume *= n;
+  for (std::int64_t cell = 0; cell < volume; ++cell) {
+    std::int64_t rest = cell;
+    bool inside = true;
+    for (std::size_t d = size.size(); d-- > 0;) {
+      const std::int64_t i = rest % size[d];
+      rest /= size[d];
+      inside = inside && i >= s.offsets[d] && i < s.offsets[d] + s.sizes[d];
+    }
+    if (inside) visit(cell);
+  }
+}
+
+/// What is wrong with shards of a tensor of that size (small numbers only).
+struct findings {
+  std::size_t odd = 0;         // shards of another number of dimensions
+  std::size_t outside = 0;     // shards that leave the tensor
+  std::int64_t uncovered = 0;  // cells that no shard holds
+  std::int64_t doubled = 0;    // cells that several shards hold
+  bool ok() const { return odd == 0 && outside == 0 && uncovered == 0 && doubled == 0; }
+};
+
+inline findings look(const numbers& size, const std::vector<shard>& shards) {
+  findings found;
+  std::int64_t volume = 1;
+  for (const std::int64_t n : size) volume *= n;
+  std::vector<int> held(static_cast<std::size_t>(volume), 0);
+  for (const shard& s : shards) {
+    if (!has_rank(s, size.size())) {
+      ++found.odd;
+      continue;
+    }
+    bool outside = false;
+    for (std::size_t d = 0; d < size.size(); ++d)
+      outside = outside || s.offsets[d] < 0 || s.sizes[d] < 0 || s.offsets[d] + s.sizes[d] > size[d];
+    found.outside += outside ? 1 : 0;
+    for_each_cell(size, s, [&](std::int64_t cell) { ++held[static_cast<std::size_t>(cell)]; });
+  }
+  for (const int times : held) {
+    found.uncovered += times == 0 ? 1 : 0;
+    // A scalar cannot be cut: its shards are copies of one value.
+    found.doubled += times > 1 && !size.empty() ? 1 : 0;
+  }
+  return found;
+}
+
+/// The cells that both shards hold, without a tensor around them. Precondition: equal rank.
+inline shard common(const shard& a, const shard& b) {
+  shard both;
+  for (std::size_t d = 0; d < a.sizes.size(); ++d) {
+    const std::int64_t begin = std::max(a.offsets[d], b.offsets[d]);
+    both.offsets.push_back(begin);
+    both.sizes.push_back(
+        std::max<std::int64_t>(0, std::min(a.offsets[d] + a.sizes[d], b.offsets[d] + b.sizes[d]) - begin));
+  }
+  return both;
+}
+
+/// Pairs of shards that share a cell; scalars' shards never do.
+inline std::size_t overlapping_pairs(const std::vector<shard>& shards) {
+  std::size_t pairs = 0;
+  for (std::size_t i = 0; i < shards.size(); ++i)
+    for (std::size_t k = i + 1; k < shards.size(); ++k)
+      if (has_rank(shards[i], shards[k].sizes.size()) && has_rank(shards[k], shards[k].sizes.size()) &&
+          !shards[i].sizes.empty())
+        pairs += is_empty(common(shards[i], shards[k])) ? 0 : 1;
+  return pairs;
+}
+
+}  // namespace shard_cells

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+// Exchanges and all_gather between threads, when all goes well.
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <random>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+#include <watchdog.hpp>
+import shardmesh.comm;
+
+using namespace shardmesh;
+
+namespace {
+
+using bytes = std::vector<std::byte>;
+
+// What rank `from` says to rank `to` as its n-th message: its own pattern and length.
+bytes speech(std::int32_t from, std::int32_t to, std::uint32_t n, std::size_t length) {
+  std::mt19937_64 random(static_cast<std::uint64_t>(from) * 1'000'003U + static_cast<std::uint64_t>(to) * 1009U + n);
+  bytes made(length);
+  for (std::byte& b : made) b = static_cast<std::byte>(random());
+  return made;
+}
+
+int runs() {
+  return std::getenv("SHARDMESH_PROPERTY_RUNS") != nullptr ? 300 : 20;
+}
+
+}  // namespace
+
+TEST_CASE("every rank gets what every rank gave to all_gather, in rank order") {
+  const watchdog dog(std::chrono::seconds(60));
+  for (std::int32_t size = 1; size <= 8; ++size)
+    run_ranks(size, [&](any_communicator& comm) -> result<void> {
+      for (std::uint32_t round = 0; round < 50; ++round) {
+        // Lengths differ by rank, some are 0.
+        const bytes mine = speech(comm.rank(), 0, round, static_cast<std::size_t>((comm.rank() * 7 + round) % 11));
+        const auto all = comm.all_gather(mine, {});
+        if (!all) return all.cause();
+        if (all->size() != static_cast<std::size_t>(size)) return fail(errc::shape_mismatch, "wrong number of parts");
+        for (std::int32_t r = 0; r < size; ++r)
+          if ((*all)[static_cast<std::size_t>(r)] !=
+              speech(r, 0, round, static_cast<std::size_t>((r * 7 + round) % 11)))
+            return fail(errc::checksum_mismatch, "wrong bytes").with_rank(r);
+      }
+      return {};
+    }).value();
+}
+
+TEST_CASE("messages match by peer and tag in call order, however many are in flight") {
+  const watchdog dog(std::chrono::seconds(120));
+  const std::uint64_t seed = std::random_device{}();
+  INFO("seed " << seed);
+  std::mt19937_64 random(seed);
+  for (int round = 0; round < runs(); ++round) {
+    const auto size = static_cast<std::int32_t>(2 + random() % 7);
+    const auto count = static_cast<std::uint32_t>(1 + random() % 40);
+    const std::uint64_t plan_seed = random();
+    // All ranks draw the same list: exchange n has a tag, and between each ordered pair maybe a message.
+    const auto length = [&](std::uint32_t n, std::int32_t from, std::int32_t to) -> std::size_t {
+      std::mt19937_64 draw(plan_seed + n * 4099U + static_cast<std::uint64_t>(from * 64 + to));
+      if (draw() % 3 == 0) return 0;
+      return 1 + draw() % (draw() % 10 == 0 ? 200'000 : 100);
+    };
+    run_ranks(size, [&](any_communicator& comm) -> result<void> {
+      const std::int32_t me = comm.rank();
+      std::vector<std::vector<bytes>> out(count), in(count);
+      std::vector<pending> flying;
+      for (std::uint32_t n = 0; n < count; ++n) {
+        std::vector<outgoing> sends;
+        std::vector<incoming> receives;
+        out[n].resize(static_cast<std::size_t>(size));
+        in[n].resize(static_cast<std::size_t>(size));
+        for (std::int32_t peer = 0; peer < size; ++peer) {
+          if (peer == me) continue;
+          const auto at = static_cast<std::size_t>(peer);
+          out[n][at] = speech(me, peer, n, length(n, me, peer));
+          in[n][at].resize(length(n, peer, me));
+          if (!out[n][at].empty()) sends.push_back({peer, out[n][at]});
+          if (!in[n][at].empty()) receives.push_back({peer, in[n][at]});
+        }
+        call_options options;
+        options.tag = n % 3;
+        auto started = comm.start_exchange(sends, receives, options);
+        if (!started) return started.cause();
+        flying.push_back(*std::move(started));
+      }
+      // Waited for in an order of each rank's own.
+      std::vector<std::uint32_t> order(count);
+      for (std::uint32_t n = 0; n < count; ++n) order[n] = n;
+      std::mt19937_64 mine(plan_seed + static_cast<std::uint64_t>(me));
+      std::shuffle(order.begin(), order.end(), mine);
+      for (const std::uint32_t n : order) {
+        if (n % 2 == 0)
+          while (!flying[n].done()) {
+          }
+        if (auto waited = flying[n].wait(); !waited) return waited.cause();
+        for (std::int32_t peer = 0; peer < size; ++peer)
+          if (peer != me && in[n][static_cast<std::size_t>(peer)] != speech(peer, me, n, length(n, peer, me)))
+            return fail(errc::checksum_mismatch, "wrong message " + std::to_string(n)).with_rank(peer);
+      }
+      return {};
+    }).value();
+  }
+}
+
+TEST_CASE("exchanges that only poll make progress") {
+  const watchdog dog(std::chrono::seconds(60));
+  run_ranks(2, [&](any_communicator& comm) -> result<void> {
+    bytes out = speech(comm.rank(), 0, 0, 1 << 20), in(1 << 20);
+    const outgoing send{1 - comm.rank(), out};
+    const incoming receive{1 - comm.rank(), in};
+    auto started = comm.start_exchange(std::span(&send, 1), std::span(&receive, 1), {});
+    if (!started) return started.cause();
+    while (!started->done()) {
+    }
+    if (in != speech(1 - comm.rank(), 0, 0, 1 << 20)) return fail(errc::checksum_mismatch, "wrong bytes");
+    return started->wait();
+  }).value();
+}
+
+TEST_CASE("a rank that only sends and one that only receives need nobody else") {
+  const watchdog dog(std::chrono::seconds(60));
+  run_ranks(3, [&](any_communicator& comm) -> result<void> {
+    if (comm.rank() == 2) return {};  // not named: not involved
+    bytes data = speech(0, 1, 0, 5000), room(5000);
+    const outgoing send{1, data};
+    const incoming receive{0, room};
+    auto started = comm.rank() == 0 ? comm.start_exchange(std::span(&send, 1), {}, {})
+                                    : comm.start_exchange({}, std::span(&receive, 1), {});
+    if (!started) return started.cause();
+    if (auto waited = started->wait(); !waited) return waited;
+    if (comm.rank() == 1 && room != data) return fail(errc::checksum_mismatch, "wrong bytes");
+    return {};
+  }).value();
+}
+
+TEST_CASE("an exchange without messages is done at once") {
+  thread_group group(2);
+  auto started = group.communicator(0).start_exchange({}, {}, {});
+  REQUIRE(started.has_value());
+  CHECK(started->done());
+  CHECK(started->wait().has_value());
+}
+
+TEST_CASE("an exchange that is dropped waits for its messages") {
+  const watchdog dog(std::chrono::seconds(60));
+  run_ranks(2, [&](any_communicator& comm) -> result<void> {
+    bytes data(100'000, std::byte{9}), room(100'000);
+    {
+      const outgoing send{1, data};
+      const incoming receive{0, room};
+      auto started = comm.rank() == 0 ? comm.start_exchange(std::span(&send, 1), {}, {})
+                                      : comm.start_exchange({}, std::span(&receive, 1), {});
+      if (!started) return started.cause();
+    }
+    if (comm.rank() == 1 && room != data) return fail(errc::checksum_mismatch, "not there yet");
+    return {};
+  }).value();
+}
+
+namespace {
+
+// Lends one row of numbers per piece.
+struct rows final : lender {
+  explicit rows(std::int32_t first) : values{first, first + 1, first + 2, first + 3} {}
+  tensor_view piece(std::size_t index) const override {
+    return {const_cast<std::byte*>(reinterpret_cast<const std::byte*>(values + 2 * index)), dtype::int32, {}, {2}, {1}};
+  }
+  std::int32_t values[4];
+};
+
+std::int32_t value_at(const tensor_view& view, std::int64_t i) {
+  std::int32_t value = 0;
+  std::memcpy(&value, view.data + i * view.strides[0] * 4, 4);
+  return value;
+}
+
+}  // namespace
+
+TEST_CASE("lent memory is read in place, and its owner waits until the reader is through") {
+  const watchdog dog(std::chrono::seconds(60));
+  for (int round = 0; round < 100; ++round)
+    run_ranks(4, [&](any_communicator& comm) -> result<void> {
+      const std::int32_t me = comm.rank();
+      if (!comm.shares_memory()) return fail(errc::unsupported, "threads share memory");
+      rows mine(100 * me);
+      std::vector<lent> lends;
+      std::vector<borrowed> borrows;
+      for (std::int32_t peer = 0; peer < 4; ++peer)
+        if (peer != me) {
+          lends.push_back({peer, &mine, 16});
+          borrows.push_back({peer, 16});
+        }
+      auto started = comm.start_lending(lends, borrows, {});
+      if (!started) return started.cause();
+      if (auto ready = started->wait_ready(); !ready) return ready;
+      for (std::size_t i = 0; i < borrows.size(); ++i)
+        if (value_at(started->from(i).piece(1), 1) != 100 * borrows[i].peer + 3)
+          return fail(errc::checksum_mismatch, "wrong value");
+      started->give_back();
+      if (auto waited = started->wait(); !waited) return waited;
+      std::memset(mine.values, 0xff, sizeof mine.values);  // nobody reads any more
+      return {};
+    }).value();
+}

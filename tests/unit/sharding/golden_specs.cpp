@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sharding specs against PyTorch's answers (golden/chunk_specs.json), every case.
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <cstdint>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+import shardmesh.sharding;
+
+using namespace shardmesh;
+using nlohmann::json;
+
+namespace {
+
+json golden(const char* section) {
+  std::ifstream file(SHARDMESH_TEST_DATA "/golden/chunk_specs.json");
+  return json::parse(file)[section];
+}
+
+extents to_extents(const json& values) {
+  return flatten_tensor_size(values.get<std::vector<std::int64_t>>()).value();
+}
+
+std::vector<remote_device> to_placements(const json& list) {
+  std::vector<remote_device> made;
+  for (const json& p : list) made.push_back(parse_remote_device(p.get<std::string>()).value());
+  return made;
+}
+
+std::vector<shard_metadata> to_shards(const json& list) {
+  std::vector<shard_metadata> made;
+  for (const json& s : list)
+    made.push_back({to_extents(s["offsets"]), to_extents(s["sizes"]),
+                    parse_remote_device(s["placement"].get<std::string>()).value()});
+  return made;
+}
+
+// The fragments that hold something, by owner.
+std::vector<fragment> held(const distribution& d) {
+  std::vector<fragment> all;
+  for (owner_id o = 0; o < d.owners(); ++o)
+    d.fragments_of(o, [&](const fragment& f) {
+      if (!f.where.is_empty()) all.push_back(f);
+      return true;
+    });
+  return all;
+}
+
+// Ranks 0 to 15 in order.
+const rank_group world = rank_group::world(16);
+
+}  // namespace
+
+TEST_CASE("chunk specs cut as PyTorch's do, with empty chunks at the end instead of beyond it") {
+  const json cases = golden("chunk");
+  REQUIRE(cases.size() == 160);
+  std::size_t moved = 0;
+  for (const json& c : cases) {
+    INFO(c.dump());
+    const sharding_spec spec = chunk_sharding_spec{c["dim"].get<std::int32_t>(), to_placements(c["placements"])};
+    const extents size = to_extents(c["shape"]);
+    const auto found = build_metadata(spec, size, {.type = dtype::int16});
+    REQUIRE(found.has_value() == c["exception"].is_null());
+    if (!found) {
+      CHECK(found.cause().code == errc::out_of_bounds);
+      CHECK(found.cause().message == "invalid sharding dimension " + std::to_string(c["dim"].get<int>()));
+      CHECK(!distribution_of(spec, size, world));
+      continue;
+    }
+    // The rule: an empty chunk that PyTorch puts beyond the end of the dimension lies at its end.
+    auto expected = to_shards(c["shards"]);
+    for (shard_metadata& s : expected)
+      for (std::size_t d = 0; d < size.rank(); ++d) {
+        if (s.offsets[d] <= size[d]) continue;
+        REQUIRE(s.sizes[d] == 0);
+        s.offsets[d] = size[d];
+        ++moved;
+      }
+    CHECK(found->shards == expected);
+    CHECK(found->size == size);
+    CHECK(found->properties.type == dtype::int16);
+    CHECK(check_tensor(found->shards, size).has_value());
+    CHECK(held(distribution_of(spec, size, world).value()) == held(distribution_of(*found, world).value()));
+  }
+  CHECK(moved > 20);
+}
+
+TEST_CASE("specs are inferred as PyTorch infers them") {
+  const json cases = golden("infer");
+  REQUIRE(cases.size() == 60);
+  for (const json& c : cases) {
+    INFO(c.dump());
+    const auto shards = to_shards(c["shards"]);
+    const auto found = infer_sharding_spec_from_shards_metadata(shards);
+    if (c["result"]["type"] == "ChunkShardingSpec") {
+      REQUIRE(std::holds_alternative<chunk_sharding_spec>(found));
+      CHECK(std::get<chunk_sharding_spec>(found) ==
+            chunk_sharding_spec{c["result"]["dim"].get<std::int32_t>(), to_placements(c["result"]["placements"])});
+    } else {
+      REQUIRE(std::holds_alternative<enumerable_sharding_spec>(found));
+      CHECK(std::get<enumerable_sharding_spec>(found).shards == shards);
+    }
+  }
+}
+
+TEST_CASE("what a chunk spec makes is inferred as that spec again") {
+  for (const json& c : golden("chunk")) {
+    if (!c["exception"].is_null()) continue;
+    INFO(c.dump());
+    const extents size = to_extents(c["shape"]);
+    chunk_sharding_spec spec{c["dim"].get<std::int32_t>(), to_placements(c["placements"])};
+    const auto shards = build_metadata(spec, size).value().shards;
+    if (spec.dim < 0) spec.dim += static_cast<std::int32_t>(size.rank());
+    const auto cut = static_cast<std::size_t>(spec.dim);
+    const auto found = infer_sharding_spec_from_shards_metadata(shards);
+    // One shard, and shards of which none begins behind another, do not tell the dimension.
+    if (std::all_of(shards.begin(), shards.end(), [&](const shard_metadata& s) { return s.offsets[cut] == 0; }))
+      CHECK(found == sharding_spec(enumerable_sharding_spec{shards}));
+    else
+      CHECK(found == sharding_spec(spec));
+  }
+}
+
+TEST_CASE("listed shards are checked as PyTorch checks them") {
+  const json cases = golden("enumerable");
+  REQUIRE(cases.size() == 8);
+  for (const json& c : cases) {
+    INFO(c.dump());
+    enumerable_sharding_spec spec;
+    std::int32_t rank = 0;
+    for (const json& b : c["boxes"])
+      spec.shards.push_back({to_extents(b[0]), to_extents(b[1]), remote_device{rank++, "", {}}});
+    const extents size = to_extents(c["shape"]);
+    const auto found = build_metadata(spec, size);
+    REQUIRE(found.has_value() == c["exception"].is_null());
+    if (found) {
+      CHECK(found->shards == to_shards(c["shards"]));
+      continue;
+    }
+    const auto torch = c["exception"]["text"].get<std::string>();
+    const auto has = [&](const char* part) { return torch.find(part) != std::string::npos; };
+    // PyTorch compares volumes first; ours says that the second of two shards is missing by its cells.
+    if (has("overlap")) CHECK(found.cause().code == errc::overlap);
+    if (has("exceeds")) CHECK(found.cause().code == errc::out_of_bounds);
+    if (has("Rank of tensor")) CHECK(found.cause().code == errc::shape_mismatch);
+    if (has("Total volume") || has("Empty shard list")) CHECK(found.cause().code == errc::gap);
+  }
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the command line says when it is used wrongly, and what --json prints when there is nothing to print about.
+#include <catch2/catch_test_macros.hpp>
+#include <nlohmann/json.hpp>
+#include <run_tool.hpp>
+#include <string>
+
+using nlohmann::json;
+
+namespace {
+
+// Wrong usage: status 2, nothing on stdout, one line on stderr, which is returned.
+std::string refusal(const std::string& arguments) {
+  INFO(arguments);
+  const auto run = run_tool(arguments);
+  CHECK(run.status == 2);
+  CHECK(run.out.empty());
+  CHECK(run.error_lines() == 1);
+  return run.err;
+}
+
+bool says(const std::string& line, const std::string& part) {
+  INFO(line);
+  CHECK(line.find(part) != std::string::npos);
+  return line.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("unknown commands and options are named in one line") {
+  CHECK(says(refusal("no-such-command"), "unknown command 'no-such-command'"));
+  CHECK(says(refusal("no-such-command --json x"), "unknown command 'no-such-command'"));
+  CHECK(says(refusal("--frobnicate"), "unknown option '--frobnicate'"));
+  CHECK(says(refusal("inspect --frobnicate"), "shardmesh inspect: unknown option '--frobnicate'"));
+  CHECK(says(refusal("verify somewhere --frobnicate 3"), "unknown option '--frobnicate'"));
+  CHECK(says(refusal("verify one two"), "unexpected argument 'two'"));
+  CHECK(says(refusal(""), "a command is missing"));
+  CHECK(says(refusal("diff only_one"), "B is required"));
+  CHECK(says(refusal("$'no\\nlines\\e[1m'"), "unknown command"));
+}
+
+TEST_CASE("values of options that make no sense are named in one plain line") {
+  for (const std::string value : {"abc", "-1", "1.5", "99999999999999999999"}) {
+    CHECK(says(refusal("inspect x --limit=" + value), "--limit"));
+    CHECK(says(refusal("inspect x --limit=" + value), "'" + value + "' is not a whole number of at least 0"));
+  }
+  for (const std::string value : {"abc", "-1", "nan", "NaN", "-nan", "1e-3x"})
+    CHECK(says(refusal("diff x y --tolerance=" + value), "'" + value + "' is not a number of at least 0"));
+  CHECK(says(refusal("inspect x --threads 99999"), "--threads"));
+}
+
+TEST_CASE("with --json, one valid document even when there is nothing to open") {
+  const scratch_folder folder;
+  const std::string nothing = (folder / "nothing").string();
+  for (const std::string& command : {"inspect " + nothing, "verify " + nothing, "diff " + nothing + " " + nothing,
+                                     "inspect " + (folder / "").string(), "verify " + (folder / "").string()}) {
+    INFO(command);
+    const auto run = run_tool(command + " --json");
+    CHECK(run.status != 0);
+    CHECK(run.error_lines() == 1);
+    const json document = json::parse(run.out);
+    REQUIRE(document["problems"].size() == 1);
+    CHECK(run.err == document["problems"][0]["text"].get<std::string>() + "\n");
+    const auto plain = run_tool(command);
+    CHECK(plain.status == run.status);
+    CHECK(plain.err == run.err);
+    CHECK(plain.out.empty());
+  }
+}
+
+TEST_CASE("inspect --json of a damaged checkpoint names the problem in the document") {
+  const scratch_folder folder;
+  const auto file = folder / "model.safetensors";
+  std::ofstream(file) << "no header";
+  const auto run = run_tool("inspect " + file.string() + " --json");
+  CHECK(run.status == 1);
+  CHECK(run.error_lines() == 1);
+  CHECK(json::parse(run.out)["problems"].size() == 1);
+  CHECK(json::parse(run.out)["tensors"].empty());
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// path_key against std::variant<std::int64_t, std::string>, which it stands for in a third of the space.
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <thread>
+#include <utility>
+#include <variant>
+#include <vector>
+import shardmesh.tree;
+
+using namespace shardmesh;
+
+namespace {
+
+using model = std::variant<std::int64_t, std::string>;
+
+std::vector<model> samples() {
+  std::vector<model> all{std::int64_t{0},
+                         std::int64_t{-1},
+                         std::int64_t{1},
+                         std::numeric_limits<std::int64_t>::min(),
+                         std::numeric_limits<std::int64_t>::max(),
+                         std::int64_t{0x3131313131313131}};
+  for (const char c : {'a', 'b', '1', '\0', '\xff'})
+    for (const std::size_t size : {0, 1, 7, 8, 9, 14, 15, 16, 17, 31, 32, 300}) all.emplace_back(std::string(size, c));
+  all.emplace_back(std::string(15, 'a') + "b");
+  all.emplace_back(std::string(16, 'a') + '\0');
+  all.emplace_back(std::string("a\0b", 3));
+  return all;
+}
+
+path_key to_key(const model& m) {
+  return m.index() == 0 ? path_key(std::get<0>(m)) : path_key(std::get<1>(m));
+}
+
+bool same(const path_key& key, const model& m) {
+  if (key.is_index() != (m.index() == 0)) return false;
+  return key.is_index() ? key.index() == std::get<0>(m) : key.name() == std::get<1>(m);
+}
+
+}  // namespace
+
+TEST_CASE("keys of every length hold, compare, order and hash as what they were made of") {
+  const auto all = samples();
+  for (const model& a : all) {
+    const path_key key = to_key(a);
+    CHECK(same(key, a));
+    for (const model& b : all) {
+      CHECK((key == to_key(b)) == (a == b));
+      CHECK((key < to_key(b)) == (a < b));
+      CHECK((key > to_key(b)) == (a > b));
+      if (a == b) CHECK(hash_value(key) == hash_value(to_key(b)));
+    }
+  }
+}
+
+TEST_CASE("keys are copied, moved and assigned, to themselves too") {
+  for (const model& a : samples())
+    for (const model& b : samples()) {
+      path_key x = to_key(a), y = to_key(b);
+      const path_key copy = x;
+      y = x;
+      CHECK((same(x, a) && same(y, a) && same(copy, a)));
+      x = std::move(y);
+      CHECK(same(x, a));
+      y = to_key(b);
+      std::swap(x, y);
+      CHECK((same(x, b) && same(y, a)));
+      const path_key& self = x;
+      x = self;
+      CHECK(same(x, b));
+    }
+}
+
+TEST_CASE("a million hashes of like keys are nearly all different") {
+  std::vector<std::size_t> hashes;
+  for (std::int64_t i = 0; i < 500'000; ++i) {
+    hashes.push_back(hash_value(path_key(i)));
+    hashes.push_back(hash_value(path_key("layer" + std::to_string(i))));
+  }
+  for (std::size_t& h : hashes) h &= 0xFFFFFFFF;  // what a hash table uses
+  std::sort(hashes.begin(), hashes.end());
+  const auto distinct = std::unique(hashes.begin(), hashes.end()) - hashes.begin();
+  CHECK(distinct > 999'000);  // 2^20 values in 2^32 places: about 116 meet by chance
+}
+
+TEST_CASE("copies of one key are used by several threads") {
+  const path_key key = std::string(100, 'k');
+  std::vector<std::thread> threads;
+  std::vector<std::size_t> found(4);
+  for (std::size_t t = 0; t < found.size(); ++t)
+    threads.emplace_back([&key, &found, t] {
+      for (int i = 0; i < 10'000; ++i) {
+        const path own{key, i, key};
+        found[t] += own[0].name().size();
+      }
+    });
+  for (std::thread& t : threads) t.join();
+  for (const std::size_t f : found) CHECK(f == 1'000'000);
+  CHECK(key.name() == std::string(100, 'k'));
+}

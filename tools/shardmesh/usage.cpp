@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Wrong usage in one plain line; the values that options take.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "command.hpp"
+
+import shardmesh;
+
+namespace tool {
+
+using shardmesh::escaped;
+
+namespace {
+
+std::string in_quotes(std::string_view text) {
+  return fmt::format("'{}'", escaped(text).substr(0, 200));
+}
+
+template <class Number>
+bool parse(std::string_view text, Number& number) {
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return code == std::errc{} && end == text.data() + text.size();
+}
+
+}  // namespace
+
+int usage_error(const CLI::App& app, const CLI::ParseError& problem) {
+  const std::vector<CLI::App*> commands = app.get_subcommands();
+  const std::string who = commands.empty() ? "shardmesh" : "shardmesh " + commands.front()->get_name();
+  const std::vector<std::string> unknown = app.remaining(true);
+  std::string what = escaped(problem.what());
+  // CLI11 says first what is missing, and only then what it does not know.
+  const auto is = [&](CLI::ExitCodes code) { return problem.get_exit_code() == static_cast<int>(code); };
+  const bool is_about_arguments = is(CLI::ExitCodes::RequiredError) || is(CLI::ExitCodes::ExtrasError);
+  if (is_about_arguments && !unknown.empty()) {
+    const std::string& first = unknown.front();
+    what = fmt::format("{} {}",
+                       first.starts_with('-') && first.size() > 1 ? "unknown option"
+                       : commands.empty()                         ? "unknown command"
+                                                                  : "unexpected argument",
+                       in_quotes(first));
+  } else if (commands.empty() && is(CLI::ExitCodes::RequiredError)) {
+    what = "a command is missing";
+  }
+  print_problem(fmt::format("{}: {} ({} --help says more)", who, what, who));
+  return wrong_usage;
+}
+
+CLI::Validator whole_number() {
+  const auto check = [](std::string& text) -> std::string {
+    std::int64_t number = 0;
+    if (parse(text, number) && number >= 0) return {};
+    return in_quotes(text) + " is not a whole number of at least 0";
+  };
+  return {check, ""};
+}
+
+CLI::Validator tolerance() {
+  const auto check = [](std::string& text) -> std::string {
+    double number = 0;
+    if (parse(text, number) && number >= 0) return {};  // NaN is not
+    return in_quotes(text) + " is not a number of at least 0";
+  };
+  return {check, ""};
+}
+
+}  // namespace tool
