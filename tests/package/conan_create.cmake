@@ -36,7 +36,7 @@ build_type=Release
 compiler=clang
 compiler.version=${major}
 compiler.libcxx=libstdc++11
-compiler.cppstd=20
+compiler.cppstd=gnu20
 [platform_requires]
 ${platform}[conf]
 tools.build:compiler_executables={'c': '${c_compiler}', 'cpp': '${COMPILER}'}

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What ranks do together: redistribution and FSDP state dicts over four ranks (threads; MPI processes where MPI is
+installed) beside PyTorch over four gloo processes. Each repetition counts its slowest rank; processes of their own."""
+import shutil
+import statistics
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+MIB = 1 << 20
+RANKS = 4
+
+
+def sides(bench, case, peers):
+    ours = {f"shardmesh, {RANKS} threads": [bench.build / "bin" / "shardmesh_rank_bench", case]}
+    program, launcher = bench.build / "bin" / "shardmesh_rank_mpi_bench", shutil.which("mpirun")
+    if program.exists() and launcher and case != "fsdp":
+        ours[f"shardmesh, {RANKS} MPI processes"] = [launcher, "--oversubscribe", "--allow-run-as-root", "-n", RANKS,
+                                                     program, case]
+    return ours | {name: [sys.executable, HERE / "torch_ranks.py", peer] for name, peer in peers.items()}
+
+
+def compare(bench, title, case, size, peers, blocks=2):
+    found = {name: {"seconds": [], "first": [], "extra": []} for name in sides(bench, case, peers)}
+    for _ in range(blocks):
+        for name, line in sides(bench, case, peers).items():
+            said = bench.json_of([*line, size, max(3, (bench.runs + 1) // blocks)])
+            found[name]["seconds"] += said["seconds"]
+            found[name]["first"].append(said["first_seconds"])
+            found[name]["extra"].append(said["extra_bytes"])
+    print(f"\n{title}")
+    base = statistics.median(next(iter(found.values()))["seconds"])
+    for name, of in found.items():
+        median = statistics.median(of["seconds"])
+        print(f"  {name:<44} {median * 1e3:9.3f} ms ({min(of['seconds']) * 1e3:.3f}..{max(of['seconds']) * 1e3:.3f}, "
+              f"{len(of['seconds'])} runs)  x{median / base:.1f}   first call {min(of['first']) * 1e3:.1f} ms"
+              + (f", {min(of['extra']) / MIB:.0f} MiB of memory" if case == "fsdp" else ""), flush=True)
+
+
+def redistribute(case, text, size):
+    def run(bench):
+        compare(bench, f"{text} of {size // MIB} MiB float32, {RANKS} ranks" if size >= MIB else
+                f"{text} of {size // 1024} KiB float32, {RANKS} ranks", case, size,
+                {f"DTensor.redistribute, {RANKS} gloo processes": case})
+    return run
+
+
+def fsdp(bench):
+    compare(bench, f"sharded state dict of an FSDP model of 1 GiB, {RANKS} ranks", "fsdp", 1024 * MIB,
+            {f"FSDP1 SHARDED_STATE_DICT, {RANKS} gloo processes": "fsdp1",
+             "FSDP2 get_model_state_dict (views, no new tensors)": "fsdp2"}, blocks=1)
+
+
+TEXTS = {"rows_to_columns": "S(0) -> S(1)", "grid_swap": "S(0),S(1) -> S(1),S(0) on 2x2", "rows_to_all": "S(0) -> R"}
+CASES = {f"ranks_{case}_{label}": redistribute(case, text, size)
+         for case, text in TEXTS.items() for label, size in (("64m", 64 * MIB), ("64k", 64 * 1024))}
+CASES["ranks_fsdp"] = fsdp
