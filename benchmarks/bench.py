@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 import ranks
+import redistribute
 import validate
 
 HERE = Path(__file__).resolve().parent
@@ -216,7 +217,7 @@ def tree(bench):
 CASES = {"tree": tree, "load_200": load(200), "load_16": load(16), "columns_200": columns(200), "columns_16": columns(16),
          "safetensors_load": safetensors_load, "safetensors_copy": safetensors_copy,
          "inspect_200k": inspect(200_000), "inspect_2m": inspect(2_000_000), "reshard_memory": reshard_memory,
-         **validate.CASES, **ranks.CASES}
+         **validate.CASES, **redistribute.CASES, **ranks.CASES}
 
 
 def main():

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Redistribution over threads beside a plain all-to-all of the same bytes (each thread copies its blocks from the
-// others' buffers, between two barriers), in one run, taking turns. One line of JSON per case.
-//   shardmesh_redistribute_bench [--ranks N] [--repeat N]
+// others' buffers, between two barriers), in one run, taking turns; and planning for one of 1024 ranks, in a process of
+// its own for its memory. One line of JSON per case.
+//   shardmesh_redistribute_bench [--ranks N] [--repeat N] [--only plan|run]
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <barrier>
@@ -113,15 +117,66 @@ void measure(const bench_case& c, std::int32_t ranks, int repeat) {
       median(ours_cpu) / median(plain_cpu));
 }
 
+double peak_mb() {
+  rusage use{};
+  getrusage(RUSAGE_SELF, &use);
+  return static_cast<double>(use.ru_maxrss) / 1024;
+}
+
+// One rank's part of 1024 tensors from rows to columns of 1024 ranks: 2^30 copies in all, of which it is told 2^21.
+void measure_plan(bool alike) {
+  const pid_t child = fork();
+  if (child != 0) {
+    int status = 0;
+    waitpid(child, &status, 0);
+    return;
+  }
+  constexpr std::int32_t ranks = 1024;
+  const double before = peak_mb();
+  const auto start = clock_type::now();
+  std::vector<tensor_transfer> transfers;
+  for (std::int64_t i = 0; i < 1024; ++i) {
+    const extents shape{4096 + (alike ? 0 : i), 8192};
+    transfers.push_back({on_all(ranks, placement::shard(0), shape), on_all(ranks, placement::shard(1), shape),
+                         dtype::float32, dtype::float32});
+  }
+  const auto milliseconds = [](clock_type::time_point since) {
+    return 1e3 * std::chrono::duration<double>(clock_type::now() - since).count();
+  };
+  plan_cache cache;
+  const transfer_plan planned = cache.plan(transfers).value();
+  const rank_plan mine = planned.for_owner(511);
+  const double cold = milliseconds(start), memory = peak_mb() - before;
+  const auto again = clock_type::now();
+  const rank_plan warm = planned.for_owner(511);
+  const double warm_ms = milliseconds(again);
+  const auto found = clock_type::now();
+  const bool hit = cache.plan(transfers).has_value() && cache.hits() == 1;
+  std::printf(
+      "{\"case\":\"plan one of 1024 ranks, 1024 tensors %s\",\"cold_ms\":%.2f,\"peak_mb\":%.1f,\"warm_ms\":%.3f,"
+      "\"cached_plan_ms\":%.3f,\"sent_bytes\":%lld}\n",
+      alike ? "alike" : "of different shapes", cold, memory, warm_ms, hit ? milliseconds(found) : -1.0,
+      static_cast<long long>(warm.sent_bytes()));
+  std::fflush(stdout);
+  _exit(mine.transfers() == 1024 ? 0 : 1);
+}
+
 }  // namespace
 
 int main(int count, char** words) {
   std::int32_t ranks = 4;
   int repeat = 9;
+  std::string_view only;
   for (int i = 1; i + 1 < count; i += 2) {
     if (std::string_view(words[i]) == "--ranks") ranks = std::atoi(words[i + 1]);
     if (std::string_view(words[i]) == "--repeat") repeat = std::atoi(words[i + 1]);
+    if (std::string_view(words[i]) == "--only") only = words[i + 1];
   }
+  if (only != "run") {
+    measure_plan(true);
+    measure_plan(false);
+  }
+  if (only == "plan") return 0;
   for (const auto& [rows, columns] :
        {std::pair<std::int64_t, std::int64_t>{128, 128}, {512, 512}, {2048, 2048}, {4096, 4096}})
     for (const bool in_place : {true, false}) {

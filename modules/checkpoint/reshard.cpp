@@ -16,24 +16,10 @@ module;
 #include <vector>
 module shardmesh.checkpoint;
 
+import :load_balancer;
+
 namespace shardmesh {
 namespace {
-
-// Deals out chunks: each goes to the holder that has the fewest bytes so far, ties to the lowest rank.
-class load_balancer {
- public:
-  std::int32_t give(const std::vector<owner_id>& holders, std::int64_t bytes) {
-    owner_id best = holders.front();
-    for (const owner_id holder : holders)
-      if (std::pair(load_[holder], holder) < std::pair(load_[best], best)) best = holder;
-    load_[best] += bytes;
-    return best;
-  }
-  void add(owner_id owner, std::int64_t bytes) { load_[owner] += bytes; }
-
- private:
-  std::unordered_map<owner_id, std::int64_t> load_;
-};
 
 // Every distinct box of a layout and who holds it; boxes in ascending order.
 std::map<box, std::vector<owner_id>> holders_of(const distribution& held) {

@@ -11,17 +11,10 @@ module;
 #include <vector>
 module shardmesh.checkpoint;
 
+import :view_source;
+
 namespace shardmesh {
 namespace {
-
-// Views as items: a fragment's slot is the view's number.
-struct view_source {
-  std::vector<tensor_view> views;
-  result<void> read(item_id item, const box& part, const tensor_view& to) {
-    return copy(to, subview(views[static_cast<std::size_t>(item.slot)], part));
-  }
-  bool reads_in_order(item_id) { return false; }
-};
 
 result<output_tensor> describe(const save_tensor& tensor, view_source& source) {
   output_tensor made;

@@ -17,6 +17,7 @@ module;
 #include <memory>
 #include <mutex>
 #include <random>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -87,9 +88,10 @@ struct staged_output::state {
   fs::path destination, staging;
   bool is_directory = false;
   output_options options;
-  bool prepared = false;
-  bool staged = false;  // something of ours exists at `staging`
+  std::size_t synced = 0;  // files that `prepare` is done with
+  bool staged = false;     // something of ours exists at `staging`
   std::vector<std::string> names;
+  std::set<std::int32_t> removed;
   std::mutex lock;
   std::list<open_file> opened;  // most recently used first
 
@@ -126,6 +128,24 @@ struct staged_output::state {
     opened.clear();
   }
 
+  // Other processes may be adding files to a directory, or committing it. The rename settles who is first: they find
+  // nothing at its name afterwards.
+  void discard() const {
+    std::error_code ignored;
+    fs::path doomed = staging;
+    if (is_directory) {
+      doomed += fmt::format("-discarded-{}", ::getpid());
+      fs::rename(staging, doomed, ignored);
+      if (ignored == std::errc::no_such_file_or_directory) return;
+      if (ignored) doomed = staging;
+    }
+    // A file that a process was just creating makes this fail: it is gone the next time.
+    for (int attempt = 0; attempt < 3; ++attempt) {
+      fs::remove_all(doomed, ignored);
+      if (!ignored) return;
+    }
+  }
+
   result<void> rename_into_place() {
     if (::rename(staging.c_str(), destination.c_str()) == 0) return staged = false, result<void>{};
     // rename(2) replaces a file or an empty folder; a full folder is exchanged, which is atomic as well.
@@ -145,8 +165,7 @@ staged_output& staged_output::operator=(staged_output&&) noexcept = default;
 staged_output::~staged_output() {
   if (!state_) return;
   state_->close_all();
-  std::error_code ignored;
-  if (state_->staged) fs::remove_all(state_->staging, ignored);
+  if (state_->staged) state_->discard();
 }
 
 result<staged_output> staged_output::file(const fs::path& destination, output_options options) {
@@ -195,6 +214,26 @@ result<staged_output> staged_output::directory(const fs::path& destination, outp
   return staged_output(std::move(made));
 }
 
+result<staged_output> staged_output::join(const fs::path& folder, output_options options) {
+  auto made = std::make_unique<state>();
+  std::error_code code;
+  if (!fs::is_directory(folder, code))
+    return fail_sys(code ? code.value() : ENOENT, "does not see the folder of the save", folder.string());
+  made->staging = folder;
+  made->destination = folder;  // for messages
+  made->options = options;
+  made->is_directory = made->staged = true;
+  return staged_output(std::move(made));
+}
+
+const fs::path& staged_output::folder() const {
+  return state_->staging;
+}
+
+void staged_output::release() {
+  state_->staged = false;
+}
+
 result<std::int32_t> staged_output::add_file(std::string_view name) {
   const auto number = static_cast<std::int32_t>(state_->names.size());
   state_->names.emplace_back(name);
@@ -240,11 +279,21 @@ result<void> staged_output::read(std::int32_t file, std::int64_t offset, std::sp
   return done;
 }
 
+result<void> staged_output::remove_file(std::int32_t file) {
+  state_->close_all();
+  const fs::path path = state_->path_of(file);
+  if (::unlink(path.c_str()) != 0) return fail_sys(errno, "cannot remove", path.string());
+  state_->removed.insert(file);
+  return {};
+}
+
 result<void> staged_output::prepare() {
   state_->close_all();
-  if (std::exchange(state_->prepared, true) || !state_->options.durable) return {};
-  for (std::size_t i = 0; i < state_->names.size(); ++i)
-    SHARDMESH_CHECK(sync_path(state_->path_of(static_cast<std::int32_t>(i)), false));
+  if (!state_->options.durable) return {};
+  for (; state_->synced < state_->names.size(); ++state_->synced)
+    if (const auto file = static_cast<std::int32_t>(state_->synced); !state_->removed.contains(file)) {
+      SHARDMESH_CHECK(sync_path(state_->path_of(file), false));
+    }
   return state_->is_directory ? sync_path(state_->staging, true) : result<void>{};
 }
 

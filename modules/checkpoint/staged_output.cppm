@@ -31,6 +31,9 @@ class staged_output {
   /// filled); errc::invalid_argument when the destination's folder does not exist; errc::io.
   static result<staged_output> file(const std::filesystem::path& destination, output_options options = {});
   static result<staged_output> directory(const std::filesystem::path& destination, output_options options = {});
+  /// Another process's part of a directory that one process makes: adds files to `folder` (see `folder()`), and never
+  /// commits. errc::io when this process does not see the folder.
+  static result<staged_output> join(const std::filesystem::path& folder, output_options options = {});
   staged_output(staged_output&&) noexcept;
   staged_output& operator=(staged_output&&) noexcept;
   ~staged_output();
@@ -42,10 +45,19 @@ class staged_output {
   result<void> write(std::int32_t file, std::int64_t offset, std::span<const std::byte> bytes);
   /// What was written so far, read back. errc::io.
   result<void> read(std::int32_t file, std::int64_t offset, std::span<std::byte> bytes) const;
-  /// fsync of every file and of the folder, so that `commit` has only to rename. `commit` does it when it was not done.
+  /// Takes a file away again. Its number is not used afterwards. Not thread-safe.
+  result<void> remove_file(std::int32_t file);
+  /// fsync of the files that were added since the last call, and of the folder, so that `commit` has only to rename.
+  /// `commit` does it too. Files are not written to afterwards.
   result<void> prepare();
   /// `prepare`, rename, fsync of the parent. After an error the destination is as it was.
   result<void> commit();
+
+  /// The directory under its temporary name, absolute: where other processes `join`.
+  const std::filesystem::path& folder() const;
+  /// What a process that joined wrote stays: the one that made the directory goes on with it. Without this, the
+  /// destructor of either takes the whole directory away (by one rename first: either that or `commit` comes to pass).
+  void release();
 
  private:
   struct state;

@@ -12,6 +12,8 @@ module;
 export module shardmesh.comm:any_communicator;
 
 import shardmesh.core;
+import shardmesh.layout;
+import :collectives;
 import :communicator;
 import :lending;
 
@@ -50,6 +52,25 @@ class any_communicator {
     return model_->start_lending(lends, borrows, options);
   }
 
+  /// True when the communicator is a `collective_communicator`, so that the next four work; else errc::unsupported.
+  bool has_collectives() const { return model_->has_collectives(); }
+  result<pending> all_gather_into(std::span<const std::byte> send, std::span<std::byte> receive,
+                                  const call_options& options) {
+    return model_->all_gather_into(send, receive, options);
+  }
+  result<pending> all_to_all(std::span<const std::byte> send, std::span<std::byte> receive,
+                             const call_options& options) {
+    return model_->all_to_all(send, receive, options);
+  }
+  result<pending> reduce_scatter(std::span<const std::byte> send, std::span<std::byte> receive, dtype type,
+                                 reduce_op op, const call_options& options) {
+    return model_->reduce_scatter(send, receive, type, op, options);
+  }
+  result<pending> all_reduce(std::span<const std::byte> send, std::span<std::byte> receive, dtype type, reduce_op op,
+                             const call_options& options) {
+    return model_->all_reduce(send, receive, type, op, options);
+  }
+
   /// The communicator itself, when it is a C; null otherwise.
   template <communicator C>
   C* target() {
@@ -73,6 +94,13 @@ class any_communicator {
     virtual void abort(const error&) = 0;
     virtual bool shares_memory() const = 0;
     virtual result<lending> start_lending(std::span<const lent>, std::span<const borrowed>, const call_options&) = 0;
+    virtual bool has_collectives() const = 0;
+    virtual result<pending> all_gather_into(std::span<const std::byte>, std::span<std::byte>, const call_options&) = 0;
+    virtual result<pending> all_to_all(std::span<const std::byte>, std::span<std::byte>, const call_options&) = 0;
+    virtual result<pending> reduce_scatter(std::span<const std::byte>, std::span<std::byte>, dtype, reduce_op,
+                                           const call_options&) = 0;
+    virtual result<pending> all_reduce(std::span<const std::byte>, std::span<std::byte>, dtype, reduce_op,
+                                       const call_options&) = 0;
   };
 
   template <class C>
@@ -105,6 +133,43 @@ class any_communicator {
       else
         return fail(errc::unsupported, "the ranks of this communicator do not share memory");
     }
+    bool has_collectives() const override {
+      if constexpr (requires(const C& c) {
+                      { c.has_collectives() } -> std::same_as<bool>;
+                    })
+        return it().has_collectives();
+      else
+        return collective_communicator<C>;
+    }
+    result<pending> all_gather_into(std::span<const std::byte> send, std::span<std::byte> receive,
+                                    const call_options& options) override {
+      if constexpr (collective_communicator<C>)
+        return it().all_gather_into(send, receive, options);
+      else
+        return no_collectives();
+    }
+    result<pending> all_to_all(std::span<const std::byte> send, std::span<std::byte> receive,
+                               const call_options& options) override {
+      if constexpr (collective_communicator<C>)
+        return it().all_to_all(send, receive, options);
+      else
+        return no_collectives();
+    }
+    result<pending> reduce_scatter(std::span<const std::byte> send, std::span<std::byte> receive, dtype type,
+                                   reduce_op op, const call_options& options) override {
+      if constexpr (collective_communicator<C>)
+        return it().reduce_scatter(send, receive, type, op, options);
+      else
+        return no_collectives();
+    }
+    result<pending> all_reduce(std::span<const std::byte> send, std::span<std::byte> receive, dtype type, reduce_op op,
+                               const call_options& options) override {
+      if constexpr (collective_communicator<C>)
+        return it().all_reduce(send, receive, type, op, options);
+      else
+        return no_collectives();
+    }
+    static error no_collectives() { return fail(errc::unsupported, "this communicator has no collectives of its own"); }
   };
 
   template <class C>

@@ -6,6 +6,7 @@ export module shardmesh.comm;
 export import shardmesh.layout;
 
 export import :communicator;
+export import :collectives;
 export import :agreement;
 export import :any_communicator;
 export import :error_bytes;

@@ -401,7 +401,12 @@ result<void> thread_exchange::lending_face::wait() {
               .with_rank(self.rank),
           self.rank);
   }
-  return wait_for_all(self);
+  auto done = wait_for_all(self);
+  if (!done) return done;
+  // What was lent is back; but a reader that failed gave it back unread.
+  const guard locked(self.group->lock);
+  if (self.group->poison) return *self.group->poison;
+  return {};
 }
 
 }  // namespace shardmesh

@@ -12,6 +12,7 @@ module;
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -179,6 +180,37 @@ result<lending> thread_communicator::start_lending(std::span<const lent> lends, 
   SHARDMESH_TRY(thread_exchange* const started, start(state_, rank_, lends, borrows, options));
   if (started == nullptr) return lending();
   return lending(std::unique_ptr<lending::operation>(&started->as_lending));
+}
+
+namespace {
+
+// Messages of a copy of this communicator: it lives as long as they need it.
+message_group messages_of(const thread_communicator& comm) {
+  return {comm.rank(), comm.size(),
+          [copy = comm](std::span<const outgoing> sends, std::span<const incoming> receives,
+                        const call_options& options) mutable { return copy.start_exchange(sends, receives, options); }};
+}
+
+}  // namespace
+
+result<pending> thread_communicator::all_gather_into(std::span<const std::byte> send, std::span<std::byte> receive,
+                                                     const call_options& options) {
+  return all_gather_into_by_messages(messages_of(*this), send, receive, options);
+}
+
+result<pending> thread_communicator::all_to_all(std::span<const std::byte> send, std::span<std::byte> receive,
+                                                const call_options& options) {
+  return all_to_all_by_messages(messages_of(*this), send, receive, options);
+}
+
+result<pending> thread_communicator::reduce_scatter(std::span<const std::byte> send, std::span<std::byte> receive,
+                                                    dtype type, reduce_op op, const call_options& options) {
+  return reduce_scatter_by_messages(messages_of(*this), send, receive, type, op, options);
+}
+
+result<pending> thread_communicator::all_reduce(std::span<const std::byte> send, std::span<std::byte> receive,
+                                                dtype type, reduce_op op, const call_options& options) {
+  return all_reduce_by_messages(messages_of(*this), send, receive, type, op, options);
 }
 
 void thread_communicator::abort(const error& reason) {

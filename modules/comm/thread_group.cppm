@@ -11,6 +11,7 @@ module;
 export module shardmesh.comm:thread_group;
 
 import shardmesh.core;
+import shardmesh.layout;
 import :communicator;
 import :lending;
 
@@ -20,7 +21,8 @@ struct thread_state;
 
 export namespace shardmesh {
 
-/// One rank's handle of a thread_group; keeps the group alive. Models `communicator` and `memory_sharing_communicator`.
+/// One rank's handle of a thread_group; keeps the group alive. Models `collective_communicator` and
+/// `memory_sharing_communicator`.
 /// A message is one copy from the sender's buffer into the receiver's, made by whichever of the two waits first when
 /// both are there. Messages of different sizes on the two sides, a deadline that passes, a cancelled call, `abort`
 /// and a rank that is done while others wait for it poison the group: every rank gets that same error from then on.
@@ -39,6 +41,15 @@ class thread_communicator {
   /// As `start_exchange`; does not block.
   result<lending> start_lending(std::span<const lent> lends, std::span<const borrowed> borrows,
                                 const call_options& options);
+  /// As `collective_communicator`, made of messages; do not block.
+  result<pending> all_gather_into(std::span<const std::byte> send, std::span<std::byte> receive,
+                                  const call_options& options);
+  result<pending> all_to_all(std::span<const std::byte> send, std::span<std::byte> receive,
+                             const call_options& options);
+  result<pending> reduce_scatter(std::span<const std::byte> send, std::span<std::byte> receive, dtype type,
+                                 reduce_op op, const call_options& options);
+  result<pending> all_reduce(std::span<const std::byte> send, std::span<std::byte> receive, dtype type, reduce_op op,
+                             const call_options& options);
   /// Poisons the group with this reason, unless it is poisoned already.
   void abort(const error& reason);
 

@@ -124,8 +124,8 @@ class loader {
 
   extents shape_of(const fsdp_entry& entry) const {
     if (entry.kind == fsdp_entry_kind::tensor) return model_.tensors[entry.index].value.sizes;
-    const flat_parameter& flat = model_.units[entry.unit].parameters;
-    return entry.kind == fsdp_entry_kind::flat ? extents{flat.unsharded_numel()} : flat.parameters()[entry.index].shape;
+    const fsdp_unit& unit = model_.units[entry.unit];
+    return entry.kind == fsdp_entry_kind::flat ? flat_shape(unit) : parameter_shape(unit, entry.index);
   }
   dtype type_of(const fsdp_entry& entry) const {
     return entry.kind == fsdp_entry_kind::tensor ? model_.tensors[entry.index].value.type
@@ -345,8 +345,7 @@ class loader {
     }
     const fsdp_unit& unit = model_.units[entry.unit];
     const bool is_flat = entry.kind == fsdp_entry_kind::flat;
-    SHARDMESH_TRY(made.to, is_flat ? flat_distribution(unit.parameters, unit.group)
-                                   : distribution_of(unit.parameters, entry.index, unit.group));
+    SHARDMESH_TRY(made.to, is_flat ? flat_distribution(unit) : distribution_of(unit, entry.index));
     const auto position = unit.group.position(comm_.rank());
     if (!position) return made;
     SHARDMESH_TRY(made.memory.slots, is_flat ? flat_slots(unit.parameters, *position, unit.shard)

@@ -30,7 +30,7 @@ struct load_state_options {
   load_mode mode = load_mode::strict;
   bool allow_narrowing = false;   // casts that lose values; PyTorch's copy_ always does
   rank_group ranks{};             // global ranks of the communicator's, for sharded tensors; one rank: numbered alike
-  std::int64_t memory_bytes = 0;  // of messages alive at a time; 0: no limit
+  std::int64_t memory_bytes = 0;  // of messages alive at a time; 0: the default of plan_options
   call_options call{};
 };
 

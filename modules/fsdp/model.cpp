@@ -62,7 +62,7 @@ result<void> check_unit(const fsdp_unit& unit) {
 }
 
 bool has_flat(const fsdp_unit& unit) {
-  return unit.parameters.is_sharded() && !unit.parameters.parameters().empty();
+  return !holds_whole(unit) && !unit.parameters.parameters().empty();
 }
 std::string flat_key(const fsdp_unit& unit) {
   return joined_key(clean_key(unit.prefix), flat_parameter_key) + unit.key_suffix;

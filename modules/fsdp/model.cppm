@@ -11,20 +11,9 @@ export module shardmesh.fsdp:model;
 
 import shardmesh.core;
 import shardmesh.layout;
-import :flat_parameter;
-import :shard_group;
+import :unit;
 
 export namespace shardmesh {
-
-/// One FSDP unit: the parameters of a module in one flat parameter, and this rank's shard of it. Optimizer state that
-/// is laid out like the parameters (Adam's exp_avg) is a unit too, with a `key_suffix`.
-struct fsdp_unit {
-  std::string prefix;  // the module's name, "" for the root; names of wrappers in it do not count
-  flat_parameter parameters;
-  shard_group group;         // over the ranks of the communicator
-  tensor_view shard;         // 1-D, sharded_numel elements; no memory on ranks that are not members
-  std::string key_suffix{};  // appended to every key: ".exp_avg"
-};
 
 /// A tensor that every rank holds whole: a buffer, or a parameter that FSDP ignores.
 struct fsdp_tensor {

@@ -6,6 +6,7 @@ module;
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -54,7 +55,7 @@ result<planned_entry> described(const fsdp_model& model, const fsdp_entry& entry
   made.where = unit.shard.where;
   const auto position = unit.group.position(rank);
   if (entry.kind == fsdp_entry_kind::flat) {
-    made.shape = {unit.parameters.unsharded_numel()};
+    made.shape = flat_shape(unit);
     if (position) {
       auto slots = flat_slots(unit.parameters, *position, unit.shard);
       if (!slots) return std::move(slots).take_error().with_key(entry.key).with_rank(rank);
@@ -62,7 +63,7 @@ result<planned_entry> described(const fsdp_model& model, const fsdp_entry& entry
     }
     return made;
   }
-  made.shape = unit.parameters.parameters()[entry.index].shape;
+  made.shape = parameter_shape(unit, entry.index);
   if (position) {
     auto slots = slots_of(unit.parameters, entry.index, *position, unit.shard);
     if (!slots) return std::move(slots).take_error().with_key(entry.key).with_rank(rank);
@@ -79,7 +80,7 @@ void take_whole(planned_entry& entry) {
 }
 
 bool is_whole(const fsdp_model& model, const fsdp_entry& entry) {
-  return entry.kind == fsdp_entry_kind::tensor || !model.units[entry.unit].parameters.is_sharded();
+  return entry.kind == fsdp_entry_kind::tensor || holds_whole(model.units[entry.unit]);
 }
 
 bool is_member(const fsdp_model& model, const fsdp_entry& entry, std::int32_t rank) {
@@ -88,16 +89,22 @@ bool is_member(const fsdp_model& model, const fsdp_entry& entry, std::int32_t ra
 
 result<void> set_transfer(planned_entry& entry, const fsdp_unit& unit, std::size_t parameter, distribution to) {
   if (box::whole(entry.shape).is_empty()) return {};  // nothing moves, nobody holds anything
-  SHARDMESH_TRY(distribution from, distribution_of(unit.parameters, parameter, unit.group));
+  SHARDMESH_TRY(distribution from, distribution_of(unit, parameter));
   entry.transfer = tensor_transfer{std::move(from), std::move(to), entry.type, entry.type};
   return {};
 }
 
-// The rank in its replica's numbering, and the metadata of the chunks.
-// A part of a dimension is left out when it is empty and the dimension is not: so a tensor without rows has an empty
-// shard on every rank, as torch.chunk makes it.
-result<void> describe_shards(planned_entry& entry, const shard_group& group, std::span<const box> chunks,
-                             std::int32_t rank, const rank_group& ranks, bool requires_grad) {
+// What the ranks at one position of a group get.
+struct group_chunk {
+  std::int32_t position = 0;
+  box where;
+};
+
+// The rank in its replica's numbering, and the metadata of the chunks. A part of a dimension is left out when it is
+// empty and the dimension is not: so a tensor without rows has an empty shard on every rank, as torch.chunk makes it.
+// Of chunks that several positions hold (replicated over tensor parallelism) the own one is named, else the first.
+result<void> describe_shards(planned_entry& entry, const shard_group& group, std::span<const group_chunk> chunks,
+                             std::int32_t rank, const rank_group& ranks) {
   const bool is_numbered = ranks.size() == group.ranks();
   const auto global = [&](std::int32_t r) { return is_numbered ? ranks.global(r) : r; };
   const std::vector<std::int32_t> together = group.replica_of(rank);
@@ -110,53 +117,95 @@ result<void> describe_shards(planned_entry& entry, const shard_group& group, std
   entry.form = entry_form::sharded_tensor;
   entry.metadata.size = entry.shape;
   entry.metadata.properties.type = entry.type;
-  entry.metadata.properties.requires_grad = requires_grad;
+  entry.metadata.properties.requires_grad = false;
   entry.group_rank = *group.position(rank);
-  for (std::size_t p = 0; p < chunks.size(); ++p) {
-    if (!is_listed_chunk(chunks[p], entry.shape)) continue;
-    if (static_cast<std::int32_t>(p) == entry.group_rank) {
-      entry.has_part = true;
-      entry.own_shard = entry.metadata.shards.size();
-      entry.local = chunks[p].sizes;
-    }
-    entry.metadata.shards.push_back({chunks[p].offsets, chunks[p].sizes, remote_device{globals[p], {}, entry.where}});
+  std::map<box, std::size_t> listed;  // of chunks with elements
+  for (const group_chunk& chunk : chunks) {
+    if (!is_listed_chunk(chunk.where, entry.shape)) continue;
+    const remote_device placement{globals[static_cast<std::size_t>(chunk.position)], {}, entry.where};
+    std::size_t at = entry.metadata.shards.size();
+    if (!chunk.where.is_empty()) at = listed.emplace(chunk.where, at).first->second;
+    if (at == entry.metadata.shards.size())
+      entry.metadata.shards.push_back({chunk.where.offsets, chunk.where.sizes, placement});
+    if (chunk.position != entry.group_rank) continue;
+    entry.has_part = true;
+    entry.own_shard = at;
+    entry.local = chunk.where.sizes;
+    entry.metadata.shards[at].placement = placement;
   }
   SHARDMESH_TRY(entry.group, rank_group::make(std::move(globals)));
   return {};
 }
 
+// Every column's part is chunked by itself: what FSDP does with what tensor parallelism has left. So with equal flat
+// shards nothing crosses columns.
+result<std::vector<group_chunk>> chunks_of(const fsdp_unit& unit, std::size_t parameter, const chunk_options& options) {
+  std::vector<group_chunk> made;
+  const std::int32_t parts = unit.group.size();
+  const std::int32_t columns = unit.parallel.is_none() ? 1 : unit.parallel.columns();
+  for (std::int32_t c = 0; c < columns; ++c) {
+    extents shape = parameter_shape(unit, parameter), origin = extents::filled(shape.rank(), 0);
+    if (!unit.parallel.is_none()) {
+      const layout& l = unit.parallel.placed(parameter);
+      const std::int32_t rank = unit.parallel.rank_in(c);
+      if (l.boxes(rank).size() > 1)
+        return fail(errc::unsupported, "tensor parallelism leaves a rank several boxes, which are no one shard")
+            .with_rank(rank)
+            .with_values("one box per rank", std::to_string(l.boxes(rank).size()))
+            .with_hint("make dtensors: sharded_form::dtensor");
+      shape = l.local_shape(rank);
+      origin = l.first_index(rank);
+    }
+    SHARDMESH_TRY(const auto chunks, chunk_boxes(shape, parts, options));
+    for (std::size_t p = 0; p < chunks.size(); ++p)
+      made.push_back({c * parts + static_cast<std::int32_t>(p), shifted(chunks[p], origin)});
+  }
+  return made;
+}
+
 result<void> plan_chunks(planned_entry& entry, const fsdp_unit& unit, std::size_t parameter, std::int32_t rank,
                          const sharded_state_options& options) {
-  SHARDMESH_TRY(const auto chunks, chunk_boxes(entry.shape, unit.group.size(), {options.dim, options.rule}));
+  SHARDMESH_TRY(const auto chunks, chunks_of(unit, parameter, {options.dim, options.rule}));
+  const shard_group& cells = cells_of(unit);
   distribution_builder to(entry.shape, owner_space::ranks);
-  to.at_least_owners(unit.group.ranks());
-  for (std::size_t p = 0; p < chunks.size(); ++p)
-    for (const std::int32_t holder : unit.group.holders(static_cast<std::int32_t>(p)))
-      if (!chunks[p].is_empty()) to.add(holder, 0, chunks[p].offsets, chunks[p].sizes);
+  to.at_least_owners(cells.ranks());
+  for (const group_chunk& chunk : chunks)
+    for (const std::int32_t holder : cells.holders(chunk.position))
+      if (!chunk.where.is_empty()) to.add(holder, 0, chunk.where.offsets, chunk.where.sizes);
   SHARDMESH_TRY(distribution wanted, to.finish());
   SHARDMESH_CHECK(set_transfer(entry, unit, parameter, std::move(wanted)));
-  if (!unit.group.position(rank)) return {};
-  return describe_shards(entry, unit.group, chunks, rank, options.ranks, false);
+  if (!cells.position(rank)) return {};
+  return describe_shards(entry, cells, chunks, rank, options.ranks);
+}
+
+// The layout that a parameter gets: as asked for; of tensor parallelism's mesh what FSDP leaves of its cut.
+result<layout> wanted_layout(const extents& shape, const fsdp_unit& unit, std::size_t parameter,
+                             const sharded_state_options& options) {
+  const bool is_own_mesh =
+      !unit.parallel.is_none() && (options.mesh == device_mesh() || options.mesh == unit.parallel.mesh());
+  if (is_own_mesh && options.placements.empty()) return unit.parallel.sharded(parameter, options.dim);
+  const device_mesh& mesh = is_own_mesh ? unit.parallel.mesh() : options.mesh;
+  std::vector<placement> placements = options.placements;
+  if (placements.empty() && mesh.rank() > 0) {
+    placements.assign(mesh.rank(), placement::replicate());
+    if (shape.rank() > 0) placements.back() = placement::shard(options.dim);
+  }
+  if (mesh.rank_limit() > unit.group.ranks())
+    return fail(errc::out_of_bounds, "the mesh has ranks beyond the communicator")
+        .with_rank(mesh.rank_limit() - 1)
+        .with_values(fmt::format("ranks below {}", unit.group.ranks()), std::to_string(mesh.rank_limit() - 1));
+  const std::vector<split_rule> rules(mesh.rank(), options.rule);
+  return layout::make(mesh, std::move(placements), shape, rules);
 }
 
 result<void> plan_placed(planned_entry& entry, const fsdp_unit& unit, std::size_t parameter, std::int32_t rank,
                          const sharded_state_options& options) {
-  std::vector<placement> placements = options.placements;
-  if (placements.empty() && options.mesh.rank() > 0) {
-    placements.assign(options.mesh.rank(), placement::replicate());
-    if (entry.shape.rank() > 0) placements.back() = placement::shard(options.dim);
-  }
-  if (options.mesh.rank_limit() > unit.group.ranks())
-    return fail(errc::out_of_bounds, "the mesh has ranks beyond the communicator")
-        .with_rank(options.mesh.rank_limit() - 1)
-        .with_values(fmt::format("ranks below {}", unit.group.ranks()), std::to_string(options.mesh.rank_limit() - 1));
-  const std::vector<split_rule> rules(options.mesh.rank(), options.rule);
-  SHARDMESH_TRY(layout placed, layout::make(options.mesh, std::move(placements), entry.shape, rules));
+  SHARDMESH_TRY(layout placed, wanted_layout(entry.shape, unit, parameter, options));
   if (placed.reduction() != reduce_op::none)
     return fail(errc::mixed_partial, "a parameter is not saved as terms").with_values("shards and replicas", "Partial");
   SHARDMESH_TRY(distribution wanted, distribute(placed));
   SHARDMESH_CHECK(set_transfer(entry, unit, parameter, std::move(wanted)));
-  if (options.mesh.coordinate_of(rank)) {
+  if (placed.mesh().coordinate_of(rank)) {
     entry.form = entry_form::dtensor;
     entry.local = placed.local_shape(rank);
     entry.has_part = true;
@@ -231,12 +280,9 @@ result<std::vector<planned_entry>> plan_local(const fsdp_model& model, std::int3
       if (is_member(model, entry, rank)) take_whole(made);
     } else if (is_member(model, entry, rank)) {
       const fsdp_unit& unit = model.units[entry.unit];
-      std::vector<box> held;
-      for (std::int32_t p = 0; p < unit.group.size(); ++p) {
-        const index_range range = unit.parameters.shard_range(p);
-        held.push_back({{range.begin}, {range.size}});
-      }
-      SHARDMESH_CHECK(describe_shards(made, unit.group, held, rank, options.ranks, false));
+      std::vector<group_chunk> held;
+      for (const box& b : flat_boxes(unit)) held.push_back({static_cast<std::int32_t>(held.size()), b});
+      SHARDMESH_CHECK(describe_shards(made, cells_of(unit), held, rank, options.ranks));
     }
     planned.push_back(std::move(made));
   }

@@ -52,16 +52,18 @@ struct full_state_options {
 /// What a sharded state dict consists of.
 enum class sharded_form : std::uint8_t { sharded_tensor, dtensor };
 
-/// Shards, one per rank: of a dimension over the unit's group (PyTorch: dimension 0, torch.chunk), or of a mesh.
+/// Shards, one per rank: of a dimension over the unit's group (PyTorch: dimension 0, torch.chunk), or of a mesh. Of
+/// units that tensor parallelism cuts: chunks of what it left of the dimension, or `parallel_parameters::sharded`.
 struct sharded_state_options {
   sharded_form form = sharded_form::sharded_tensor;
   std::int32_t dim = 0;  // of sharded tensors; scalars are held whole by the group's first rank
   split_rule rule{};     // how it is cut
   rank_group ranks{};    // of sharded tensors: global ranks of the communicator's; one rank: numbered alike
-  device_mesh mesh{};    // of dtensors: over ranks of the communicator
-  std::vector<placement> placements{};  // empty: Shard(dim) on the last mesh dimension, Replicate on the others
+  device_mesh mesh{};    // of dtensors: over ranks of the communicator; none: that of tensor parallelism
+  // Empty: on tensor parallelism's own mesh as said above, else Shard(dim) on the last dimension, Replicate on others.
+  std::vector<placement> placements{};
   bool offload_to_cpu = false;
-  std::int64_t memory_bytes = 0;  // of messages alive at a time; 0: no limit
+  std::int64_t memory_bytes = 0;  // of messages alive at a time; 0: the default of plan_options
   call_options call{};
 };
 

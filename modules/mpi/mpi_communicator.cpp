@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
+#include <functional>
+
 #include "includes.hpp"
 module shardmesh.mpi;
 
@@ -66,6 +68,37 @@ result<pending> mpi_communicator::start_exchange(std::span<const outgoing> sends
                                                  const call_options& options) {
   SHARDMESH_TRY(auto exchange, engine_->start(sends, receives, options));
   return pending(std::make_unique<exchange_operation>(engine_, std::move(exchange)));
+}
+
+namespace {
+
+// Messages of a copy of this communicator: it lives as long as they need it.
+message_group messages_of(const mpi_communicator& comm) {
+  return {comm.rank(), comm.size(),
+          [copy = comm](std::span<const outgoing> sends, std::span<const incoming> receives,
+                        const call_options& options) mutable { return copy.start_exchange(sends, receives, options); }};
+}
+
+}  // namespace
+
+result<pending> mpi_communicator::all_gather_into(std::span<const std::byte> send, std::span<std::byte> receive,
+                                                  const call_options& options) {
+  return all_gather_into_by_messages(messages_of(*this), send, receive, options);
+}
+
+result<pending> mpi_communicator::all_to_all(std::span<const std::byte> send, std::span<std::byte> receive,
+                                             const call_options& options) {
+  return all_to_all_by_messages(messages_of(*this), send, receive, options);
+}
+
+result<pending> mpi_communicator::reduce_scatter(std::span<const std::byte> send, std::span<std::byte> receive,
+                                                 dtype type, reduce_op op, const call_options& options) {
+  return reduce_scatter_by_messages(messages_of(*this), send, receive, type, op, options);
+}
+
+result<pending> mpi_communicator::all_reduce(std::span<const std::byte> send, std::span<std::byte> receive, dtype type,
+                                             reduce_op op, const call_options& options) {
+  return all_reduce_by_messages(messages_of(*this), send, receive, type, op, options);
 }
 
 void mpi_communicator::abort(const error& reason) {

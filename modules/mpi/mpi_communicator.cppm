@@ -63,6 +63,15 @@ class mpi_communicator {
   /// receiver has the bytes; errors name the ranks that were waited for.
   result<pending> start_exchange(std::span<const outgoing> sends, std::span<const incoming> receives,
                                  const call_options& options);
+  /// As `collective_communicator`, made of messages (MPI's own cannot keep a deadline); do not block.
+  result<pending> all_gather_into(std::span<const std::byte> send, std::span<std::byte> receive,
+                                  const call_options& options);
+  result<pending> all_to_all(std::span<const std::byte> send, std::span<std::byte> receive,
+                             const call_options& options);
+  result<pending> reduce_scatter(std::span<const std::byte> send, std::span<std::byte> receive, dtype type,
+                                 reduce_op op, const call_options& options);
+  result<pending> all_reduce(std::span<const std::byte> send, std::span<std::byte> receive, dtype type, reduce_op op,
+                             const call_options& options);
   /// Poisons the communicator with this reason (and this rank, if it names none), unless it is poisoned already.
   void abort(const error& reason);
 
@@ -78,6 +87,6 @@ class mpi_communicator {
   std::shared_ptr<mpi::engine> engine_;
 };
 
-static_assert(communicator<mpi_communicator>);
+static_assert(collective_communicator<mpi_communicator>);
 
 }  // namespace shardmesh

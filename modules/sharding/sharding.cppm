@@ -15,6 +15,7 @@ export import :build;
 export import :spec;
 export import :init;
 export import :gather;
+export import :redistribute;
 export import :reshard;
 export import :shard_tensor;
 export import :dtensor;

@@ -11,6 +11,7 @@ export import :dict;
 export import :node;
 export import :builder;
 export import :flat;
+export import :held;
 export import :transform;
 export import :difference;
 export import :digest;

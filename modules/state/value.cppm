@@ -16,16 +16,10 @@ module;
 export module shardmesh.state:value;
 
 import shardmesh.sharding;
+import shardmesh.tree;
 import :indirect;
 
 export namespace shardmesh {
-
-/// A value that is not understood but kept: what its type is called, and its bytes.
-struct opaque_object {
-  std::string type_name;
-  std::vector<std::byte> bytes;
-  friend bool operator==(const opaque_object&, const opaque_object&) = default;
-};
 
 /// What a leaf is. The order is that of the alternatives.
 enum class value_kind : std::uint8_t {

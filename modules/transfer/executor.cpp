@@ -22,8 +22,13 @@ module;
 module shardmesh.transfer;
 
 import :bound_memory;
+import :collective;
+import :expand;
+import :overlap;
+import :rank_plan;
 import :route;
 import :run;
+import :schedule;
 
 namespace shardmesh {
 namespace {
@@ -32,6 +37,10 @@ namespace {
 struct ability {
   std::uint32_t number = 0;  // of the executor on its communicator
   std::uint32_t lends = 0;
+  std::uint32_t collects = 0;
+  // Rounds that keep its memory budget, when it packs messages and when it lends its memory; 0: none do.
+  std::int64_t rounds = 1, lending_rounds = 1;
+  std::int64_t budget_bytes = 0, needed_bytes = 0;
 };
 
 std::vector<std::byte> encode(const ability& a) {
@@ -40,9 +49,10 @@ std::vector<std::byte> encode(const ability& a) {
   return bytes;
 }
 
-// The largest number, and whether all can lend.
+// The largest numbers, and whether all can lend.
 result<ability> common(const agreement_notes& notes) {
-  ability all{0, 1};
+  ability all{.number = 0, .lends = 1, .collects = 1};
+  std::vector<ability> each;
   for (std::size_t rank = 0; rank < notes.size(); ++rank) {
     ability one;
     if (notes[rank].size() != sizeof one)
@@ -51,6 +61,18 @@ result<ability> common(const agreement_notes& notes) {
     std::memcpy(&one, notes[rank].data(), sizeof one);
     all.number = std::max(all.number, one.number);
     all.lends &= one.lends;
+    all.collects &= one.collects;
+    each.push_back(one);
+  }
+  for (std::size_t rank = 0; rank < each.size(); ++rank) {
+    const ability& one = each[rank];
+    const std::int64_t rounds = all.lends != 0 ? one.lending_rounds : one.rounds;
+    if (rounds == 0)
+      return fail(errc::no_memory, "the exchange needs more than the memory budget, however finely it is cut")
+          .with_rank(static_cast<std::int32_t>(rank))
+          .with_values(fmt::format("at most {} bytes", one.budget_bytes), fmt::format("{} bytes", one.needed_bytes))
+          .with_hint("give it a larger memory_bytes");
+    all.rounds = std::max(all.rounds, rounds);
   }
   return all;
 }
@@ -139,6 +161,14 @@ result<void> check_transfers(const transfer_plan& plan, std::int32_t size, std::
   return {};
 }
 
+void choose(const rank_plan& mine, ability& own) {
+  own.budget_bytes = mine.budget_bytes();
+  if (own.lends != 0) own.lending_rounds = choose_rounds(mine, false).rounds.value_or(0);
+  const round_choice packed = choose_rounds(mine, true);
+  own.rounds = packed.rounds.value_or(0);
+  own.needed_bytes = packed.needed_bytes;
+}
+
 std::vector<std::string> names_of(const transfer_plan& plan, std::span<const std::string> keys) {
   std::vector<std::string> names(keys.begin(), keys.end());
   if (names.empty())
@@ -181,7 +211,11 @@ result<executor> executor::make(transfer_plan plan, any_communicator& comm, std:
   if (sound) sound = check_transfers(plan, comm.size(), names);
 
   agree_options agreement{.what = "transfers", .ordered = true};
-  agreement.note = encode({comm.next_number(), options.in_place && comm.shares_memory() ? 1U : 0U});
+  ability own{.number = comm.next_number(), .lends = options.in_place && comm.shares_memory() ? 1U : 0U};
+  own.collects = !plan.options().deterministic && comm.has_collectives() ? 1U : 0U;
+  rank_plan mine = plan.for_owner(comm.rank());
+  if (sound) choose(mine, own);
+  agreement.note = encode(own);
   if (!sound) agreement.problem = &sound.cause();
   SHARDMESH_TRY(const agreement_notes notes,
                 agree(
@@ -189,36 +223,70 @@ result<executor> executor::make(transfer_plan plan, any_communicator& comm, std:
                     [&] { return records_of(plan, names, options.check); }, agreement, call));
   SHARDMESH_TRY(const ability all, common(notes));
   comm.skip_to(all.number + 1);
-  return executor(std::make_shared<state>(std::move(plan), comm, names, options, all.lends != 0, all.number));
+  std::vector<collective_use> collectives;
+  if (all.collects != 0) collectives = collectives_in(plan, comm.rank(), comm.size());
+  for (const collective_use& use : collectives) mine.leave_out(use.transfer);
+  return executor(std::make_shared<state>(std::move(plan), mine, comm, names, options, all.lends != 0, all.number,
+                                          all.rounds, std::move(collectives)));
+}
+
+result<executor> executor::make(result<transfer_plan> plan, any_communicator& comm, std::vector<std::string> keys,
+                                const run_options& options, const call_options& call) {
+  if (plan) return make(*std::move(plan), comm, std::move(keys), options, call);
+  // The others may have planned well: they are told.
+  agree_options agreement{.what = "transfers", .ordered = true, .problem = &plan.cause()};
+  agreement.note = encode({.number = comm.next_number()});
+  SHARDMESH_TRY(const agreement_notes notes,
+                agree(comm, {}, [] { return std::vector<agreement_record>(); }, agreement, call));
+  return plan.cause();
 }
 
 const transfer_plan& executor::plan() const {
   return state_->plan;
 }
 
+std::int64_t executor::rounds() const {
+  return state_->rounds;
+}
+std::int64_t executor::sent_bytes() const {
+  return state_->steps().sent_bytes();
+}
+std::int64_t executor::received_bytes() const {
+  return state_->steps().received_bytes();
+}
+std::int64_t executor::peak_bytes() const {
+  return state_->peak_bytes();
+}
+std::int64_t executor::scratch_bytes() const {
+  return state_->scratch_bytes();
+}
+
 result<pending> executor::start(std::span<const tensor_binding> from, std::span<const tensor_binding> to,
                                 const call_options& call) {
   struct running final : pending::operation {
-    explicit running(std::shared_ptr<state> s) : work(std::move(s)) {}
-    bool done() override {
-      if (!over) over = work->advance_safely(false);
-      return over.has_value();
-    }
+    explicit running(std::shared_ptr<started_run> r) : run(std::move(r)) {}
+    bool done() override { return run->advance(false); }
     result<void> wait() override {
-      if (!over) over = work->advance_safely(true);
-      return *std::move(over);
+      advance_together(run->work->communicator(), run.get(), [&](bool may_block) { return run->advance(may_block); });
+      return *std::move(run->over);
     }
-    std::shared_ptr<state> work;
-    std::optional<result<void>> over;
+    std::shared_ptr<started_run> run;
   };
   SHARDMESH_CHECK(state_->begin(from, to, call));
-  return pending(std::make_unique<running>(state_));
+  auto started = std::make_shared<started_run>(state_);
+  remember(started);
+  return pending(std::make_unique<running>(std::move(started)));
 }
 
 result<void> executor::run(std::span<const tensor_binding> from, std::span<const tensor_binding> to,
                            const call_options& call) {
   SHARDMESH_CHECK(state_->begin(from, to, call));
-  return *state_->advance_safely(true);
+  std::optional<result<void>> over;
+  advance_together(state_->communicator(), nullptr, [&](bool may_block) {
+    over = state_->advance_safely(may_block);
+    return over.has_value();
+  });
+  return *std::move(over);
 }
 
 }  // namespace shardmesh

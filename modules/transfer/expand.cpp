@@ -12,6 +12,7 @@ module;
 module shardmesh.transfer;
 
 import :expand;
+import :schedule;
 
 namespace shardmesh {
 namespace {
@@ -19,10 +20,41 @@ namespace {
 using fragments = std::vector<fragment>;
 using owner_list = std::vector<owner_id>;
 
+// Memory for lists of fragments, used again: a plan of many tensors makes some thousand lists of some hundred KB each,
+// and the system's time for new pages would be half of all.
+class list_pool {
+ public:
+  static fragments take() {
+    fragments list;
+    if (!kept().empty()) {
+      list = std::move(kept().back());
+      kept().pop_back();
+    }
+    return list;
+  }
+  static void give_back(fragments list) {
+    constexpr std::size_t most_lists = 4, most_fragments = 4096;
+    if (list.capacity() == 0 || list.capacity() > most_fragments || kept().size() >= most_lists) return;
+    list.clear();
+    kept().push_back(std::move(list));
+  }
+
+ private:
+  static std::vector<fragments>& kept() {
+    thread_local std::vector<fragments> lists;
+    return lists;
+  }
+};
+
 // Groups of fragments with equal boxes, ordered by box, then term, owner and slot.
 struct groups {
-  fragments all;
+  fragments all = list_pool::take();
   std::vector<std::pair<std::size_t, std::size_t>> ranges;
+
+  groups() = default;
+  groups(groups&&) noexcept = default;
+  groups& operator=(groups&&) noexcept = default;
+  ~groups() { list_pool::give_back(std::move(all)); }
 
   void add(const fragment& f) {
     if (!f.where.is_empty()) all.push_back(f);
@@ -360,6 +392,12 @@ std::int64_t held_volume(const transfer_class& c, const groups& wants, owner_id 
 
 }  // namespace
 
+dtype accumulation_type(dtype type) {
+  if (kind(type) == dtype_kind::floating && bits(type) < 32) return dtype::float32;
+  if (type == dtype::complex32) return dtype::complex64;
+  return type;
+}
+
 void expand(const transfer_class& c, owner_id owner, owner_space space, function_ref<void(const step&)> emit) {
   if (c.mode == transfer_mode::reduce) {
     expand_reduction(c, owner, space, emit);
@@ -369,23 +407,36 @@ void expand(const transfer_class& c, owner_id owner, owner_space space, function
   if (space == c.from.space()) send_values(c, owner, emit);
 }
 
-owner_steps steps_of(const transfer_class& c, owner_id owner, owner_space space) {
+owner_steps steps_of(const transfer_class& c, owner_id owner, owner_space space, std::size_t expected) {
   owner_steps made;
+  const auto bytes_in = [&](const distribution& d, dtype type) {
+    std::int64_t sum = 0;
+    if (d.space() == space)
+      d.fragments_of(owner, [&](const fragment& f) { return sum += bytes_of(f.where.volume(), bits(type)), true; });
+    return sum;
+  };
+  made.held_bytes = bytes_in(c.from, c.from_type);
+  made.wanted_bytes = bytes_in(c.to, c.to_type);
   made.steps = step_table(c.from.global_shape().rank());
+  made.steps.reserve(expected);
   expand(c, owner, space, [&](const step& s) { made.steps.push_back(s); });
   made.steps.sort();
+  const bool one_space = c.one_space();
+  const std::int64_t sum_bits = bits(accumulation_type(c.from_type));
+  made.sends.reserve(made.steps.size() / 2);
+  made.receives.reserve(made.steps.size() / 2);
   for (std::uint32_t i = 0; i < made.steps.size(); ++i) {
-    const step s = made.steps[i];
-    const std::int64_t size = bytes_of(s.where.volume(), c.wire_bits_of(s));
-    if (s.to.side == buffer_side::staging && s.kind == step_kind::copy && s.to.owner == owner &&
+    const step_table::head& s = made.steps.head_of(i);
+    const std::int64_t volume = made.steps.volume(i), size = bytes_of(volume, c.wire_bits_to(s.to_side));
+    if (s.to_side == buffer_side::staging && s.kind == step_kind::copy && s.to_owner == owner &&
         space == c.from.space())
-      made.staging_bytes += bytes_of(s.where.volume(), std::max<std::int64_t>(c.term_bits(), 32));
-    if (!c.travels(s)) {
+      made.staging_bytes += staging_size(volume, sum_bits);
+    if (!transfer_class::travels(s.kind, s.from_side, s.to_side, s.from_owner != s.to_owner, one_space)) {
       if (s.kind == step_kind::copy) made.local_bytes += size;
       continue;
     }
-    const bool sends = s.from.owner == owner && space == c.from.space();
-    (sends ? made.sends : made.receives).emplace_back(sends ? s.to.owner : s.from.owner, i);
+    const bool sends = s.from_owner == owner && space == c.from.space();
+    (sends ? made.sends : made.receives).emplace_back(sends ? s.to_owner : s.from_owner, i);
     (sends ? made.sent_bytes : made.received_bytes) += size;
   }
   std::sort(made.sends.begin(), made.sends.end());

@@ -19,6 +19,9 @@ enum class transfer_mode : std::uint8_t {
   reduce,  // the source's terms are combined
 };
 
+// The type in which terms are combined: float32 for smaller floats.
+dtype accumulation_type(dtype type);
+
 struct transfer_class {
   distribution from, to;
   dtype from_type = dtype::undefined, to_type = dtype::undefined;
@@ -29,14 +32,15 @@ struct transfer_class {
   // Bits of an element on the wire: of values, and of terms on their way to the reducer.
   std::int64_t wire_bits() const { return std::min(bits(from_type), bits(to_type)); }
   std::int64_t term_bits() const { return bits(from_type); }
-  std::int64_t wire_bits_of(const step& s) const {
-    return s.to.side == buffer_side::staging ? term_bits() : wire_bits();
-  }
+  std::int64_t wire_bits_to(buffer_side side) const { return side == buffer_side::staging ? term_bits() : wire_bits(); }
+  std::int64_t wire_bits_of(const step& s) const { return wire_bits_to(s.to.side); }
   bool travels(const step& s) const {
-    if (s.kind == step_kind::scale || s.kind == step_kind::fill) return false;
-    if (s.from.side == buffer_side::destination) return false;  // between slots of one owner
-    if (s.to.side == buffer_side::staging || one_space()) return s.from.owner != s.to.owner;
-    return true;
+    return travels(s.kind, s.from.side, s.to.side, s.from.owner != s.to.owner, one_space());
+  }
+  static bool travels(step_kind kind, buffer_side from, buffer_side to, bool owners_differ, bool one_space) {
+    if (kind == step_kind::scale || kind == step_kind::fill) return false;
+    if (from == buffer_side::destination) return false;  // between slots of one owner
+    return owners_differ || (to != buffer_side::staging && !one_space);
   }
 };
 
@@ -44,7 +48,8 @@ struct transfer_class {
 void expand(const transfer_class& c, owner_id owner, owner_space space, function_ref<void(const step&)> emit);
 
 // The steps of one owner, sorted, with what it sends and receives.
-owner_steps steps_of(const transfer_class& c, owner_id owner, owner_space space);
+// `expected`: how many there may be.
+owner_steps steps_of(const transfer_class& c, owner_id owner, owner_space space, std::size_t expected = 0);
 
 // The least number of bytes that any plan moves.
 std::int64_t lower_bound_of(const transfer_class& c);

@@ -20,8 +20,12 @@ module;
 module shardmesh.transfer;
 
 import :expand;
+import :schedule;
 
 namespace shardmesh {
+
+// Per class.
+using owner_tables = std::shared_ptr<const std::vector<std::shared_ptr<const owner_steps>>>;
 
 struct transfer_plan::state {
   std::vector<tensor_transfer> transfers;
@@ -29,7 +33,19 @@ struct transfer_plan::state {
   std::vector<transfer_class> classes;
   std::vector<std::size_t> class_of;  // per transfer
   std::vector<std::size_t> uses;      // transfers per class
-  std::vector<std::pair<std::size_t, std::size_t>> batches;
+  std::shared_ptr<const plan_clock> clock;
+
+  // The tables of owners that were asked for lately: large ones as long as somebody else has them.
+  struct kept_tables {
+    owner_id owner = 0;
+    owner_space space = owner_space::ranks;
+    std::weak_ptr<const owner_tables::element_type> tables;
+    owner_tables small;  // keeps them alive
+  };
+  mutable std::mutex kept_lock;
+  mutable std::vector<kept_tables> kept;  // the latest first
+
+  owner_tables tables_of(owner_id owner, owner_space space) const;
 
   mutable std::once_flag totals_once, bound_once, digest_once;
   mutable std::int64_t total = 0, moved = 0, bound = 0;
@@ -156,46 +172,27 @@ result<transfer_class> make_class(const tensor_transfer& t, const plan_options& 
   return c;
 }
 
-// The most that one owner has in flight for a class.
-std::int64_t largest_share(const transfer_class& c) {
-  std::int64_t most = 0;
-  const auto visit = [&](const distribution& d) {
-    d.for_each_owner([&](owner_id owner) {
-      const owner_steps part = steps_of(c, owner, d.space());
-      most = std::max(most, part.sent_bytes + part.received_bytes + part.staging_bytes);
-    });
-  };
-  if (c.from.space() == owner_space::ranks) visit(c.from);
-  if (c.to.space() == owner_space::ranks || c.from.space() == owner_space::items) visit(c.to);
-  return most;
-}
-
-result<void> make_batches(transfer_plan::state& s) {
-  const std::size_t count = s.transfers.size();
-  if (s.options.memory_bytes <= 0) {
-    s.batches.emplace_back(0, count);
-    return {};
+// When every transfer moves: all owners know.
+std::shared_ptr<const plan_clock> make_clock(const transfer_plan::state& s) {
+  constexpr std::int64_t largest_grain = std::int64_t{64} << 10;
+  auto clock = std::make_shared<plan_clock>();
+  clock->memory_bytes = s.options.memory_bytes;
+  clock->grain_bytes = s.options.memory_bytes > 0
+                           ? std::clamp<std::int64_t>(s.options.memory_bytes / 32, 1, largest_grain)
+                           : largest_grain;
+  for (const std::size_t i : s.class_of) {
+    const transfer_class& c = s.classes[i];
+    plan_clock::time t{.begin = clock->length, .one_space = c.one_space()};
+    t.cut_bits = std::max(bits(c.from_type), bits(c.to_type));
+    t.wire_bits = c.wire_bits();
+    t.term_bits = c.term_bits();
+    t.sum_bits = bits(accumulation_type(c.from_type));
+    t.length =
+        static_cast<long double>(box::whole(c.from.global_shape()).volume()) * static_cast<long double>(t.cut_bits) / 8;
+    clock->length += t.length;
+    clock->transfers.push_back(t);
   }
-  std::vector<std::int64_t> share;
-  for (const transfer_class& c : s.classes) share.push_back(largest_share(c));
-  std::size_t first = 0;
-  std::int64_t used = 0;
-  for (std::size_t t = 0; t < count; ++t) {
-    const std::int64_t needed = share[s.class_of[t]];
-    if (needed > s.options.memory_bytes)
-      return at_transfer(
-          fail(errc::no_memory, "it needs more than the memory budget")
-              .with_values(fmt::format("at most {} bytes", s.options.memory_bytes), fmt::format("{} bytes", needed)),
-          t);
-    if (used > s.options.memory_bytes - needed) {
-      s.batches.emplace_back(first, t);
-      first = t;
-      used = 0;
-    }
-    used += needed;
-  }
-  s.batches.emplace_back(first, count);
-  return {};
+  return clock;
 }
 
 }  // namespace
@@ -219,16 +216,44 @@ void transfer_plan::state::count_totals() const {
   }
 }
 
-transfer_plan::transfer_plan() : state_(std::make_shared<const state>()) {}
+owner_tables transfer_plan::state::tables_of(owner_id owner, owner_space space) const {
+  constexpr std::size_t most_owners = 8;
+  constexpr std::size_t most_steps = std::size_t{1} << 18;  // of an owner: about 30 MB
+  {
+    const std::lock_guard locked(kept_lock);
+    for (std::size_t i = 0; i < kept.size(); ++i)
+      if (kept[i].owner == owner && kept[i].space == space) {
+        std::rotate(kept.begin(), kept.begin() + static_cast<std::ptrdiff_t>(i),
+                    kept.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+        if (auto tables = kept.front().tables.lock()) return tables;
+        kept.erase(kept.begin());
+        break;
+      }
+  }
+  auto made = std::make_shared<std::vector<std::shared_ptr<const owner_steps>>>();
+  std::size_t steps = 0;
+  for (const transfer_class& c : classes) {
+    const std::size_t like_the_last = made->empty() ? 0 : made->back()->steps.size();
+    made->push_back(std::make_shared<const owner_steps>(steps_of(c, owner, space, like_the_last)));
+    steps += made->back()->steps.size();
+  }
+  const std::lock_guard locked(kept_lock);
+  if (kept.size() >= most_owners) kept.pop_back();
+  kept.insert(kept.begin(), {owner, space, made, steps > most_steps ? nullptr : made});
+  return made;
+}
+
+transfer_plan::transfer_plan() {
+  auto empty = std::make_shared<state>();
+  empty->clock = std::make_shared<plan_clock>();
+  state_ = std::move(empty);
+}
 
 std::span<const tensor_transfer> transfer_plan::transfers() const {
   return state_->transfers;
 }
 const plan_options& transfer_plan::options() const {
   return state_->options;
-}
-std::span<const std::pair<std::size_t, std::size_t>> transfer_plan::batches() const {
-  return state_->batches;
 }
 
 std::int64_t transfer_plan::bytes_total() const {
@@ -284,12 +309,11 @@ rank_plan transfer_plan::for_owner(owner_id owner, owner_space space) const {
   rank_plan made;
   made.owner_ = owner;
   made.space_ = space;
-  made.batches_ = state_->batches;
-  std::vector<std::shared_ptr<const owner_steps>> tables;
-  for (const transfer_class& c : state_->classes)
-    tables.push_back(std::make_shared<const owner_steps>(steps_of(c, owner, space)));
+  made.clock_ = state_->clock;
+  const owner_tables tables = state_->tables_of(owner, space);
+  made.tables_ = tables;
   for (const std::size_t i : state_->class_of) {
-    made.parts_.push_back(tables[i]);
+    made.parts_.push_back((*tables)[i]);
     made.wire_bits_.push_back(state_->classes[i].wire_bits());
     made.source_bits_.push_back(state_->classes[i].term_bits());
   }
@@ -321,7 +345,7 @@ result<transfer_plan> plan(std::vector<tensor_transfer> transfers, plan_options 
     ++s->uses[entry->second];
   }
   s->transfers = std::move(transfers);
-  SHARDMESH_CHECK(make_batches(*s));
+  s->clock = make_clock(*s);
   transfer_plan made;
   made.state_ = std::move(s);
   return made;
@@ -363,15 +387,36 @@ std::int64_t rank_plan::received_bytes() const {
   return sum;
 }
 
-std::int64_t rank_plan::peak_bytes() const {
-  std::int64_t most = 0;
-  for (const auto& [first, last] : batches_) {
-    std::int64_t sum = 0;
-    for (std::size_t t = first; t < last; ++t)
-      sum += parts_[t]->sent_bytes + parts_[t]->received_bytes + parts_[t]->staging_bytes;
-    most = std::max(most, sum);
-  }
-  return most;
+std::int64_t rank_plan::held_bytes() const {
+  std::int64_t sum = 0;
+  for (const auto& part : parts_) sum += part->held_bytes;
+  return sum;
+}
+
+std::int64_t rank_plan::wanted_bytes() const {
+  std::int64_t sum = 0;
+  for (const auto& part : parts_) sum += part->wanted_bytes;
+  return sum;
+}
+
+void rank_plan::leave_out(std::size_t transfer) {
+  auto part = std::make_shared<owner_steps>();
+  part->held_bytes = parts_[transfer]->held_bytes;
+  part->wanted_bytes = parts_[transfer]->wanted_bytes;
+  parts_[transfer] = std::move(part);
+}
+
+std::int64_t rank_plan::budget_bytes() const {
+  constexpr std::int64_t always = std::int64_t{32} << 20;
+  if (!clock_) return always;
+  return clock_->memory_bytes > 0 ? clock_->memory_bytes : always + (held_bytes() + wanted_bytes()) / 16;
+}
+
+// In one round. An upper bound: what is gathered and what is delivered are not alive together.
+std::int64_t rank_plan::largest_bytes(bool messages) const {
+  std::int64_t sum = 0;
+  for (const auto& part : parts_) sum += part->staging_bytes + (messages ? part->sent_bytes + part->received_bytes : 0);
+  return sum;
 }
 
 }  // namespace shardmesh

@@ -17,6 +17,9 @@ import :step;
 
 export namespace shardmesh {
 
+/// `plan_options::memory_bytes` of an exchange that moves all at once.
+inline constexpr std::int64_t unlimited_memory = INT64_MAX;
+
 /// Bytes of `from` to where `to` wants them. `to` need not cover the tensor; `from` must hold what `to` wants.
 struct tensor_transfer {
   distribution from, to;
@@ -24,9 +27,13 @@ struct tensor_transfer {
 };
 
 struct plan_options {
-  std::int64_t memory_bytes = 0;           // most bytes of messages and staging alive on one owner; 0: no limit
-  bool allow_narrowing = false;            // casts that lose values
-  bool deterministic = true;               // sums in ascending term order
+  /// Most bytes of messages and staging alive on one owner at a time; 0: a sixteenth of what it holds and wants, and
+  /// 32 MiB. An exchange that needs more is cut into rounds, within tensors too; the bytes are the same.
+  std::int64_t memory_bytes = 0;
+  bool allow_narrowing = false;  // casts that lose values
+  /// Sums in ascending term order. False: what is an all_reduce or a reduce_scatter of the whole communicator is done
+  /// by it, if it is a `collective_communicator`, in its own order.
+  bool deterministic = true;
   std::int64_t reduce_grain_bytes = 4096;  // a reduction is spread over its term holders in parts of at least this size
 };
 
@@ -56,11 +63,9 @@ class transfer_plan {
   /// O(copies).
   std::int64_t lower_bound() const;
 
-  /// What one owner does. Cost: O(its copies), equal transfers share them.
+  /// What one owner does. Cost: O(its copies), equal transfers share them; O(transfers) for an owner that was asked for
+  /// lately.
   rank_plan for_owner(owner_id owner, owner_space space = owner_space::ranks) const;
-
-  /// Runs of transfers [first, last) that move together within the memory budget.
-  std::span<const std::pair<std::size_t, std::size_t>> batches() const;
 
   struct state;
 
@@ -72,8 +77,8 @@ class transfer_plan {
 /// Plans transfers.
 /// \errors errc::shape_mismatch, errc::narrowing, errc::unsupported (no such cast; terms of items), errc::unaligned
 ///         (a sub-byte type is cut inside a byte), errc::gap naming boxes that nobody holds, errc::overlap naming
-///         owners and boxes, errc::mixed_partial, errc::no_memory (one transfer needs more than the budget). `ranks`,
-///         `boxes` and the index of the transfer in the message say where.
+///         owners and boxes, errc::mixed_partial. `ranks`, `boxes` and the index of the transfer in the message say
+///         where.
 /// Cost: O(transfers); lists that are not complete by construction are checked, O(n log n). No communication.
 result<transfer_plan> plan(std::vector<tensor_transfer> transfers, plan_options options = {});
 

@@ -14,6 +14,10 @@ import shardmesh.core;
 import shardmesh.layout;
 import :step;
 
+namespace shardmesh {
+struct plan_clock;
+}
+
 export namespace shardmesh {
 
 /// What travels between this owner and a peer, over all transfers.
@@ -30,6 +34,7 @@ struct owner_steps {
   step_table steps;
   std::vector<std::pair<owner_id, std::uint32_t>> sends, receives;  // (peer, step), by peer, then in wire order
   std::int64_t sent_bytes = 0, received_bytes = 0, local_bytes = 0, staging_bytes = 0;
+  std::int64_t held_bytes = 0, wanted_bytes = 0;  // of this owner's fragments on both sides
 };
 
 /// What one owner does in a transfer plan. Immutable; equal transfers share their steps.
@@ -49,16 +54,28 @@ class rank_plan {
   std::vector<peer_traffic> receives() const;
   std::int64_t sent_bytes() const;
   std::int64_t received_bytes() const;
-  /// Most bytes of messages and staging that are alive at one time: the memory needed beside source and destination
-  /// buffers when every piece is packed. With a memory budget, the largest batch's.
+  /// Bytes of the fragments that this owner holds and wants.
+  std::int64_t held_bytes() const;
+  std::int64_t wanted_bytes() const;
+  /// The memory that the exchange may take beside them (see `plan_options::memory_bytes`).
+  std::int64_t budget_bytes() const;
+  /// Most bytes of messages and staging that are alive at one time, when every piece is packed and the exchange is cut
+  /// into as many rounds as this owner's budget asks for. All ranks go through as many rounds as the one that needs
+  /// most, so a run takes this or less. More than the budget: it cannot be kept. Cost: O(steps).
   std::int64_t peak_bytes() const;
+
+  /// For this room.
+  const std::shared_ptr<const plan_clock>& clock() const { return clock_; }
+  std::int64_t largest_bytes(bool messages) const;
+  void leave_out(std::size_t transfer);  // its steps are done otherwise
 
  private:
   friend class transfer_plan;
+  std::shared_ptr<const plan_clock> clock_;
+  std::shared_ptr<const void> tables_;  // of all transfers: the plan finds them while this lives
   owner_id owner_ = 0;
   owner_space space_ = owner_space::ranks;
   std::vector<std::shared_ptr<const owner_steps>> parts_;
-  std::vector<std::pair<std::size_t, std::size_t>> batches_;
   std::vector<std::int64_t> wire_bits_;    // per transfer, of an element
   std::vector<std::int64_t> source_bits_;  // per transfer: terms travel in the source's type
   std::vector<peer_traffic> traffic(bool sends) const;

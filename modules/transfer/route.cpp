@@ -11,35 +11,81 @@ module;
 #include <vector>
 module shardmesh.transfer;
 
+import :expand;
 import :route;
 
 namespace shardmesh {
 namespace {
-
-constexpr std::int64_t region_alignment = 64;
 
 transfer_types types_of(const tensor_transfer& t) {
   return {t.from_type, t.to_type, bits(t.to_type) < bits(t.from_type) ? t.to_type : t.from_type,
           accumulation_type(t.from_type)};
 }
 
-// Distributes the steps of one batch. Messages are listed per peer by `tally` first, so that pieces are laid out once.
+// Distributes what moves in one round. Messages are listed per peer by `tally` first, so that pieces are laid out once.
 class batch_maker {
  public:
-  batch_maker(const route& r, std::size_t first, std::size_t last) : route_(r), first_(first), last_(last) {}
+  batch_maker(route& r, const schedule& rounds, std::int64_t round) : route_(r), rounds_(rounds), round_(round) {}
 
-  batch_route make() {
-    for (std::size_t t = first_; t < last_; ++t) {
+  batch_route make(std::size_t first, std::size_t last) {
+    for (std::size_t t = first; t < last; ++t) {
+      cut(t);
       tally(t, route_.steps.part(t).sends, true);
       tally(t, route_.steps.part(t).receives, false);
     }
     lay_out(made_.gather);
     lay_out(made_.deliver);
-    for (std::size_t t = first_; t < last_; ++t) add(t);
+    for (std::size_t t = first; t < last; ++t) add(t);
     return std::move(made_);
   }
 
  private:
+  // What of a transfer's steps moves in this round, in the order of steps: those of step i are
+  // pieces[begins[i]] .. pieces[begins[i + 1] - 1].
+  struct pieces_of_transfer {
+    std::vector<std::uint32_t> begins;
+    std::vector<task> pieces;
+    std::span<task> of(std::uint32_t step) {
+      return std::span(pieces).subspan(begins[step], begins[step + 1] - begins[step]);
+    }
+  };
+
+  void cut(std::size_t t) {
+    pieces_of_transfer& here = cut_.emplace_back();
+    const step_table& steps = route_.steps.steps(t);
+    const round_range range = rounds_.rounds_of(t);
+    const bool whole = range.last - range.first == 1;
+    here.begins.reserve(steps.size() + 1);
+    for (std::uint32_t i = 0; i < steps.size(); ++i) {
+      here.begins.push_back(static_cast<std::uint32_t>(here.pieces.size()));
+      task work{static_cast<std::uint32_t>(t), i};
+      if (whole) {
+        here.pieces.push_back(work);
+        continue;
+      }
+      const step s = steps[i];
+      const bool takes_memory =
+          s.from.owner != s.to.owner || s.from.side == buffer_side::staging || s.to.side == buffer_side::staging;
+      if (!takes_memory) {  // as soon as possible, or when all has arrived
+        if (round_ == (s.phase < 3 ? range.first : range.last - 1)) here.pieces.push_back(work);
+        continue;
+      }
+      rounds_.parts(t, s.where, round_, [&](const box& part) {
+        work.cut = no_cut;
+        if (part != s.where) {
+          work.cut = static_cast<std::uint32_t>(route_.cuts.size());
+          for (const extents* numbers : {&part.offsets, &part.sizes})
+            route_.cuts.insert(route_.cuts.end(), numbers->begin(), numbers->end());
+        }
+        here.pieces.push_back(work);
+      });
+    }
+    here.begins.push_back(static_cast<std::uint32_t>(here.pieces.size()));
+    first_transfer_ = std::min(first_transfer_, t);
+  }
+
+  pieces_of_transfer& pieces(std::size_t t) { return cut_[t - first_transfer_]; }
+
   message_round* round_of(const step& s) { return s.phase == 0 ? &made_.gather : &made_.deliver; }
 
   static message& message_to(std::vector<message>& list, std::int32_t peer) {
@@ -49,10 +95,12 @@ class batch_maker {
     return *at;
   }
 
-  void tally(std::size_t t, std::span<const std::pair<owner_id, std::uint32_t>> pieces, bool sends) {
-    for (const auto& [peer, index] : pieces) {
+  void tally(std::size_t t, std::span<const std::pair<owner_id, std::uint32_t>> moves, bool sends) {
+    for (const auto& [peer, index] : moves) {
+      const auto count = static_cast<std::uint32_t>(pieces(t).of(index).size());
+      if (count == 0) continue;
       message_round& round = *round_of(route_.steps.steps(t)[index]);
-      ++message_to(sends ? round.sends : round.receives, peer).pieces;
+      message_to(sends ? round.sends : round.receives, peer).pieces += count;
     }
   }
 
@@ -76,25 +124,19 @@ class batch_maker {
     m.size_bytes += size_bytes;
   }
 
-  // The pieces of a transfer: outgoing ones at once; received ones in the order of steps, for `add`.
-  void append_pieces(std::size_t t, std::vector<task>& arriving) {
+  // What travels gets its place in a message; outgoing pieces are put there at once.
+  void append_pieces(std::size_t t) {
     const owner_steps& part = route_.steps.part(t);
-    const auto piece_of = [&](std::uint32_t index, bool sends, owner_id peer) {
-      const step s = part.steps[index];
-      task piece{static_cast<std::uint32_t>(t), index};
-      message_round& round = *round_of(s);
-      append(piece, sends ? round.sends : round.receives, peer, bytes_of(s.where, route_.types[t].in_message(s)));
-      return piece;
-    };
-    for (const auto& [peer, index] : part.sends) {
-      task piece = piece_of(index, true, peer);
-      const step s = part.steps[index];
-      if (s.from.side == buffer_side::staging) piece.staging = region_of(s.where);
-      message_round& round = *round_of(s);
-      round.outgoing[round.sends[piece.message].first + piece.piece] = piece;
-    }
-    for (const auto& [peer, index] : part.receives) arriving.push_back(piece_of(index, false, peer));
-    std::sort(arriving.begin(), arriving.end(), [](const task& a, const task& b) { return a.step < b.step; });
+    for (const bool sends : {true, false})
+      for (const auto& [peer, index] : sends ? part.sends : part.receives)
+        for (task& piece : pieces(t).of(index)) {
+          const step s = route_.step_of(piece);
+          message_round& round = *round_of(s);
+          append(piece, sends ? round.sends : round.receives, peer, bytes_of(s.where, route_.types[t].in_message(s)));
+          if (!sends) continue;
+          if (s.from.side == buffer_side::staging) piece.staging = region_of(s.where);
+          round.outgoing[round.sends[piece.message].first + piece.piece] = piece;
+        }
   }
 
   // Regions of the transfer at hand, by box.
@@ -105,30 +147,23 @@ class batch_maker {
 
   void make_regions(std::size_t t) {
     regions_.clear();
-    const step_table& steps = route_.steps.steps(t);
-    for (std::size_t i = 0; i < steps.size(); ++i) {
-      const step s = steps[i];
+    for (const task& work : pieces(t).pieces) {
+      const step s = route_.step_of(work);
       if (s.phase != 0) break;  // phases ascend
       if (s.to.side != buffer_side::staging || s.to.owner != route_.steps.owner()) continue;
       if (!regions_.try_emplace(s.where, static_cast<std::uint32_t>(made_.regions.size())).second) continue;
       made_.regions.push_back({static_cast<std::uint32_t>(t), s.where.volume(), made_.staging_bytes});
-      const std::int64_t size = bytes_of(s.where, route_.types[t].sum);
-      made_.staging_bytes += (size + region_alignment - 1) / region_alignment * region_alignment;
+      made_.staging_bytes += staging_size(s.where.volume(), bits(route_.types[t].sum));
     }
   }
 
   void add(std::size_t t) {
     make_regions(t);
-    std::vector<task> arriving;  // by step
-    append_pieces(t, arriving);
-    const step_table& steps = route_.steps.steps(t);
-    auto next = arriving.begin();
-    for (std::uint32_t i = 0; i < steps.size(); ++i) {
-      const step s = steps[i];
-      task work{static_cast<std::uint32_t>(t), i};
-      const bool arrives = next != arriving.end() && next->step == i;
-      if (arrives) work = *next++;
+    append_pieces(t);
+    for (task& work : pieces(t).pieces) {
+      const step s = route_.step_of(work);
       if (s.to.owner != route_.steps.owner()) continue;  // sent
+      const bool arrives = work.message != no_message;
       if (s.from.side == buffer_side::staging || s.to.side == buffer_side::staging) work.staging = region_of(s.where);
       switch (s.phase) {
         case 0:
@@ -147,29 +182,70 @@ class batch_maker {
     }
   }
 
-  const route& route_;
-  std::size_t first_, last_;
+  route& route_;
+  const schedule& rounds_;
+  std::int64_t round_;
+  std::size_t first_transfer_ = SIZE_MAX;
+  std::vector<pieces_of_transfer> cut_;
   batch_route made_;
   std::map<box, std::uint32_t> regions_;
 };
 
-}  // namespace
-
-dtype accumulation_type(dtype type) {
-  if (kind(type) == dtype_kind::floating && bits(type) < 32) return dtype::float32;
-  if (type == dtype::complex32) return dtype::complex64;
-  return type;
+bool is_empty(const batch_route& batch) {
+  const auto idle = [](const message_round& r) {
+    return r.sends.empty() && r.receives.empty() && r.early.empty() && r.late.empty();
+  };
+  return idle(batch.gather) && idle(batch.deliver) && batch.middle.empty() && batch.finish.empty();
 }
+
+std::int64_t memory_of(const batch_route& batch, bool messages) {
+  const auto packed = [&](const message_round& r) {
+    std::int64_t sum = 0;
+    for (const auto* list : {&r.sends, &r.receives})
+      for (const message& m : *list) sum += messages ? m.size_bytes : 0;
+    return sum;
+  };
+  return batch.staging_bytes + std::max(packed(batch.gather), packed(batch.deliver));
+}
+
+}  // namespace
 
 std::int64_t bytes_of(const box& where, dtype type) {
   return where.volume() * bits(type) / 8;
 }
 
-route make_route(const transfer_plan& plan, owner_id rank) {
+step route::step_of(const task& work) const {
+  step s = steps.steps(work.transfer)[work.step];
+  if (work.cut == no_cut) return s;
+  const std::size_t rank = s.where.rank();
+  const std::span<const std::int64_t> numbers = std::span(cuts).subspan(work.cut, 2 * rank);
+  for (std::size_t d = 0; d < rank; ++d) {
+    const std::int64_t moved = numbers[d] - s.where.offsets[d];
+    // A part has a staging buffer of its own.
+    if (s.from.side != buffer_side::staging) s.from.offsets[d] += moved;
+    if (s.to.side != buffer_side::staging) s.to.offsets[d] += moved;
+    s.where.offsets[d] = numbers[d];
+    s.where.sizes[d] = numbers[rank + d];
+  }
+  return s;
+}
+
+route make_route(const transfer_plan& plan, rank_plan steps, const schedule& rounds, bool messages) {
   route made;
-  made.steps = plan.for_owner(rank);
+  made.steps = std::move(steps);
+  const std::size_t count = plan.transfers().size();
   for (const tensor_transfer& t : plan.transfers()) made.types.push_back(types_of(t));
-  for (const auto& [first, last] : plan.batches()) made.batches.push_back(batch_maker(made, first, last).make());
+  std::size_t first = 0;
+  for (std::int64_t round = 0; round < rounds.rounds(); ++round) {
+    while (first < count && rounds.rounds_of(first).last <= round) ++first;
+    std::size_t last = first;
+    while (last < count && rounds.rounds_of(last).first <= round) ++last;
+    if (first == last) continue;
+    batch_route batch = batch_maker(made, rounds, round).make(first, last);
+    if (is_empty(batch)) continue;
+    made.peak_bytes = std::max(made.peak_bytes, memory_of(batch, messages));
+    made.batches.push_back(std::move(batch));
+  }
   return made;
 }
 

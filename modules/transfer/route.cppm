@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: a rank's part of a plan in the order in which the executor does it: batches of transfers, in each two
-// rounds of messages with work before, between and after them. No memory is known here.
+// Not exported: a rank's part of a plan in the order in which the executor does it: one batch per round of the
+// schedule, in each two rounds of messages with work before, between and after them. No memory is known here.
 module;
 #include <cstddef>
 #include <cstdint>
@@ -11,19 +11,22 @@ import shardmesh.core;
 import shardmesh.layout;
 import :plan;
 import :rank_plan;
+import :schedule;
 import :step;
 
 namespace shardmesh {
 
 inline constexpr std::uint32_t no_staging = UINT32_MAX;
 inline constexpr std::uint32_t no_message = UINT32_MAX;
+inline constexpr std::uint32_t no_cut = UINT32_MAX;
 
-// One step, and where it comes from when it travels.
+// One step or a part of it, and where it comes from when it travels.
 struct task {
   std::uint32_t transfer = 0, step = 0;
   std::uint32_t staging = no_staging;  // the region that the step reads or writes
   std::uint32_t message = no_message;  // index among the round's receives (or sends)
   std::uint32_t piece = 0;             // number within the message
+  std::uint32_t cut = no_cut;          // where its box is in `route::cuts`; else the whole step
   std::int64_t offset = 0;             // bytes from the message's begin
 };
 
@@ -65,16 +68,19 @@ struct transfer_types {
   dtype in_message(const step& s) const { return s.to.side == buffer_side::staging ? from : wire; }
 };
 
-// The type in which terms are combined: float32 for smaller floats.
-dtype accumulation_type(dtype type);
-
 struct route {
   rank_plan steps;
   std::vector<transfer_types> types;  // per transfer
-  std::vector<batch_route> batches;
+  std::vector<batch_route> batches;   // those in which this rank has something to do
+  std::vector<std::int64_t> cuts;     // boxes of parts: offsets, sizes
+  std::int64_t peak_bytes = 0;        // of messages and staging, when every message is packed
+
+  // The step of a task, or the part of it.
+  step step_of(const task& work) const;
 };
 
-route make_route(const transfer_plan& plan, owner_id rank);
+// `messages`: false when ranks read each other's memory.
+route make_route(const transfer_plan& plan, rank_plan steps, const schedule& rounds, bool messages);
 
 // Bytes of a box of this type. Precondition: planned, so they fit.
 std::int64_t bytes_of(const box& where, dtype type);

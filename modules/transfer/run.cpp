@@ -23,8 +23,11 @@ module;
 module shardmesh.transfer;
 
 import :bound_memory;
+import :collective;
+import :rank_plan;
 import :route;
 import :run;
+import :schedule;
 
 namespace shardmesh {
 namespace {
@@ -49,22 +52,31 @@ result<std::byte*> scratch::reserve(std::int64_t size_bytes) {
   return memory_.get();
 }
 
-executor::state::state(transfer_plan p, any_communicator& c, std::vector<std::string> transfer_names,
-                       const run_options& o, bool lend, std::uint32_t number)
+executor::state::state(transfer_plan p, const rank_plan& mine, any_communicator& c,
+                       std::vector<std::string> transfer_names, const run_options& o, bool lend, std::uint32_t number,
+                       std::int64_t rounds_of_all, std::vector<collective_use> collectives)
     : plan(std::move(p)),
+      rounds(rounds_of_all),
       comm_(c),
       names_(std::move(transfer_names)),
       options_(o),
       lends_(lend),
       number_(number),
-      route_(make_route(plan, c.rank())),
-      memory_(plan, c.rank()) {
+      route_(make_route(plan, mine, schedule(mine.clock(), rounds_of_all), !lend)),
+      memory_(plan, c.rank()),
+      collectives_(std::move(collectives)) {
   std::size_t sends = 0, receives = 0;
   for (const batch_route& batch : route_.batches)
     for (const message_round* round : {&batch.gather, &batch.deliver}) {
       sends = std::max(sends, round->sends.size());
       receives = std::max(receives, round->receives.size());
     }
+  for (const collective_use& use : collectives_) {
+    const std::int64_t item = bits(route_.types[use.transfer].from) / 8, blocks = use.scatters ? c.size() : 1;
+    const std::int64_t slab = std::min(std::max<std::int64_t>(collective_bytes(plan) / item / blocks, 1) * item,
+                                       use.wanted.where.volume() * item);
+    route_.peak_bytes = std::max(route_.peak_bytes, (blocks + 1) * slab);  // packed, and where it arrives
+  }
   arrived_.reserve(receives);
   lenders_.reserve(sends);
   (lends_ ? lent_.reserve(sends) : outgoing_.reserve(sends));
@@ -140,6 +152,9 @@ result<void> executor::state::begin(std::span<const tensor_binding> from, std::s
   delivers_ = false;
   stage_ = run_stage::begin;
   batch_ = 0;
+  collective_ = 0;
+  slabs_.reset();
+  in_slab_ = false;
   return {};
 }
 
@@ -170,13 +185,16 @@ std::optional<result<void>> executor::state::advance_safely(bool may_block) {
 }
 
 result<bool> executor::state::advance(bool may_block) {
+  SHARDMESH_TRY(const bool collected, advance_collectives(may_block));
+  if (!collected) return false;
   while (batch_ < route_.batches.size()) {
     const batch_route& batch = route_.batches[batch_];
     const message_round& round = delivers_ ? batch.deliver : batch.gather;
     switch (stage_) {
       case run_stage::begin:
         if (!delivers_) {
-          SHARDMESH_TRY(staging_, staging_memory_.reserve(batch.staging_bytes));
+          const std::int64_t messages = std::max(packed_bytes(batch.gather), packed_bytes(batch.deliver));
+          SHARDMESH_TRY(staging_, scratch_.reserve(batch.staging_bytes + messages));
         }
         SHARDMESH_CHECK(begin_round(round));
         SHARDMESH_CHECK(work_through(round.early));
@@ -243,51 +261,59 @@ result<void> executor::state::pack(const message_round& round, const message& m,
   return {};
 }
 
+bool executor::state::is_sent_directly(const message_round& round, const message& m) const {
+  if (m.pieces != 1) return false;
+  const task& piece = round.outgoing[m.first];
+  const step s = step_of(piece);
+  const transfer_types& types = route_.types[piece.transfer];
+  if (s.from.side == buffer_side::staging) return types.from == types.in_message(s);  // sums are sent when rounded
+  const tensor_view view = source_of(piece, s, true);
+  return is_contiguous(view) && view.type == types.in_message(s);
+}
+
+bool executor::state::is_received_directly(const message_round& round, const message& m) const {
+  if (m.pieces != 1) return false;
+  const task& piece = round.late[m.first];
+  const step s = step_of(piece);
+  if (s.to.side != buffer_side::destination) return false;
+  const tensor_view view = target_of(piece, s, true);
+  return is_contiguous(view) && view.type == route_.types[piece.transfer].in_message(s);
+}
+
+std::int64_t executor::state::packed_bytes(const message_round& round) const {
+  if (lends_) return 0;
+  std::int64_t sum = 0;
+  for (const message& m : round.sends) sum += is_sent_directly(round, m) ? 0 : m.size_bytes;
+  for (const message& m : round.receives) sum += is_received_directly(round, m) ? 0 : m.size_bytes;
+  return sum;
+}
+
 result<void> executor::state::begin_exchange(const message_round& round) {
-  // A message of one piece that lies in memory as it travels is not packed, nor unpacked.
-  const auto sent_directly = [&](const message& m) -> std::byte* {
-    if (m.pieces != 1) return nullptr;
-    const task& piece = round.outgoing[m.first];
-    const step s = step_of(piece);
-    const tensor_view view = source_of(piece, s, delivers_);
-    return is_contiguous(view) && view.type == route_.types[piece.transfer].in_message(s) ? view.data : nullptr;
-  };
-  const auto received_directly = [&](const message& m) -> std::byte* {
-    if (m.pieces != 1) return nullptr;
-    const task& piece = round.late[m.first];
-    const step s = step_of(piece);
-    if (s.to.side != buffer_side::destination) return nullptr;
-    const tensor_view view = target_of(piece, s, delivers_);
-    return is_contiguous(view) && view.type == route_.types[piece.transfer].in_message(s) ? view.data : nullptr;
-  };
-  std::int64_t to_pack = 0, to_unpack = 0;
+  std::byte* room = staging_ + route_.batches[batch_].staging_bytes;
   outgoing_.clear();
   incoming_.clear();
   arrived_.clear();
   for (const message& m : round.sends) {
-    std::byte* const direct = sent_directly(m);
-    outgoing_.push_back({m.peer, {direct, static_cast<std::size_t>(m.size_bytes)}});
-    if (direct == nullptr) to_pack += m.size_bytes;
+    std::byte* bytes = room;
+    if (is_sent_directly(round, m)) {
+      bytes = source_of(round.outgoing[m.first], delivers_).data;
+    } else {
+      SHARDMESH_CHECK(pack(round, m, room));
+      room += m.size_bytes;
+    }
+    outgoing_.push_back({m.peer, {bytes, static_cast<std::size_t>(m.size_bytes)}});
   }
   for (const message& m : round.receives) {
-    std::byte* const direct = received_directly(m);
-    incoming_.push_back({m.peer, {direct, static_cast<std::size_t>(m.size_bytes)}});
-    if (direct == nullptr) to_unpack += m.size_bytes;
-  }
-  SHARDMESH_TRY(std::byte * packed, sent_.reserve(to_pack));
-  SHARDMESH_TRY(std::byte * room, received_.reserve(to_unpack));
-  for (std::size_t i = 0; i < outgoing_.size(); ++i) {
-    if (outgoing_[i].bytes.data() != nullptr) continue;
-    SHARDMESH_CHECK(pack(round, round.sends[i], packed));
-    outgoing_[i].bytes = {packed, outgoing_[i].bytes.size()};
-    packed += round.sends[i].size_bytes;
-  }
-  for (incoming& m : incoming_) {
-    const bool direct = m.bytes.data() != nullptr;
-    arrived_.push_back(direct ? nullptr : room);
-    if (direct) continue;
-    m.bytes = {room, m.bytes.size()};
-    room += m.bytes.size();
+    std::byte* bytes = room;
+    if (is_received_directly(round, m)) {
+      const task& piece = round.late[m.first];
+      bytes = target_of(piece, step_of(piece), delivers_).data;
+      arrived_.push_back(nullptr);
+    } else {
+      arrived_.push_back(room);
+      room += m.size_bytes;
+    }
+    incoming_.push_back({m.peer, {bytes, static_cast<std::size_t>(m.size_bytes)}});
   }
   SHARDMESH_TRY(exchange_, comm_.start_exchange(outgoing_, incoming_, call_));
   return {};

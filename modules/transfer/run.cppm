@@ -15,9 +15,12 @@ import shardmesh.comm;
 import shardmesh.kernels;
 import :binding;
 import :bound_memory;
+import :collective;
 import :executor;
 import :plan;
+import :rank_plan;
 import :route;
+import :slab_walk;
 import :step;
 
 namespace shardmesh {
@@ -28,6 +31,7 @@ combine_op combine_of(reduce_op op);
 class scratch {
  public:
   result<std::byte*> reserve(std::int64_t size_bytes);
+  std::int64_t capacity() const { return capacity_; }
 
  private:
   std::unique_ptr<std::byte[]> memory_;
@@ -48,8 +52,9 @@ struct executor::state {
     bool rounded = false;
   };
 
-  state(transfer_plan p, any_communicator& c, std::vector<std::string> transfer_names, const run_options& o, bool lend,
-        std::uint32_t number);
+  state(transfer_plan p, const rank_plan& mine, any_communicator& c, std::vector<std::string> transfer_names,
+        const run_options& o, bool lend, std::uint32_t number, std::int64_t rounds,
+        std::vector<collective_use> collectives);
   state(const state&) = delete;
   state& operator=(const state&) = delete;
 
@@ -61,9 +66,17 @@ struct executor::state {
   std::optional<result<void>> advance_safely(bool may_block);
 
   transfer_plan plan;
+  std::int64_t rounds = 1;
+  std::int64_t peak_bytes() const { return route_.peak_bytes; }
+  std::int64_t scratch_bytes() const { return scratch_.capacity(); }
+  const rank_plan& steps() const { return route_.steps; }
+  const any_communicator& communicator() const { return comm_; }
 
  private:
   result<bool> advance(bool may_block);
+  result<bool> advance_collectives(bool may_block);
+  result<void> begin_slab(const collective_use& use);
+  result<void> end_slab(const collective_use& use);
   result<void> begin_round(const message_round& round);
   result<void> begin_lending(const message_round& round);
   result<void> begin_exchange(const message_round& round);
@@ -86,7 +99,11 @@ struct executor::state {
   tensor_view source_of(const task& work, const step& s, bool rounded) const;
   tensor_view target_of(const task& work, const step& s, bool rounded) const;
   tensor_view staging_of(const task& work, const step& s, bool rounded) const;
-  step step_of(const task& work) const { return route_.steps.steps(work.transfer)[work.step]; }
+  step step_of(const task& work) const { return route_.step_of(work); }
+  // A message of one piece that lies in memory as it travels is not packed, nor unpacked.
+  bool is_sent_directly(const message_round& round, const message& m) const;
+  bool is_received_directly(const message_round& round, const message& m) const;
+  std::int64_t packed_bytes(const message_round& round) const;
 
   any_communicator& comm_;
   std::vector<std::string> names_;
@@ -95,6 +112,7 @@ struct executor::state {
   std::uint32_t number_ = 0;
   route route_;
   bound_memory memory_;
+  std::vector<collective_use> collectives_;
 
   // The run at hand.
   call_options call_;
@@ -102,11 +120,16 @@ struct executor::state {
   bool delivers_ = false;  // the batch's second round
   run_stage stage_ = run_stage::begin;
   std::size_t batch_ = 0;
+  std::size_t collective_ = 0;
+  std::optional<slab_walk> slabs_;  // of the collective at hand
+  box slab_;
+  bool in_slab_ = false;
+  std::byte* landing_ = nullptr;  // where the slab arrives
   std::int64_t unchecked_bytes_ = 0;
   std::int64_t unchecked_tasks_ = 0;
 
   // Declared before what is in flight, so that it outlives it.
-  scratch sent_, received_, staging_memory_;
+  scratch scratch_;  // of a batch: staging, then the messages of one of its rounds
   std::byte* staging_ = nullptr;
   std::vector<std::byte*> arrived_;  // per message of the round; null: straight into its target
   std::vector<message_lender> lenders_;

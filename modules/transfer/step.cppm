@@ -53,17 +53,8 @@ class step_table {
  public:
   explicit step_table(std::size_t rank = 0) : rank_(rank) {}
 
-  std::size_t size() const { return steps_.size(); }
-  step operator[](std::size_t i) const;
-  /// Elements of step i.
-  std::int64_t volume(std::size_t i) const;
-
-  void push_back(const step& s);
-  /// Puts the steps into execution order: by phase, box, term, owners. Cost: O(n log n).
-  void sort();
-
- private:
-  struct packed {
+  /// A step without its box and offsets.
+  struct head {
     double factor;
     owner_id from_owner, to_owner;
     std::int32_t from_slot, to_slot, term;
@@ -72,13 +63,26 @@ class step_table {
     reduce_op reduction;
     buffer_side from_side, to_side;
   };
+
+  std::size_t size() const { return steps_.size(); }
+  step operator[](std::size_t i) const;
+  const head& head_of(std::size_t i) const { return steps_[i]; }
+  /// Elements of step i.
+  std::int64_t volume(std::size_t i) const;
+
+  void reserve(std::size_t steps);
+  void push_back(const step& s);
+  /// Puts the steps into execution order: by phase, box, term, owners. Cost: O(n log n).
+  void sort();
+
+ private:
   std::span<const std::int64_t> numbers(std::size_t i) const {
     return std::span(numbers_).subspan(i * 4 * rank_, 4 * rank_);
   }
   bool before(std::uint32_t a, std::uint32_t b) const;
 
   std::size_t rank_;
-  std::vector<packed> steps_;
+  std::vector<head> steps_;
   std::vector<std::int64_t> numbers_;  // per step: offsets, sizes, from offsets, to offsets
 };
 

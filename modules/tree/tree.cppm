@@ -17,6 +17,7 @@ export import :visit;
 export import :visit_together;
 export import :transform;
 export import :flat_view;
+export import :held;
 
 import :path_trie;
 import :spelling;

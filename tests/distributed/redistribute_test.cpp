@@ -8,7 +8,9 @@
 #include <cstdint>
 #include <cstring>
 #include <fabric.hpp>
+#include <fstream>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <random>
 #include <random_views.hpp>
@@ -361,24 +363,16 @@ std::string describe(const tensor_case& c) {
 
 enum class path { lending, messages, counted };
 
-// One rank's part of a scenario that all ranks make from the same seed.
-std::string play(any_communicator& world, std::uint64_t seed, path how) {
-  dice common(seed);
-  std::vector<tensor_case> cases;
+// One rank's part of a scenario: two runs of the same cases.
+std::string play(any_communicator& world, const std::vector<tensor_case>& cases, const plan_options& options,
+                 std::uint64_t seed, path how) {
   std::vector<tensor_transfer> transfers;
   std::vector<std::string> keys;
-  for (std::int64_t n = 1 + common.below(common.below(4) == 0 ? 12 : 3); n > 0; --n) {
-    cases.push_back(random_case(common, world.size()));
-    transfers.push_back(cases.back().transfer);
-    keys.push_back("w" + std::to_string(n));
+  for (const tensor_case& c : cases) {
+    transfers.push_back(c.transfer);
+    keys.push_back("w" + std::to_string(keys.size()));
   }
-  plan_options options{.allow_narrowing = true, .reduce_grain_bytes = common.pick<std::int64_t>({1, 64, 4096})};
-  if (common.below(2) == 0) options.memory_bytes = common.pick<std::int64_t>({2'000, 20'000});
-  auto planned = plan(transfers, options);
-  if (!planned && planned.cause().code == errc::no_memory) {
-    options.memory_bytes = 0;
-    planned = plan(transfers, options);
-  }
+  const auto planned = plan(transfers, options);
   if (!planned) return "no plan: " + to_string(planned.cause());
 
   std::int64_t sent = 0, gathers = 0, moved = 0;
@@ -387,6 +381,8 @@ std::string play(any_communicator& world, std::uint64_t seed, path how) {
   run_options run_with{.progress = [&](std::int64_t bytes) { moved += bytes; }, .in_place = how != path::messages};
   auto made = executor::make(*planned, comm, keys, run_with);
   if (!made) return "no executor: " + to_string(made.cause());
+  if (options.memory_bytes > 0 && made->peak_bytes() > options.memory_bytes)
+    return std::to_string(made->peak_bytes()) + " bytes are more than the budget";
   const std::int64_t gathers_to_make = gathers;
 
   dice own(seed * 64 + static_cast<std::uint64_t>(world.rank()));
@@ -426,6 +422,10 @@ std::string play(any_communicator& world, std::uint64_t seed, path how) {
     }
   }
 
+  if (made->scratch_bytes() > made->peak_bytes())
+    return "took " + std::to_string(made->scratch_bytes()) + " bytes instead of at most " +
+           std::to_string(made->peak_bytes());
+
   // Bytes that were sent, over all ranks.
   if (planned->bytes_moved() != planned->lower_bound()) return "the plan moves more than it must";
   if (gathers != gathers_to_make) return "a run gathered";
@@ -447,6 +447,59 @@ std::string play(any_communicator& world, std::uint64_t seed, path how) {
   return {};
 }
 
+// A scenario that all ranks make from the same seed.
+std::string play_random(any_communicator& world, std::uint64_t seed, path how) {
+  dice common(seed);
+  std::vector<tensor_case> cases;
+  for (std::int64_t n = 1 + common.below(common.below(4) == 0 ? 12 : 3); n > 0; --n)
+    cases.push_back(random_case(common, world.size()));
+  plan_options options{.allow_narrowing = true, .reduce_grain_bytes = common.pick<std::int64_t>({1, 64, 4096})};
+  // From one that cuts tensors of a few hundred bytes to one that cuts nothing.
+  if (common.below(2) == 0) options.memory_bytes = common.pick<std::int64_t>({1'100, 2'000, 20'000});
+  return play(world, cases, options, seed, how);
+}
+
+// PyTorch's cases of redistribution whose meshes have as many ranks as `world`, or fewer.
+layout golden_layout(const nlohmann::json& mesh, const nlohmann::json& shape, const nlohmann::json& specs) {
+  const auto numbers = [](const nlohmann::json& list) {
+    extents made;
+    for (const auto& one : list) made.push_back(one.get<std::int64_t>());
+    return made;
+  };
+  std::vector<placement> placements;
+  for (const auto& p : specs) {
+    const auto type = p.at("type").get<std::string>();
+    if (type == "Shard")
+      placements.push_back(placement::shard(p.at("dim").get<std::int32_t>()));
+    else if (type == "StridedShard")
+      placements.push_back(
+          placement::strided_shard(p.at("dim").get<std::int32_t>(), p.at("split_factor").get<std::int64_t>()));
+    else if (type == "Partial")
+      placements.push_back(placement::partial(parse_reduce_op(p.value("reduce_op", "sum")).value()));
+    else
+      placements.push_back(placement::replicate());
+  }
+  return layout::make(device_mesh::make(numbers(mesh)).value(), placements, numbers(shape)).value();
+}
+
+std::vector<tensor_case> golden_cases(std::int32_t world) {
+  std::ifstream file(SHARDMESH_TEST_DATA "/golden/redistribute.json");
+  const auto all = nlohmann::json::parse(file);
+  std::vector<tensor_case> cases;
+  for (const char* const list : {"same_mesh", "other_mesh"})
+    for (const auto& c : all[list]) {
+      const bool same = c.contains("mesh");
+      const layout from = golden_layout(c[same ? "mesh" : "src_mesh"], c["shape"], c["src"]);
+      const layout to = golden_layout(c[same ? "mesh" : "dst_mesh"], c["shape"], c["dst"]);
+      if (std::max(from.mesh().rank_limit(), to.mesh().rank_limit()) > world) continue;
+      const dtype type = parse_dtype(c.value("dtype", "float32")).value();
+      tensor_case made{from.shape(), {distribute(from).value(), distribute(to).value(), type, type}, {}};
+      made.held = all_fragments(made.transfer.from);
+      cases.push_back(std::move(made));
+    }
+  return cases;
+}
+
 void play_everywhere(path how, int rounds) {
   const watchdog dog(std::chrono::seconds(1200));
   INFO("SHARDMESH_SEED=" << fabric::seed());
@@ -456,7 +509,9 @@ void play_everywhere(path how, int rounds) {
       const std::int32_t size = kind.sizes[static_cast<std::size_t>(round) % kind.sizes.size()];
       const std::uint64_t seed = seeds();
       INFO(kind.name << " with " << size << " ranks, scenario " << seed);
-      REQUIRE(kind.run(size, [&](void* comm) { return play(*static_cast<any_communicator*>(comm), seed, how); }) == "");
+      REQUIRE(kind.run(size, [&](void* comm) {
+        return play_random(*static_cast<any_communicator*>(comm), seed, how);
+      }) == "");
     }
 }
 
@@ -472,4 +527,25 @@ TEST_CASE("random transfers put every element where it belongs and touch nothing
 
 TEST_CASE("random transfers send exactly the least number of bytes") {
   play_everywhere(path::counted, fabric::rounds(300));
+}
+
+TEST_CASE("every one of PyTorch's redistribution cases puts every element where it belongs, at the least bytes") {
+  const watchdog dog(std::chrono::seconds(600));
+  for (const fabric::kind& kind : fabric::all()) {
+    const std::int32_t size = *std::max_element(kind.sizes.begin(), kind.sizes.end());
+    const std::vector<tensor_case> cases = golden_cases(size);
+    if (size >= 8) CHECK(cases.size() == 300);
+    for (const path how : {path::lending, path::messages, path::counted})
+      for (const std::int64_t budget : {0, 3'000}) {
+        INFO(kind.name << " with " << size << " ranks and a budget of " << budget);
+        CHECK(kind.run(size, [&](void* comm) {
+          // One by one, as PyTorch moves them; and all in one plan.
+          for (const tensor_case& c : cases)
+            if (std::string wrong = play(*static_cast<any_communicator*>(comm), {c}, {.memory_bytes = budget}, 1, how);
+                !wrong.empty())
+              return describe(c) + ": " + wrong;
+          return play(*static_cast<any_communicator*>(comm), cases, {.memory_bytes = budget}, 2, how);
+        }) == "");
+      }
+  }
 }

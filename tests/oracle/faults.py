@@ -23,8 +23,9 @@ TEMPORARY = "shardmesh-tmp"
 class Command:
     """A command line with SRC and DST left open, and what an older run left at DST (None: nothing)."""
 
-    def __init__(self, name, source, arguments, destination, old=None):
+    def __init__(self, name, source, arguments, destination, old=None, program=None):
         self.name, self.source, self.arguments, self.destination, self.old = name, source, arguments, destination, old
+        self.program = program  # instead of the tool
 
     def line(self, folder, force):
         values = {"SRC": str(self.source), "DST": str(folder / self.destination)}
@@ -44,6 +45,10 @@ def commands(oracle):
         yield Command(name, source, arguments, destination)
         # An older run of the same command on other data is what --force replaces.
         yield Command(name + " --force", source, arguments, destination, other)
+    # Ranks that save together; all of them are killed at once here (one rank alone: tests/mpi/save_faults.py).
+    ranks = oracle.args.ranks.resolve()
+    yield Command("ranks", dcp, ["SRC", "DST", "2"], "ranks", program=ranks)
+    yield Command("ranks --force", dcp, ["SRC", "DST", "2"], "ranks", other, program=ranks)
 
 
 def siblings(folder, destination):
@@ -59,8 +64,8 @@ class Checker:
     def __init__(self, oracle, shim):
         self.oracle, self.shim = oracle, shim
 
-    def tool(self, arguments, environment=None):
-        done = subprocess.run([self.oracle.tool, *arguments], capture_output=True, text=True, errors="replace", timeout=60,
+    def tool(self, arguments, environment=None, program=None):
+        done = subprocess.run([program or self.oracle.tool, *arguments], capture_output=True, text=True, errors="replace", timeout=60,
                               env={**os.environ, **(environment or {})})
         return done.returncode, done.stderr
 
@@ -77,7 +82,7 @@ class Checker:
         folder = self.oracle.work / "old" / command.name.replace(" ", "_")
         folder.mkdir(parents=True)
         older = Command(command.name, command.old, command.arguments, command.destination)
-        status, err = self.tool(older.line(folder, False))
+        status, err = self.tool(older.line(folder, False), program=command.program)
         self.oracle.check(status == 0, command.name, f"cannot make the older state: {status} {err[-300:]}")
         return folder
 
@@ -99,7 +104,8 @@ class Checker:
         """One run with one fault; returns what is wrong, or ''."""
         folder = self.oracle.work / "runs" / f"{command.name.replace(' ', '_')}.{mode}.{at}"
         old = self.prepare(command, folder)
-        status, err = self.tool(command.line(folder, command.old is not None), self.environment(folder, at, mode))
+        status, err = self.tool(command.line(folder, command.old is not None), self.environment(folder, at, mode),
+                                command.program)
         now = siblings(folder, command.destination)
         if mode == "kill" and status != -9:
             return f"was not killed but exits {status}: {err[-300:]}"
@@ -121,7 +127,7 @@ class Checker:
             if wrong:
                 return f"status {status}; the destination is neither old nor complete: {wrong}"
         # Whatever was left behind is no obstacle.
-        status, err = self.tool(command.line(folder, True))
+        status, err = self.tool(command.line(folder, True), program=command.program)
         wrong = self.complete(command, folder) if status == 0 else f"exits {status}: {err[-300:]}"
         if wrong:
             return f"the next run: {wrong}"
@@ -131,7 +137,8 @@ class Checker:
     def run(self, command, pool):
         folder = self.oracle.work / "runs" / command.name.replace(" ", "_")
         self.prepare(command, folder)
-        status, err = self.tool(command.line(folder, command.old is not None), self.environment(folder, 0, "fail"))
+        status, err = self.tool(command.line(folder, command.old is not None), self.environment(folder, 0, "fail"),
+                                command.program)
         if not self.oracle.check(status == 0, command.name, f"without a fault exits {status}: {err[-300:]}"):
             return
         wrong = self.complete(command, folder)
@@ -148,7 +155,11 @@ class Checker:
 
 
 def main():
-    oracle = Oracle(__doc__, lambda parser: parser.add_argument("--shim", type=Path, required=True))
+    def more(parser):
+        parser.add_argument("--shim", type=Path, required=True)
+        parser.add_argument("--ranks", type=Path, required=True, help="rank_copy")
+
+    oracle = Oracle(__doc__, more)
     checker = Checker(oracle, oracle.args.shim.resolve())
     checker.olds = {}
     with concurrent.futures.ThreadPoolExecutor(2) as pool:

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """PyTorch reads what shardmesh wrote: every golden checkpoint is resharded to several meshes, and its safetensors are
-converted to DCP; PyTorch's own loader must give the golden bytes, in one process and in three, and its own converter must
+converted to DCP; four ranks load every golden checkpoint together and save it together; PyTorch's own loader must give the golden bytes, in one process and in three, and its own converter must
 give the same nested state as it gives for the original."""
 import collections
 import itertools
 import os
 import pickle
 import re
+import subprocess
 import sys
 import warnings
 from pathlib import Path
@@ -23,6 +24,7 @@ from torch.distributed.checkpoint.filesystem import FileSystemReader  # noqa: E4
 from torch.distributed.checkpoint.state_dict_loader import _load_state_dict  # noqa: E402
 
 WORLD = 3
+RANKS = 4
 FAILURES = (Exception, dcp.api.CheckpointException)  # PyTorch's own is a BaseException
 
 
@@ -204,6 +206,31 @@ def check_single(oracle):
     return made
 
 
+def check_ranks(oracle):
+    """What four ranks saved together. Returns the folders that the group reads afterwards."""
+    made = []
+    for case in oracle.cases():
+        if not case.is_dcp or case.unreadable:
+            continue
+        name, folder = f"{case.name} -> {RANKS} ranks", oracle.work / f"{case.name}.ranks"
+        run = subprocess.run([oracle.args.ranks.resolve(), case.checkpoint, folder, str(RANKS)], capture_output=True, text=True)
+        if not oracle.check(run.returncode == 0, name, run.stderr.strip()):
+            continue
+        left_out = set(run.stdout.splitlines())
+        try:
+            ours = check_metadata(oracle, name, folder)
+            check_values(oracle, name, folder, case, set(case.tensors) - left_out)
+            if not left_out and not case.name.startswith("era_torch_1") and (case.checkpoint / ".metadata").exists():
+                theirs = read_metadata(case.checkpoint)
+                if theirs.planner_data is not None:
+                    oracle.check(ours.planner_data == theirs.planner_data, name, "planner_data differs")
+                    check_nested(oracle, name, folder, case)
+            made.append((name, str(folder)))
+        except FAILURES as error:
+            oracle.check(False, name, f"PyTorch cannot read it: {type(error).__name__}: {error}")
+    return made
+
+
 def group_member(rank, rendezvous, folders, expected, problems):
     """One of WORLD processes: every tensor as a DTensor by rows and by columns; local bytes against the whole's."""
     from torch.distributed.tensor import DTensor, Shard
@@ -252,8 +279,8 @@ def check_group(oracle, folders):
 
 def main():
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
-    oracle = Oracle(__doc__)
-    folders = check_single(oracle)
+    oracle = Oracle(__doc__, lambda parser: parser.add_argument("--ranks", type=Path, required=True, help="rank_copy"))
+    folders = check_single(oracle) + check_ranks(oracle)
     if folders:
         check_group(oracle, folders)
     oracle.finish()

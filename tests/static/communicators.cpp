@@ -50,6 +50,32 @@ static_assert(!communicator<blocking_exchange>);
 static_assert(!communicator<rank_is_text>);
 static_assert(!communicator<int>);
 
+// Four collectives, each of which starts and returns something to wait for.
+struct together : alone {
+  result<pending> all_gather_into(std::span<const std::byte>, std::span<std::byte>, const call_options&);
+  result<pending> all_to_all(std::span<const std::byte>, std::span<std::byte>, const call_options&);
+  result<pending> reduce_scatter(std::span<const std::byte>, std::span<std::byte>, dtype, reduce_op,
+                                 const call_options&);
+  result<pending> all_reduce(std::span<const std::byte>, std::span<std::byte>, dtype, reduce_op, const call_options&);
+};
+
+struct blocking_reduction : together {
+  result<void> all_reduce(std::span<const std::byte>, std::span<std::byte>, dtype, reduce_op, const call_options&);
+};
+
+struct reduction_without_dtype : together {
+  result<pending> reduce_scatter(std::span<const std::byte>, std::span<std::byte>, reduce_op, const call_options&);
+};
+
+static_assert(collective_communicator<together>);
+static_assert(collective_communicator<thread_communicator>);
+static_assert(collective_communicator<any_communicator>);
+static_assert(!collective_communicator<alone>);
+static_assert(!collective_communicator<subgroup_communicator>);
+static_assert(!collective_communicator<blocking_reduction>);
+static_assert(!collective_communicator<reduction_without_dtype>);
+static_assert(!collective_communicator<int>);
+
 }  // namespace
 
 TEST_CASE("any_communicator passes every call on") {
@@ -61,6 +87,8 @@ TEST_CASE("any_communicator passes every call on") {
   CHECK(c.start_exchange({}, {}, {}).value().done());
   const std::vector<outgoing> sends{{3, bytes}};
   CHECK(c.start_exchange(sends, {}, {}).cause().ranks == std::vector<std::int32_t>{3});
+  CHECK_FALSE(c.has_collectives());
+  CHECK(c.all_reduce({}, {}, dtype::float32, reduce_op::sum, {}).cause().code == errc::unsupported);
   alone mine{&log};
   any_communicator::refer(mine).abort(fail(errc::cancelled, "enough"));
   CHECK(log == "enough");

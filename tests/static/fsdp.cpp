@@ -2,6 +2,7 @@
 // What streams of tensors are given to, and that flat parameters are values.
 #include <catch2/catch_test_macros.hpp>
 #include <concepts>
+#include <cstdint>
 #include <string_view>
 #include <type_traits>
 import shardmesh;
@@ -28,6 +29,30 @@ static_assert(tensor_visitor<can_fail, host_tensor>);
 static_assert(!tensor_visitor<takes_key_only, host_tensor>);
 static_assert(!tensor_visitor<answers_otherwise, host_tensor>);  // an answer that nobody reads
 
+// Someone who forgot one of the six questions, and one who answers another with the wrong type.
+struct cannot_gather {
+  result<flattened_parameter<host_tensor>> pre_flatten_transform(state_value<host_tensor>) const;
+  result<dtensor<host_tensor>> post_unflatten_transform(host_tensor, const layout&, std::int32_t) const;
+  result<sharded_tensor<host_tensor>> chunk_tensor(const state_value<host_tensor>&, std::int32_t,
+                                                   const rank_group&) const;
+  result<dtensor<host_tensor>> chunk_dtensor(const state_value<host_tensor>&, std::int32_t) const;
+  result<sharded_tensor<host_tensor>> pre_load_state_dict_transform(sharded_tensor<host_tensor>) const;
+};
+struct can_gather : cannot_gather {
+  result<host_tensor> all_gather_dtensor(const dtensor<host_tensor>&, any_communicator&) const;
+};
+struct gathers_dtensors : cannot_gather {
+  result<dtensor<host_tensor>> all_gather_dtensor(const dtensor<host_tensor>&, any_communicator&) const;
+};
+
+static_assert(fsdp_extension<tensor_parallel_extension, host_tensor>);
+static_assert(fsdp_extension<can_gather, host_tensor>);
+static_assert(!fsdp_extension<cannot_gather, host_tensor>);
+static_assert(!fsdp_extension<gathers_dtensors, host_tensor>);
+static_assert(!fsdp_extension<tensor_parallel_extension, int>);  // int is no tensor
+
+static_assert(std::regular<parallel_parameter_info>);
+static_assert(std::semiregular<parallel_parameters>);
 static_assert(std::regular<parameter_info>);
 static_assert(std::regular<flat_box>);
 static_assert(std::regular<load_entry>);

@@ -5,8 +5,11 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
+#include <utility>
 
+#include "carved_reader.hpp"
 #include "command.hpp"
+#include "flat_spec.hpp"
 #include "report.hpp"
 #include "saving.hpp"
 #include "selection_options.hpp"
@@ -19,13 +22,19 @@ namespace {
 using namespace shardmesh;
 
 struct arguments {
-  std::string source, destination;
+  std::string source, destination, flat_spec;
   convert_options options;
 };
 
 int run(arguments& given, const common_options& common, bool format_given) {
   auto reader = open_checkpoint(given.source);
   if (!reader) return report(reader.cause());
+  if (!given.flat_spec.empty()) {
+    const auto units = read_flat_spec(given.flat_spec);
+    if (!units) return report(units.cause());
+    reader = carve(*std::move(reader), *units);
+    if (!reader) return report(reader.cause());
+  }
   if (!format_given) {
     if (!given.destination.ends_with(".safetensors")) {
       print_problem(
@@ -77,6 +86,11 @@ void add_convert(CLI::App& app, invocation& call) {
   command->add_flag("--skip-unsupported", given->options.skip_unsupported,
                     "Drop tensors that the destination cannot hold, instead of refusing");
   command->add_flag("--dedup", given->options.dedup, "Write tensors with equal stored bytes (tied weights) once");
+  command
+      ->add_option("--flat-spec", given->flat_spec,
+                   "JSON that names what lies in the flat parameters of an FSDP1 local state dict, in order: "
+                   "{\"units\":[{\"key\":\"model._flat_param\",\"parameters\":[{\"name\":\"w\",\"shape\":[4,3]}]}]}")
+      ->type_name("FILE");
   command->add_flag("--nest", given->options.nest, "dcp: split flat names at dots into nested paths");
   add_saving_options(*command, given->options.saving);
   add_selection_options(*command, given->options.selection);

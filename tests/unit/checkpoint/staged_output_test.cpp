@@ -116,3 +116,40 @@ TEST_CASE("a missing parent folder is named before anything is written") {
   REQUIRE_FALSE(refused);
   CHECK(to_string(refused.cause()).find("parent folder does not exist") != std::string::npos);
 }
+
+TEST_CASE("a folder that others joined is committed with their files") {
+  const scratch_folder scratch;
+  auto made = staged_output::directory(scratch.path / "out").value();
+  {
+    auto joined = staged_output::join(made.folder()).value();
+    const auto file = joined.add_file("__1_0.distcp").value();
+    REQUIRE(joined.write(file, 0, bytes_of("theirs")));
+    REQUIRE(joined.prepare());
+    joined.release();
+  }
+  const auto token = made.add_file("token").value();
+  const auto file = made.add_file("__0_0.distcp").value();
+  REQUIRE(made.write(file, 0, bytes_of("ours")));
+  REQUIRE(made.remove_file(token));
+  REQUIRE(made.commit());
+  CHECK(text_of(scratch.path / "out" / "__1_0.distcp") == "theirs");
+  CHECK(text_of(scratch.path / "out" / "__0_0.distcp") == "ours");
+  CHECK_FALSE(fs::exists(scratch.path / "out" / "token"));
+}
+
+TEST_CASE("whoever joined and gives up takes the folder away, and then it cannot be committed") {
+  const scratch_folder scratch;
+  REQUIRE(save(scratch.path / "out", "old", false));
+  {
+    auto made = staged_output::directory(scratch.path / "out", {.overwrite = true}).value();
+    REQUIRE(made.add_file("__0_0.distcp"));
+    {
+      const auto joined = staged_output::join(made.folder()).value();
+    }
+    CHECK(scratch.entries() == 1);
+    CHECK_FALSE(made.commit());
+  }
+  CHECK(text_of(scratch.path / "out" / "__0_0.distcp") == "old");
+  CHECK(scratch.entries() == 1);
+  CHECK_FALSE(staged_output::join(scratch.path / "nowhere"));
+}

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The benchmarks redistribute_*: moving a tensor between 4 ranks beside a raw all-to-all-v of the same bytes, over threads
+and over MPI, and planning for one of 1024 ranks."""
+import json
+import shutil
+import statistics
+import subprocess
+
+
+def lines_of(command):
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise RuntimeError(f"{' '.join(str(word) for word in command[-4:])}: {done.stderr.strip()[-500:]}")
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+
+def planning(bench):
+    print("\nplanning for one rank of 1024: S(0) -> S(1), 1024 tensors (aims: cold 1 s and 256 MB, warm 1 ms)")
+    for row in lines_of([bench.build / "bin" / "shardmesh_redistribute_bench", "--only", "plan"]):
+        good = row["cold_ms"] <= 1000 and row["peak_mb"] <= 256 and row["warm_ms"] <= 1
+        print(f"  {row['case']}: cold {row['cold_ms']:.1f} ms, {row['peak_mb']:.0f} MB; again {row['warm_ms']:.3f} ms; "
+              f"plan from a cache {row['cached_plan_ms']:.3f} ms: {'ok' if good else 'MORE THAN THE AIM'}", flush=True)
+
+
+def threads(bench):
+    print("\nredistribute over 4 threads beside an all-to-all-v of the same bytes (memcpy between barriers)")
+    for row in lines_of([bench.build / "bin" / "shardmesh_redistribute_bench", "--only", "run", "--repeat", bench.runs + 3]):
+        print(f"  {row['case']}, {row['bytes'] / 1024:.0f} KiB: {row['ours_ms']:.3f} ms beside {row['plain_ms']:.3f} ms, "
+              f"x{row['ratio']:.2f} (least of each: x{row['ratio_of_least']:.2f}; CPU time: x{row['cpu_ratio']:.2f})", flush=True)
+
+
+def mpi(bench):
+    program, launcher = bench.build / "bin" / "shardmesh_mpi_bench", shutil.which("mpirun")
+    if not program.exists() or not launcher:
+        print("\nredistribute over MPI: skipped, MPI is not here")
+        return
+    print("\nexchange over 4 MPI ranks beside MPI_Alltoallv, the same bytes (per pair of ranks)")
+    for way in ("read", "staged"):
+        for size in (4 << 10, 64 << 10, 1 << 20, 16 << 20):
+            row = lines_of([launcher, "--oversubscribe", "--allow-run-as-root", "--mca", "mpi_yield_when_idle", "1", "-n", 4,
+                            program, size, max(9, (64 << 20) // size // 4), way])[0]
+            ours, theirs = statistics.median(row["exchange_ms"]), statistics.median(row["alltoallv_ms"])
+            print(f"  {way}, {size >> 10} KiB: {ours:.3f} ms beside {theirs:.3f} ms, x{ours / theirs:.2f} "
+                  f"(least of each: x{min(row['exchange_ms']) / min(row['alltoallv_ms']):.2f})", flush=True)
+
+
+CASES = {"redistribute_plan": planning, "redistribute_threads": threads, "redistribute_mpi": mpi}

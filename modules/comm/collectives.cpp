@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include <fmt/format.h>
+#include <try.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <new>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+module shardmesh.comm;
+
+import shardmesh.kernels;
+
+namespace shardmesh {
+namespace {
+
+using const_bytes = std::span<const std::byte>;
+using bytes = std::span<std::byte>;
+
+std::optional<combine_op> combine_of(reduce_op op) {
+  switch (op) {
+    case reduce_op::sum:
+    case reduce_op::avg:
+      return combine_op::sum;
+    case reduce_op::product:
+      return combine_op::product;
+    case reduce_op::min:
+      return combine_op::min;
+    case reduce_op::max:
+      return combine_op::max;
+    case reduce_op::band:
+      return combine_op::band;
+    case reduce_op::bor:
+      return combine_op::bor;
+    case reduce_op::bxor:
+      return combine_op::bxor;
+    case reduce_op::none:
+      break;
+  }
+  return std::nullopt;
+}
+
+bool is_inexact(dtype type) {
+  return kind(type) == dtype_kind::floating || kind(type) == dtype_kind::complex;
+}
+
+dtype wide(dtype type) {
+  if (kind(type) == dtype_kind::floating && bits(type) < 32) return dtype::float32;
+  return type == dtype::complex32 ? dtype::complex64 : type;
+}
+
+result<void> check_sizes(const message_group& group, const char* what, std::size_t expected, std::size_t found) {
+  if (expected == found) return {};
+  return fail(errc::invalid_argument, fmt::format("the buffers of {} do not fit each other", what))
+      .with_rank(group.rank)
+      .with_values(fmt::format("{} bytes to receive", expected), fmt::format("{} bytes", found));
+}
+
+result<void> check_reduction(const message_group& group, const char* what, std::size_t size_bytes, dtype type,
+                             reduce_op op) {
+  const auto combine = combine_of(op);
+  if (!combine || bits(type) % 8 != 0 || !is_combinable(wide(type), *combine) ||
+      (op == reduce_op::avg && !is_inexact(type)))
+    return fail(errc::unsupported, fmt::format("{} of {} is not defined", to_string(op), name(type)))
+        .with_rank(group.rank);
+  const auto item = static_cast<std::size_t>(bits(type) / 8);
+  if (size_bytes % item == 0) return {};
+  return fail(errc::invalid_argument, fmt::format("the buffers of {} are not whole elements of {}", what, name(type)))
+      .with_rank(group.rank)
+      .with_values(fmt::format("a multiple of {} bytes", item), fmt::format("{} bytes", size_bytes));
+}
+
+void copy_bytes(bytes to, const_bytes from) {
+  if (!from.empty() && to.data() != from.data()) std::memcpy(to.data(), from.data(), from.size());
+}
+
+// A message to and from every other rank, those of no bytes left out.
+template <class SendTo, class ReceiveFrom>
+result<pending> with_all(const message_group& group, const SendTo& send_to, const ReceiveFrom& receive_from,
+                         const call_options& options) {
+  std::vector<outgoing> sends;
+  std::vector<incoming> receives;
+  for (std::int32_t peer = 0; peer < group.size; ++peer) {
+    if (peer == group.rank) continue;
+    if (const const_bytes part = send_to(peer); !part.empty()) sends.push_back({peer, part});
+    if (const bytes room = receive_from(peer); !room.empty()) receives.push_back({peer, room});
+  }
+  return group.start(sends, receives, options);
+}
+
+tensor_view elements(const std::byte* data, dtype type, std::int64_t count) {
+  return {const_cast<std::byte*>(data), type, {}, {count}, {1}};
+}
+
+// Terms of this rank's block meet here; then, of an all_reduce, the combined blocks go to all.
+struct reduction final : pending::operation {
+  message_group group;
+  call_options options;
+  const_bytes send;
+  bytes receive;
+  dtype type = dtype::undefined;
+  reduce_op op = reduce_op::none;
+  bool gathers = false;
+  std::unique_ptr<std::byte[]> memory;  // the other ranks' terms, then the sum in a wider type
+  pending exchange;
+  bool reduced = false;
+
+  // Elements of a block in front of rank `r`'s.
+  std::int64_t first(std::int32_t r) const {
+    const auto count = static_cast<std::int64_t>(send.size()) / (bits(type) / 8);
+    return count / group.size * r + std::min<std::int64_t>(count % group.size, r);
+  }
+  std::size_t begin(std::int32_t r) const { return static_cast<std::size_t>(first(r) * (bits(type) / 8)); }
+  std::size_t size_of(std::int32_t r) const { return begin(r + 1) - begin(r); }
+  const_bytes sent(std::int32_t r) const { return send.subspan(begin(r), size_of(r)); }
+  bytes own_block() const { return gathers ? receive.subspan(begin(group.rank), size_of(group.rank)) : receive; }
+  bytes room_of(std::int32_t r) const {
+    const std::size_t block = size_of(group.rank);
+    return {memory.get() + static_cast<std::size_t>(r < group.rank ? r : r - 1) * block, block};
+  }
+
+  result<void> start() {
+    const auto terms = checked_multiply(static_cast<std::int64_t>(size_of(group.rank)), group.size - 1);
+    const auto sum = checked_multiply(first(group.rank + 1) - first(group.rank), bits(wide(type)) / 8);
+    const auto total = terms && sum ? checked_add(*terms, *sum) : std::nullopt;
+    if (total) memory.reset(new (std::nothrow) std::byte[static_cast<std::size_t>(*total)]);
+    if (!memory) return fail(errc::no_memory, "no memory for the terms of a reduction").with_rank(group.rank);
+    auto begun =
+        with_all(group, [&](std::int32_t r) { return sent(r); }, [&](std::int32_t r) { return room_of(r); }, options);
+    if (!begun) return std::move(begun).take_error();
+    exchange = *std::move(begun);
+    return {};
+  }
+
+  result<void> combine() {
+    const bytes block = own_block();
+    const std::int64_t count = first(group.rank + 1) - first(group.rank);
+    if (count > 0) {
+      const tensor_view sum =
+          elements(memory.get() + size_of(group.rank) * static_cast<std::size_t>(group.size - 1), wide(type), count);
+      for (std::int32_t r = 0; r < group.size; ++r) {
+        const tensor_view term = elements(r == group.rank ? sent(group.rank).data() : room_of(r).data(), type, count);
+        SHARDMESH_CHECK(r == 0 ? copy(sum, term) : accumulate(sum, term, *combine_of(op)));
+      }
+      if (op == reduce_op::avg) {
+        SHARDMESH_CHECK(divide(sum, group.size));
+      }
+      SHARDMESH_CHECK(copy(elements(block.data(), type, count), sum));
+    }
+    reduced = true;
+    if (!gathers) return {};
+    auto begun = with_all(
+        group, [&](std::int32_t) { return const_bytes(block); },
+        [&](std::int32_t r) { return receive.subspan(begin(r), size_of(r)); }, options);
+    if (!begun) return std::move(begun).take_error();
+    exchange = *std::move(begun);
+    return {};
+  }
+
+  std::optional<result<void>> failed;
+
+  bool done() override {
+    if (failed || !exchange.done()) return failed.has_value();
+    if (reduced) return true;
+    auto came = exchange.wait();
+    if (came) came = combine();
+    if (!came) failed = std::move(came);
+    return failed.has_value() || exchange.done();
+  }
+  result<void> wait() override {
+    if (failed) return *std::move(failed);
+    SHARDMESH_CHECK(exchange.wait());
+    if (reduced) return {};
+    SHARDMESH_CHECK(combine());
+    return exchange.wait();
+  }
+};
+
+result<pending> reduced(message_group group, const_bytes send, bytes receive, dtype type, reduce_op op, bool gathers,
+                        const call_options& options) {
+  auto work = std::make_unique<reduction>();
+  work->group = std::move(group);
+  work->options = options;
+  work->send = send;
+  work->receive = receive;
+  work->type = type;
+  work->op = op;
+  work->gathers = gathers;
+  SHARDMESH_CHECK(work->start());
+  return pending(std::move(work));
+}
+
+}  // namespace
+
+result<pending> all_gather_into_by_messages(message_group group, const_bytes send, bytes receive,
+                                            const call_options& options) {
+  const auto size = static_cast<std::size_t>(group.size), block = send.size();
+  SHARDMESH_CHECK(check_sizes(group, "all_gather_into", block * size, receive.size()));
+  const auto place = [&](std::int32_t r) { return receive.subspan(static_cast<std::size_t>(r) * block, block); };
+  auto begun = with_all(group, [&](std::int32_t) { return send; }, place, options);
+  if (begun) copy_bytes(place(group.rank), send);
+  return begun;
+}
+
+result<pending> all_to_all_by_messages(message_group group, const_bytes send, bytes receive,
+                                       const call_options& options) {
+  SHARDMESH_CHECK(check_sizes(group, "all_to_all", send.size(), receive.size()));
+  const auto size = static_cast<std::size_t>(group.size), block = send.size() / size;
+  SHARDMESH_CHECK(check_sizes(group, "all_to_all", block * size, send.size()));
+  const auto part = [&](auto all, std::int32_t r) { return all.subspan(static_cast<std::size_t>(r) * block, block); };
+  auto begun = with_all(
+      group, [&](std::int32_t r) { return part(send, r); }, [&](std::int32_t r) { return part(receive, r); }, options);
+  if (begun) copy_bytes(part(receive, group.rank), part(send, group.rank));
+  return begun;
+}
+
+result<pending> reduce_scatter_by_messages(message_group group, const_bytes send, bytes receive, dtype type,
+                                           reduce_op op, const call_options& options) {
+  SHARDMESH_CHECK(
+      check_sizes(group, "reduce_scatter", send.size(), receive.size() * static_cast<std::size_t>(group.size)));
+  SHARDMESH_CHECK(check_reduction(group, "reduce_scatter", receive.size(), type, op));
+  return reduced(std::move(group), send, receive, type, op, false, options);
+}
+
+result<pending> all_reduce_by_messages(message_group group, const_bytes send, bytes receive, dtype type, reduce_op op,
+                                       const call_options& options) {
+  SHARDMESH_CHECK(check_sizes(group, "all_reduce", send.size(), receive.size()));
+  SHARDMESH_CHECK(check_reduction(group, "all_reduce", receive.size(), type, op));
+  return reduced(std::move(group), send, receive, type, op, true, options);
+}
+
+}  // namespace shardmesh

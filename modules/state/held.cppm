@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// held_by: what this rank holds of a state dict, as room tree's held_state, for saving and loading on many ranks.
+// Not here: doing so (checkpoint).
+module;
+#include <shardmesh/adapter.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <optional>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+export module shardmesh.state:held;
+
+import shardmesh.sharding;
+import shardmesh.tree;
+import :dict;
+import :dict_tree;
+import :flat;
+import :value;
+
+namespace shardmesh::detail {
+
+/// The part of `memory` at `inside`, or all of it. errc::unsupported when elements are smaller than a byte and cut.
+result<tensor_view> part_of(const tensor_view& memory, const box& inside);
+
+/// The innermost shards, moved to their places in the whole. No recursion.
+template <local_tensor T>
+void add_shards(const sharded_tensor<T>& outer, std::vector<held_part>& parts) {
+  struct open_tensor {
+    const sharded_tensor<T>* tensor;
+    extents origin;
+  };
+  std::vector<open_tensor> open{{&outer, extents::filled(outer.size().rank(), 0)}};
+  while (!open.empty()) {
+    const open_tensor now = open.back();
+    open.pop_back();
+    for (const shard<T>& one : now.tensor->local_shards()) {
+      const box where = shifted({one.metadata().offsets, one.metadata().sizes}, now.origin);
+      if (one.is_nested())
+        open.push_back({&one.nested(), where.offsets});
+      else if (!where.is_empty())
+        parts.push_back({where, adapter<T>::view(const_cast<T&>(one.tensor()))});
+    }
+  }
+}
+
+template <local_tensor T>
+result<held_tensor> held_of(state_value<T>& value) {
+  held_tensor made;
+  if (T* const whole = value.tensor()) {
+    const tensor_view view = adapter<T>::view(*whole);
+    made.shape = view.sizes;
+    made.type = view.type;
+    made.parts.push_back({box::whole(view.sizes), view});
+  } else if (const sharded_tensor<T>* const sharded = value.sharded_tensor()) {
+    made.shape = sharded->size();
+    made.type = sharded->metadata().properties.type;
+    add_shards(*sharded, made.parts);
+  } else if (dtensor<T>* const laid = value.dtensor()) {
+    made.shape = laid->size();
+    if (laid->layout().reduction() != reduce_op::none)
+      return fail(errc::unsupported, "a checkpoint holds values, not the terms of a Partial")
+          .with_rank(laid->rank())
+          .with_hint("redistribute it to Replicate or Shard first");
+    if (!laid->has_local()) return made;  // outside of the mesh: not even the dtype is known
+    const tensor_view view = adapter<T>::view(laid->local());
+    made.type = view.type;
+    for (const placed_box& placed : laid->layout().boxes(laid->rank())) {
+      auto part = part_of(view, {placed.local_offsets, placed.where.sizes});
+      if (!part) return std::move(part).take_error().with_box(placed.where);
+      made.parts.push_back({placed.where, *std::move(part)});
+    }
+  }
+  return made;
+}
+
+template <local_tensor T>
+plain_value plain_of(const state_value<T>& value) {
+  if (const auto* v = value.boolean()) return *v;
+  if (const auto* v = value.integer()) return *v;
+  if (const auto* v = value.floating()) return *v;
+  if (const auto* v = value.text()) return *v;
+  if (const auto* v = value.bytes()) return *v;
+  if (const auto* v = value.object()) return *v;
+  return {};
+}
+
+template <local_tensor T>
+state_value<T> value_of(plain_value value) {
+  return std::visit(
+      [](auto&& held) -> state_value<T> {
+        if constexpr (std::is_same_v<std::remove_cvref_t<decltype(held)>, std::monostate>)
+          return {};
+        else
+          return state_value<T>(std::forward<decltype(held)>(held));
+      },
+      std::move(value));
+}
+
+/// Puts a container in place of what is at its path. Precondition: something is there; the leaves fit the form.
+template <local_tensor T>
+void replace(state_dict<T>& dict, const held_object& object) {
+  std::size_t node = dict.spec().nodes().size() - 1;
+  for (const path_key& key : object.where) node = *dict.child_of(node, key);
+  const std::size_t first = dict.first_leaf_of(node);
+  const auto before = static_cast<std::size_t>(dict.spec().nodes()[node].leaves);
+  if (tree_editor::subtree(dict.spec(), node) == object.form) {
+    for (std::size_t i = 0; i < before; ++i) dict.leaves()[first + i] = value_of<T>(object.leaves[i]);
+    return;
+  }
+  tree_spec spec = dict.spec();
+  tree_editor(spec).replace(node, object.form);
+  std::vector<state_value<T>> leaves = std::move(dict).take_leaves();
+  std::vector<state_value<T>> values;
+  for (const plain_value& leaf : object.leaves) values.push_back(value_of<T>(leaf));
+  const auto at = leaves.erase(leaves.begin() + static_cast<std::ptrdiff_t>(first),
+                               leaves.begin() + static_cast<std::ptrdiff_t>(first + before));
+  leaves.insert(at, std::make_move_iterator(values.begin()), std::make_move_iterator(values.end()));
+  dict = *state_dict<T>::make(std::move(spec), std::move(leaves));
+}
+
+}  // namespace shardmesh::detail
+
+export namespace shardmesh {
+
+/// What this rank holds of a state dict: tensors whole; of sharded tensors the innermost local shards; of dtensors the
+/// boxes of this rank (several for a strided shard); everything else as objects, where `policy` keeps a container of
+/// plain values whole as one. Views refer to the tensors of `dict`, which must stay where it is: `load` fills them.
+/// A dtensor of whose mesh this rank is no member is left out.
+/// \errors errc::unsupported naming the key for a Partial dtensor, and for a sub-byte tensor that is cut;
+///         errc::duplicate_key naming both paths when names collide; errc::invalid_argument for a container of which
+///         only a part is plain values
+/// Cost: O(nodes + shards + total length of names and paths). No elements are copied.
+template <local_tensor T>
+result<held_state> held_by(state_dict<T>& dict, key_policy policy = key_policy::torch_dcp) {
+  auto items = items_of(dict, policy);
+  if (!items) return std::move(items).take_error();
+  held_state made;
+  const std::span<state_value<T>> leaves = dict.leaves();
+  for (named_item& item : *items) {
+    const bool is_leaf = dict.spec().nodes()[item.node].kind == node_kind::leaf;
+    if (is_leaf && is_tensor(leaves[item.first_leaf])) {
+      auto tensor = detail::held_of(leaves[item.first_leaf]);
+      if (!tensor) return std::move(tensor).take_error().with_key(item.name);
+      if (tensor->type == dtype::undefined) continue;
+      tensor->where = std::move(item.where);
+      made.tensors.push_back(*std::move(tensor));
+      continue;
+    }
+    held_object object{std::move(item.where), is_leaf ? tree_spec() : tree_editor::subtree(dict.spec(), item.node), {}};
+    for (std::size_t i = 0; i < item.leaves; ++i) {
+      if (is_tensor(leaves[item.first_leaf + i]))
+        return fail(errc::invalid_argument, "a tensor lies in a container that is kept whole").with_key(item.name);
+      object.leaves.push_back(detail::plain_of(leaves[item.first_leaf + i]));
+    }
+    made.objects.push_back(std::move(object));
+  }
+  return made;
+}
+
+/// Puts objects into a state dict, at their paths, in place of what is there: what a load found, after it filled the
+/// tensors. \errors those of `state_dict::set`, with the path; errc::invalid_argument when leaves do not fit the form
+/// Cost: as `state_dict::set`; O(nodes) for a container whose form changes.
+template <local_tensor T>
+result<void> set_objects(state_dict<T>& dict, std::span<const held_object> objects) {
+  for (const held_object& object : objects) {
+    const bool is_container = !object.form.nodes().empty();
+    if (object.leaves.size() != (is_container ? object.form.leaves() : 1))
+      return fail(errc::invalid_argument, "an object's leaves do not fit its form").with_key(to_string(object.where));
+    if (!is_container || !dict.contains(object.where)) {
+      auto set = dict.set(object.where, is_container ? state_value<T>() : detail::value_of<T>(object.leaves.front()));
+      if (!set) return set;
+    }
+    if (is_container) detail::replace(dict, object);
+  }
+  return {};
+}
+
+}  // namespace shardmesh

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+module shardmesh.transfer;
+
+import :overlap;
+import :run;
+
+namespace shardmesh {
+namespace {
+
+// Runs that this thread started and that may still be under way.
+std::vector<std::weak_ptr<started_run>>& runs_of_thread() {
+  thread_local std::vector<std::weak_ptr<started_run>> runs;
+  return runs;
+}
+
+// Helps every other run once; false when there is none.
+bool help_others(const any_communicator& comm, const started_run* self) {
+  bool any = false;
+  auto& runs = runs_of_thread();
+  for (std::size_t i = 0; i < runs.size();) {
+    const auto run = runs[i].lock();
+    if (!run || run->is_over) {
+      runs[i] = std::move(runs.back());
+      runs.pop_back();
+      continue;
+    }
+    ++i;
+    if (run.get() == self || &run->work->communicator() != &comm) continue;
+    any = true;
+    run->help();
+  }
+  return any;
+}
+
+// Eagerly at first, then with longer and longer pauses.
+void pause(int round) {
+  if (round < 64)
+    std::this_thread::yield();
+  else
+    std::this_thread::sleep_for(std::chrono::microseconds(std::min(round, 500)));
+}
+
+}  // namespace
+
+bool started_run::advance(bool may_block) {
+  const std::lock_guard locked(lock);
+  if (thrown) std::rethrow_exception(std::exchange(thrown, nullptr));
+  if (!over) over = work->advance_safely(may_block);
+  is_over = over.has_value();
+  return over.has_value();
+}
+
+void started_run::help() {
+  const std::unique_lock locked(lock, std::try_to_lock);
+  if (!locked || over || thrown) return;
+  try {
+    over = work->advance_safely(false);
+    is_over = over.has_value();
+  } catch (...) {
+    thrown = std::current_exception();  // leaves where this run is waited for
+    is_over = true;
+  }
+}
+
+void remember(const std::shared_ptr<started_run>& run) {
+  runs_of_thread().push_back(run);
+}
+
+void advance_together(const any_communicator& comm, const started_run* self, function_ref<bool(bool)> advance) {
+  for (int round = 0; help_others(comm, self); ++round) {
+    if (advance(false)) return;
+    pause(round);
+  }
+  static_cast<void>(advance(true));
+}
+
+}  // namespace shardmesh

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "try.hpp"
+module shardmesh.transfer;
+
+namespace shardmesh {
+namespace {
+
+digest128 key_of(const std::vector<tensor_transfer>& transfers, const plan_options& options) {
+  std::vector<std::int64_t> numbers{options.memory_bytes, options.allow_narrowing, options.deterministic,
+                                    options.reduce_grain_bytes};
+  const auto add = [&](const digest128& d) {
+    numbers.push_back(static_cast<std::int64_t>(d.low));
+    numbers.push_back(static_cast<std::int64_t>(d.high));
+  };
+  for (const tensor_transfer& t : transfers) {
+    add(t.from.description_digest());
+    add(t.to.description_digest());
+    numbers.push_back(static_cast<std::int64_t>(t.from_type));
+    numbers.push_back(static_cast<std::int64_t>(t.to_type));
+  }
+  return digest_of(numbers);
+}
+
+}  // namespace
+
+struct plan_cache::state {
+  using entry = std::pair<digest128, transfer_plan>;
+  std::size_t capacity = 1;
+  mutable std::mutex lock;
+  std::list<entry> entries;  // the latest first
+  std::map<digest128, std::list<entry>::iterator> index;
+  std::int64_t hits = 0, misses = 0;
+};
+
+plan_cache::plan_cache(std::size_t capacity) : state_(std::make_unique<state>()) {
+  state_->capacity = std::max<std::size_t>(capacity, 1);
+}
+plan_cache::plan_cache(plan_cache&&) noexcept = default;
+plan_cache& plan_cache::operator=(plan_cache&&) noexcept = default;
+plan_cache::~plan_cache() = default;
+
+result<transfer_plan> plan_cache::plan(std::vector<tensor_transfer> transfers, const plan_options& options) {
+  const digest128 key = key_of(transfers, options);
+  {
+    const std::lock_guard locked(state_->lock);
+    if (const auto found = state_->index.find(key); found != state_->index.end()) {
+      ++state_->hits;
+      state_->entries.splice(state_->entries.begin(), state_->entries, found->second);
+      return state_->entries.front().second;
+    }
+    ++state_->misses;
+  }
+  // Outside the lock: threads that ask at the same time may both plan, and get equal plans.
+  SHARDMESH_TRY(transfer_plan made, shardmesh::plan(std::move(transfers), options));
+  const std::lock_guard locked(state_->lock);
+  if (const auto found = state_->index.find(key); found != state_->index.end()) return found->second->second;
+  if (state_->entries.size() >= state_->capacity) {
+    state_->index.erase(state_->entries.back().first);
+    state_->entries.pop_back();
+  }
+  state_->entries.emplace_front(key, made);
+  state_->index.emplace(key, state_->entries.begin());
+  return made;
+}
+
+std::size_t plan_cache::size() const {
+  const std::lock_guard locked(state_->lock);
+  return state_->entries.size();
+}
+std::int64_t plan_cache::hits() const {
+  const std::lock_guard locked(state_->lock);
+  return state_->hits;
+}
+std::int64_t plan_cache::misses() const {
+  const std::lock_guard locked(state_->lock);
+  return state_->misses;
+}
+void plan_cache::clear() {
+  const std::lock_guard locked(state_->lock);
+  state_->index.clear();
+  state_->entries.clear();
+}
+
+}  // namespace shardmesh

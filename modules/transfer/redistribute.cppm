@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// redistribute: tensors from where one distribution holds them to where another wants them, in one call. Not here: who
+// sends what (plan), how (executor), tensors that know their layout (room sharding).
+module;
+#include <shardmesh/adapter.hpp>
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+export module shardmesh.transfer:redistribute;
+
+import shardmesh.core;
+import shardmesh.layout;
+import shardmesh.comm;
+import :binding;
+import :executor;
+import :plan;
+import :plan_cache;
+
+export namespace shardmesh {
+
+/// One side of a tensor that moves: who holds it or wants it, and this rank's memory of it.
+struct tensor_side {
+  distribution where;
+  dtype type = dtype::undefined;  // the same on every rank, also on those that have nothing of it
+  tensor_binding memory{};
+};
+
+/// A side of which this rank has the given tensors: slot i is tensor i, in the order of `distribution::fragments_of`.
+/// They live until the move is over.
+template <local_tensor... T>
+  requires(sizeof...(T) > 0)
+tensor_side side_of(distribution where, T&... local) {
+  const tensor_view views[] = {adapter<std::remove_const_t<T>>::view(const_cast<std::remove_const_t<T>&>(local))...};
+  return {std::move(where), views[0].type, {{std::begin(views), std::end(views)}}};
+}
+
+/// The side of a layout of which this rank has the local tensor. \errors those of `distribute`
+template <local_tensor T>
+result<tensor_side> side_of(const layout& where, T& local) {
+  auto made = distribute(where);
+  if (!made) return std::move(made).take_error();
+  return side_of(*std::move(made), local);
+}
+
+/// A side of which this rank has nothing.
+inline tensor_side side_of(distribution where, dtype type) {
+  return {std::move(where), type, {}};
+}
+
+/// A tensor of a redistribution.
+struct tensor_move {
+  std::string key{};  // in errors
+  tensor_side from, to;
+};
+
+struct redistribute_options {
+  std::int64_t memory_bytes = 0;  // that messages and sums may take; 0 and `unlimited_memory` as in `plan_options`
+  bool allow_narrowing = false;   // casts that lose values
+  bool deterministic = true;  // sums in ascending term order; false: by the communicator's reductions, if it has any
+  check_policy check = check_policy::once;
+  std::function<void(std::int64_t bytes)> progress{};  // called with the bytes that this rank just got or copied
+  plan_cache* cache = nullptr;                         // plans that other calls made; used by this one
+  call_options call{};
+};
+
+/// What a redistribution was on this rank.
+struct redistribute_report {
+  std::int64_t sent_bytes = 0, received_bytes = 0;
+  std::int64_t rounds = 1;         // into which the memory budget cut the exchange
+  std::int64_t scratch_bytes = 0;  // memory that messages and sums took beside the tensors
+};
+
+/// Moves tensors, all of them together: what goes from one rank to another is one message (a round), whatever the
+/// number of tensors.
+///
+/// Collective: every rank calls it with the same keys, distributions and dtypes in the same order; blocks. One
+/// all_gather when the ranks agree, then the bytes that a rank wants and does not hold, each once. Sources stay as they
+/// are; a destination may share memory with a source only where nothing changes.
+/// \errors those of `plan` and `executor::make`, on every rank, before anything moves: also when they are one rank's
+///         alone; those of `executor::run`
+/// Cost: of a plan, O(this rank's copies); with `cache` and a plan in it O(tensors). To move the same tensors many
+/// times keep an `executor`, which also skips the agreement and allocates nothing. Source:
+/// torch.distributed.tensor.DTensor.redistribute, torch.distributed.scatter, broadcast, gather
+result<redistribute_report> redistribute(std::span<const tensor_move> tensors, any_communicator& comm,
+                                         const redistribute_options& options = {});
+
+/// One tensor. As above.
+result<redistribute_report> redistribute(const tensor_side& from, const tensor_side& to, any_communicator& comm,
+                                         const redistribute_options& options = {});
+
+/// One rank holds the whole tensor, in slot 0: to gather to it, or to scatter from it.
+/// \errors errc::invalid_argument (a negative rank or size), errc::overflow
+result<distribution> on_one_rank(const extents& shape, std::int32_t rank);
+
+/// Each of the ranks 0 .. ranks - 1 holds the whole tensor, in slot 0: from `on_one_rank` it is a broadcast.
+/// \errors as `on_one_rank`; errc::invalid_argument: no rank
+result<distribution> on_every_rank(const extents& shape, std::int32_t ranks);
+
+}  // namespace shardmesh

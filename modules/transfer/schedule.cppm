@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Not exported: how an exchange is cut into rounds, so that little of it is alive at a time. Every rank cuts alike
+// without talking: by the transfers and the boxes of steps alone. Not here: how many rounds (executor), the work
+// (route).
+module;
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+module shardmesh.transfer:schedule;
+
+import shardmesh.core;
+import :rank_plan;
+
+namespace shardmesh {
+
+// A clock runs over all transfers of a plan, for each as long as its whole tensor has bytes. A round is an equal part
+// of the clock's time; what is between two hands of the clock moves in that round.
+struct plan_clock {
+  struct time {
+    long double begin = 0, length = 0;  // in bytes of the tensors
+    std::int64_t cut_bits = 8;          // of an element, in the larger of the two dtypes
+    std::int64_t wire_bits = 8, term_bits = 8, sum_bits = 8;
+    bool one_space = true;
+  };
+  std::vector<time> transfers;
+  long double length = 0;
+  std::int64_t memory_bytes = 0;  // as in plan_options
+  std::int64_t grain_bytes = 0;   // pieces of at most this size are not cut
+};
+
+inline constexpr std::int64_t most_rounds = std::int64_t{1} << 16;
+inline constexpr std::int64_t staging_alignment = 64;
+
+// Bytes that a reduction's part of these elements takes in staging.
+std::int64_t staging_size(std::int64_t elements, std::int64_t sum_bits);
+
+struct round_range {
+  std::int64_t first = 0, last = 0;  // half-open
+};
+
+// A plan in a number of rounds, a power of two. Each round of twice as many lies in one of these, so more rounds never
+// take more memory.
+class schedule {
+ public:
+  schedule(std::shared_ptr<const plan_clock> clock, std::int64_t rounds) : clock_(std::move(clock)), rounds_(rounds) {}
+
+  std::int64_t rounds() const { return rounds_; }
+  // The rounds in which a transfer moves; one or more.
+  round_range rounds_of(std::size_t transfer) const;
+  // What of a step's box moves in a round: up to 2 * rank - 1 boxes, in row-major order.
+  void parts(std::size_t transfer, const box& where, std::int64_t round, function_ref<void(const box&)> visit) const;
+  // The same of all rounds in which something of it moves, ascending. Cost: O(parts * log rounds) for a box of few
+  // parts.
+  void each_part(std::size_t transfer, const box& where,
+                 function_ref<void(std::int64_t round, const box&)> visit) const;
+
+ private:
+  struct cut;
+  cut cut_of(std::size_t transfer, const box& where) const;
+  std::int64_t position(std::size_t transfer, const cut& c, std::int64_t round) const;
+
+  std::shared_ptr<const plan_clock> clock_;
+  std::int64_t rounds_;
+};
+
+// The most bytes of messages and staging alive at a time on an owner. `messages`: false when ranks read each other's
+// memory, so that only staging counts.
+std::int64_t peak_of(const rank_plan& plan, const schedule& rounds, bool messages);
+
+// The fewest rounds that keep the owner within its budget; nothing when the finest cut does not. `needed_bytes` is what
+// those rounds, or the finest, take.
+struct round_choice {
+  std::optional<std::int64_t> rounds;
+  std::int64_t needed_bytes = 0;
+};
+round_choice choose_rounds(const rank_plan& plan, bool messages);
+
+}  // namespace shardmesh

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// held_state: what one rank holds of a tree of tensors and objects, as names, boxes and views: all that saving and
+// loading on many ranks need to know of a state dict. Not here: state dicts themselves (state), files (checkpoint).
+module;
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+export module shardmesh.tree:held;
+
+import shardmesh.core;
+import :path;
+import :spec;
+
+export namespace shardmesh {
+
+/// A value that is not understood but kept: what its type is called, and its bytes.
+struct opaque_object {
+  std::string type_name;
+  std::vector<std::byte> bytes;
+  friend bool operator==(const opaque_object&, const opaque_object&) = default;
+};
+
+/// A value that is no tensor: nothing, or one of Python's plain values, or one that is kept as it is.
+using plain_value =
+    std::variant<std::monostate, bool, std::int64_t, double, std::string, std::vector<std::byte>, opaque_object>;
+
+/// One box of a tensor that this rank holds: `where` in the whole tensor (elements), `memory` of equal sizes with any
+/// strides. The memory belongs to the user and outlives every call that it is given to.
+struct held_part {
+  box where;
+  tensor_view memory;
+};
+
+/// What this rank holds of one tensor. Without parts the rank knows the tensor and holds nothing of it.
+struct held_tensor {
+  path where;
+  extents shape;  // of the whole tensor
+  dtype type = dtype::undefined;
+  std::vector<held_part> parts;
+};
+
+/// A plain value, or a container of plain values that is kept whole, such as a list of numbers.
+struct held_object {
+  path where;
+  tree_spec form;                   // the container; empty for a plain value
+  std::vector<plain_value> leaves;  // of the container, in its order; or the one plain value
+  friend bool operator==(const held_object&, const held_object&) = default;
+};
+
+/// What one rank holds. Ranks may hold different tensors; of one tensor, all say the same shape and dtype.
+struct held_state {
+  std::vector<held_tensor> tensors;
+  std::vector<held_object> objects;
+};
+
+}  // namespace shardmesh

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// A redistributed dtensor is a new one, so the adapter must be able to make tensors.
+// expect: error: no matching function.*does not satisfy 'allocatable_tensor'
+#include <shardmesh/adapter.hpp>
+
+import shardmesh.sharding;
+
+struct view_only {};
+template <>
+struct shardmesh::adapter<view_only> {
+  static tensor_view view(const view_only&) { return {}; }
+};
+void use(const shardmesh::dtensor<view_only>& tensor, shardmesh::any_communicator& comm) {
+  static_cast<void>(shardmesh::redistribute(tensor, shardmesh::layout(), comm));
+}
+int main() {}

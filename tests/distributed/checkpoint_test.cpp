@@ -1,0 +1,460 @@
+// SPDX-License-Identifier: Apache-2.0
+// What some ranks save, others load: random tensors on random layouts, against a brute-force model (every byte of a
+// tensor is a function of its index), over every communicator.
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <fabric.hpp>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <random>
+#include <random_views.hpp>
+#include <span>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+#include <watchdog.hpp>
+import shardmesh.checkpoint;
+import shardmesh.state;
+
+using namespace shardmesh;
+using namespace std::chrono_literals;
+namespace fs = std::filesystem;
+
+namespace {
+
+class dice {
+ public:
+  explicit dice(std::uint64_t seed) : random_(seed) {}
+  std::int64_t below(std::int64_t n) { return static_cast<std::int64_t>(random_() % static_cast<std::uint64_t>(n)); }
+
+ private:
+  std::mt19937_64 random_;
+};
+
+// The same folder on every rank, of this run of the test.
+fs::path scratch(std::uint64_t number) {
+  return fs::temp_directory_path() /
+         ("shardmesh-ranks-" + std::to_string(fabric::seed()) + "-" + std::to_string(number));
+}
+
+struct scratch_folder {
+  fs::path path;
+  explicit scratch_folder(std::uint64_t number) : path(scratch(number)) {
+    std::error_code ignored;
+    fs::create_directories(path, ignored);
+  }
+  ~scratch_folder() {
+    // No rank takes it away while another one looks into it.
+    for (const fabric::kind& kind : fabric::all()) kind.run(1, [](void*) { return std::string(); });
+    std::error_code ignored;
+    fs::remove_all(path, ignored);
+  }
+};
+
+struct tensor_model {
+  path where;
+  extents shape;
+  dtype type = dtype::float32;
+};
+
+std::byte byte_of(std::size_t tensor, const extents& shape, const extents& index, std::int64_t k) {
+  std::uint64_t linear = 0;
+  for (std::size_t d = 0; d < shape.rank(); ++d)
+    linear = linear * static_cast<std::uint64_t>(shape[d]) + static_cast<std::uint64_t>(index[d]);
+  return static_cast<std::byte>((linear * 8 + static_cast<std::uint64_t>(k) + 31 * tensor) * 0x9e3779b97f4a7c15ULL >>
+                                56);
+}
+
+// Some ranks' boxes of a tensor: a layout of a mesh, or a random tiling with replicas.
+using boxes_of_ranks = std::vector<std::vector<box>>;
+
+boxes_of_ranks random_boxes(dice& roll, const extents& shape, std::int32_t ranks) {
+  boxes_of_ranks made(static_cast<std::size_t>(ranks));
+  const auto dims = static_cast<std::int64_t>(shape.rank());
+  if (roll.below(3) != 0) {
+    const std::int64_t first = 1 + roll.below(ranks);
+    const std::int64_t sizes[] = {first, ranks / first};
+    const device_mesh mesh = device_mesh::make(sizes).value();
+    std::vector<placement> placements;
+    for (int m = 0; m < 2; ++m) {
+      const std::int64_t kind = dims == 0 ? 0 : roll.below(4);
+      const auto dim = static_cast<std::int32_t>(dims == 0 ? 0 : roll.below(dims));
+      placements.push_back(kind == 0   ? placement::replicate()
+                           : kind == 1 ? placement::strided_shard(dim, 1 + roll.below(3))
+                                       : placement::shard(dim));
+    }
+    const layout laid = layout::make(mesh, placements, shape).value();
+    for (std::int32_t rank = 0; rank < ranks; ++rank)
+      for (const placed_box& placed : laid.boxes(rank)) made[static_cast<std::size_t>(rank)].push_back(placed.where);
+    return made;
+  }
+  std::vector<box> tiles{box::whole(shape)};
+  for (std::int64_t cut = roll.below(6); cut > 0 && dims > 0; --cut) {
+    box& one = tiles[static_cast<std::size_t>(roll.below(static_cast<std::int64_t>(tiles.size())))];
+    const auto d = static_cast<std::size_t>(roll.below(dims));
+    if (one.sizes[d] < 2) continue;
+    const std::int64_t at = 1 + roll.below(one.sizes[d] - 1);
+    box upper = one;
+    upper.offsets[d] += at;
+    upper.sizes[d] -= at;
+    one.sizes[d] = at;
+    tiles.push_back(upper);
+  }
+  for (const box& tile : tiles) {
+    const std::int64_t owner = roll.below(ranks);
+    for (std::int64_t rank = 0; rank < ranks; ++rank)
+      if (rank == owner || roll.below(4) == 0) made[static_cast<std::size_t>(rank)].push_back(tile);
+  }
+  return made;
+}
+
+// What one rank holds of the models, in memory of its own; some parts are strided.
+struct holding {
+  std::deque<std::vector<std::byte>> memory;
+  held_state state;
+
+  void add(std::size_t number, const tensor_model& model, std::span<const box> boxes, bool filled) {
+    held_tensor held{model.where, model.shape, model.type, {}};
+    const std::int64_t width = bits(model.type) / 8;
+    for (const box& where : boxes) {
+      if (where.is_empty()) continue;
+      extents strides = contiguous_strides(where.sizes);
+      std::int64_t room = where.volume();
+      if (where.rank() > 0 && (number + boxes.size()) % 2 == 0)  // room between the elements
+        for (std::int64_t& stride : strides) stride *= 2;
+      for (std::size_t d = 0; d < where.rank(); ++d) room = std::max(room, where.sizes[d] * strides[d] + 1);
+      auto& bytes = memory.emplace_back(static_cast<std::size_t>(room * 2 * width), std::byte{0xcd});
+      held.parts.push_back({where, {bytes.data(), model.type, {}, where.sizes, strides}});
+      if (filled) walk(number, held, held.parts.back(), [](std::byte& at, std::byte value) { at = value; });
+    }
+    state.tensors.push_back(std::move(held));
+  }
+
+  template <class Step>
+  static void walk(std::size_t number, const held_tensor& held, const held_part& part, Step step) {
+    const std::int64_t width = bits(held.type) / 8;
+    random_views::for_each_index(part.where.sizes, [&](const extents& local) {
+      extents index = part.where.offsets;
+      std::int64_t at = 0;
+      for (std::size_t d = 0; d < local.rank(); ++d) {
+        index[d] += local[d];
+        at += local[d] * part.memory.strides[d];
+      }
+      for (std::int64_t k = 0; k < width; ++k)
+        step(part.memory.data[at * width + k], byte_of(number, held.shape, index, k));
+    });
+  }
+
+  std::string differences(std::span<const std::size_t> numbers) const {
+    for (std::size_t i = 0; i < state.tensors.size(); ++i)
+      for (const held_part& part : state.tensors[i].parts) {
+        bool equal = true;
+        walk(numbers[i], state.tensors[i], part, [&](std::byte& at, std::byte value) { equal &= at == value; });
+        if (!equal) return to_string(state.tensors[i].where) + " differs in " + to_string(part.where);
+      }
+    return {};
+  }
+};
+
+std::vector<tensor_model> random_models(dice& roll) {
+  std::vector<tensor_model> models;
+  const dtype types[] = {dtype::float32, dtype::int64, dtype::uint8, dtype::bfloat16, dtype::complex64};
+  for (std::int64_t i = 0, count = 1 + roll.below(6); i < count; ++i) {
+    extents shape;
+    for (std::int64_t d = roll.below(4); d > 0; --d) shape.push_back(roll.below(8) == 0 ? 0 : 1 + roll.below(11));
+    models.push_back({{"layers", i, roll.below(2) == 0 ? "weight" : "a.b"}, shape, types[roll.below(5)]});
+  }
+  return models;
+}
+
+held_object list_of_two() {
+  tree_builder builder;
+  builder.begin(node_kind::sequence);
+  builder.leaf();
+  builder.leaf();
+  builder.end();
+  return {{"optim", "betas"}, builder.finish().value(), {0.9, 0.999}};
+}
+
+std::vector<held_object> objects() {
+  return {{{"step"}, {}, {std::int64_t{1234567890123}}},
+          {{"optim", "name"}, {}, {std::string("adam \xc3\xa9")}},
+          {{"nothing"}, {}, {plain_value()}},
+          {{"flag"}, {}, {true}},
+          {{"raw"}, {}, {std::vector<std::byte>{std::byte{0}, std::byte{255}}}},
+          list_of_two()};
+}
+
+std::string text_of(std::span<const error> problems) {
+  std::string all;
+  for (const error& problem : problems) all += to_string(problem) + "\n";
+  return all;
+}
+
+// A rank that is not to be waited for ever.
+call_options soon() {
+  return {.deadline = std::chrono::steady_clock::now() + 60s, .cancel = {}, .stream = {}};
+}
+
+}  // namespace
+
+TEST_CASE("what some ranks save, other numbers of ranks load on other layouts, with every way of sharing reads") {
+  const watchdog dog(500s);
+  std::uint64_t number = 0;
+  for (const fabric::kind& kind : fabric::all())
+    for (const std::int32_t savers : kind.sizes) {
+      if (savers > 4 && savers != 8) continue;
+      for (int round = 0; round < fabric::rounds(6); ++round) {
+        const std::uint64_t seed = fabric::seed() + 1000 * ++number;
+        INFO(kind.name << ", " << savers << " savers, SHARDMESH_SEED=" << fabric::seed() << " round " << number);
+        const scratch_folder folder(number);
+        const fs::path checkpoint = folder.path / "step";
+        const std::string saved = kind.run(savers, [&](void* handle) -> std::string {
+          auto& comm = *static_cast<any_communicator*>(handle);
+          dice roll(seed);
+          const std::vector<tensor_model> models = random_models(roll);
+          holding mine;
+          for (std::size_t t = 0; t < models.size(); ++t)
+            mine.add(t, models[t], random_boxes(roll, models[t].shape, savers)[static_cast<std::size_t>(comm.rank())],
+                     true);
+          if (comm.rank() % 2 == 0) mine.state.objects = objects();  // some ranks have none
+          std::reverse(mine.state.objects.begin(), mine.state.objects.end());
+          const save_report report = save(checkpoint, mine.state, comm, {.call = soon()});
+          if (!report.ok()) return text_of(report.problems);
+          if (report.tensors != static_cast<std::int64_t>(models.size())) return "another number of tensors";
+          if (report.objects != 6) return "another number of objects";
+          return {};
+        });
+        REQUIRE(saved == "");
+        auto reader = open_checkpoint(checkpoint).value();
+        REQUIRE(text_of(verify(*reader).problems) == "");
+        for (const std::int32_t loaders : kind.sizes) {
+          if (loaders > 4 && loaders != 7) continue;
+          INFO(loaders << " loaders");
+          const std::string loaded = kind.run(loaders, [&](void* handle) -> std::string {
+            auto& comm = *static_cast<any_communicator*>(handle);
+            dice roll(seed);
+            const std::vector<tensor_model> models = random_models(roll);
+            for (const read_sharing sharing : {read_sharing::group, read_sharing::each_rank, read_sharing::automatic}) {
+              dice other(seed + 7 + static_cast<std::uint64_t>(loaders));
+              holding mine;
+              std::vector<std::size_t> numbers;
+              for (std::size_t t = 0; t < models.size(); ++t) {
+                boxes_of_ranks boxes = random_boxes(other, models[t].shape, loaders);
+                if (other.below(4) == 0) boxes.back() = {box::whole(models[t].shape)};  // overlaps others'
+                if (other.below(5) == 0) continue;                                      // wanted by nobody
+                mine.add(t, models[t], boxes[static_cast<std::size_t>(comm.rank())], false);
+                numbers.push_back(t);
+              }
+              if (comm.rank() != 0) {
+                mine.state.objects = objects();
+                for (held_object& object : mine.state.objects) object.leaves = {plain_value()}, object.form = {};
+              }
+              const rank_load_report report = load(checkpoint, mine.state, comm, {.call = soon(), .sharing = sharing});
+              if (!report.ok()) return text_of(report.problems);
+              if (std::string wrong = mine.differences(numbers); !wrong.empty()) return wrong;
+              if (comm.rank() != 0 && mine.state.objects != objects()) return "the objects differ";
+              if (sharing == read_sharing::each_rank && report.bytes_received != 0) return "bytes were exchanged";
+            }
+            return {};
+          });
+          REQUIRE(loaded == "");
+        }
+      }
+    }
+}
+
+TEST_CASE("replicas are written once and spread evenly") {
+  const scratch_folder folder(1'000'001);
+  for (const fabric::kind& kind : fabric::all())
+    for (const std::int32_t ranks : kind.sizes) {
+      INFO(kind.name << ", " << ranks << " ranks");
+      const fs::path checkpoint = folder.path / ("of-" + std::to_string(ranks));
+      const std::string wrong = kind.run(ranks, [&](void* handle) -> std::string {
+        auto& comm = *static_cast<any_communicator*>(handle);
+        holding mine;
+        for (std::int64_t t = 0; t < 8 * ranks; ++t) {
+          const tensor_model model{{"w", t}, {16, 8}, dtype::float32};
+          const box whole = box::whole(model.shape);
+          mine.add(static_cast<std::size_t>(t), model, {&whole, 1}, true);
+        }
+        const save_report report =
+            save(checkpoint, mine.state, comm, {.saving = {.output = {.overwrite = true}}, .call = soon()});
+        if (!report.ok()) return text_of(report.problems);
+        if (report.bytes != 8 * ranks * 16 * 8 * 4) return std::to_string(report.bytes) + " bytes";
+        return report.files == ranks ? "" : std::to_string(report.files) + " files";
+      });
+      REQUIRE(wrong == "");
+      auto reader = open_checkpoint(checkpoint).value();
+      std::vector<std::int64_t> chunks(static_cast<std::size_t>(ranks), 0);
+      for (const tensor_entry& tensor : reader->contents().tensors) {
+        REQUIRE(tensor.chunk_count == 1);
+        const auto file = static_cast<std::size_t>(
+            reader->contents().chunk_places[static_cast<std::size_t>(tensor.first_chunk)].file);
+        ++chunks[static_cast<std::size_t>(rank_of_file(reader->contents().files[file]).value())];
+      }
+      CHECK(chunks == std::vector<std::int64_t>(static_cast<std::size_t>(ranks), 8));
+    }
+}
+
+TEST_CASE("what a group reads is read once, and large boxes are shared without being asked") {
+  const scratch_folder folder(1'000'002);
+  for (const fabric::kind& kind : fabric::all())
+    for (const std::int32_t ranks : kind.sizes) {
+      const fs::path checkpoint = folder.path / ("of-" + std::to_string(ranks));
+      std::vector<std::int64_t> read(static_cast<std::size_t>(ranks), 0);
+      const std::string wrong = kind.run(ranks, [&](void* handle) -> std::string {
+        auto& comm = *static_cast<any_communicator*>(handle);
+        holding mine;
+        const tensor_model large{{"large"}, {256, 128}, dtype::float32}, small{{"small"}, {4}, dtype::float32};
+        const box large_box = box::whole(large.shape), small_box = box::whole(small.shape);
+        mine.add(0, large, {&large_box, 1}, true);
+        mine.add(1, small, {&small_box, 1}, true);
+        const save_report saved =
+            save(checkpoint, mine.state, comm, {.saving = {.output = {.overwrite = true}}, .call = soon()});
+        if (!saved.ok()) return text_of(saved.problems);
+        const rank_load_report report = load(checkpoint, mine.state, comm, {.call = soon()});
+        if (!report.ok()) return text_of(report.problems);
+        const std::int64_t total = report.bytes_read + report.bytes_received;
+        if (total != 256 * 128 * 4 + 16) return std::to_string(total) + " bytes";
+        const bool reads = report.bytes_read > 16;
+        const auto all = comm.all_gather(std::vector<std::byte>(reads ? 1 : 0), soon());
+        std::size_t readers = 0;
+        for (const auto& one : all.value()) readers += one.size();
+        return readers == 1 ? "" : std::to_string(readers) + " ranks read the large tensor";
+      });
+      CHECK(wrong == "");
+    }
+}
+
+TEST_CASE("state dicts are saved and loaded through what they hold") {
+  const scratch_folder folder(1'000'003);
+  for (const fabric::kind& kind : fabric::all())
+    for (const std::int32_t ranks : kind.sizes) {
+      const fs::path checkpoint = folder.path / ("of-" + std::to_string(ranks));
+      const std::string wrong = kind.run(ranks, [&](void* handle) -> std::string {
+        auto& comm = *static_cast<any_communicator*>(handle);
+        const std::int64_t sizes[] = {ranks};
+        const device_mesh mesh = device_mesh::make(sizes).value();
+        const layout rows = layout::make(mesh, {placement::shard(0)}, {7, 3}).value();
+        const layout strided = layout::make(mesh, {placement::strided_shard(0, 2)}, {9}).value();
+        const auto make = [&](bool filled) {
+          state_dict<host_tensor> dict;
+          const auto local = [&](const layout& laid) {
+            host_tensor tensor = host_tensor::make(dtype::int64, laid.local_shape(comm.rank())).value();
+            auto* const values = reinterpret_cast<std::int64_t*>(tensor.bytes().data());
+            for (const placed_box& placed : laid.boxes(comm.rank()))
+              random_views::for_each_index(placed.where.sizes, [&](const extents& at) {
+                std::int64_t global = 0, inside = 0;
+                for (std::size_t d = 0; d < at.rank(); ++d) {
+                  global = global * 10 + placed.where.offsets[d] + at[d];
+                  inside = inside * laid.local_shape(comm.rank())[d] + placed.local_offsets[d] + at[d];
+                }
+                values[inside] = filled ? global + 1 : 0;
+              });
+            return tensor;
+          };
+          for (const auto& [name, laid] : {std::pair("rows", &rows), std::pair("strided", &strided)})
+            dict.set({"model", name}, dtensor<host_tensor>::make(*laid, comm.rank(), local(*laid)).value()).value();
+          dict.set({"optim", "betas", 0}, filled ? 0.9 : 0.0).value();
+          dict.set({"optim", "betas", 1}, filled ? 0.99 : 0.0).value();
+          dict.set({"step"}, filled ? 17 : 0).value();
+          return dict;
+        };
+        state_dict<host_tensor> saved = make(true), loaded = make(false);
+        const auto held = held_by(saved);
+        if (!held) return to_string(held.cause());
+        const save_report report =
+            save(checkpoint, *held, comm, {.saving = {.output = {.overwrite = true}}, .call = soon()});
+        if (!report.ok()) return text_of(report.problems);
+        auto wanted = held_by(loaded).value();
+        const rank_load_report got = load(checkpoint, wanted, comm, {.call = soon()});
+        if (!got.ok()) return text_of(got.problems);
+        set_objects(loaded, wanted.objects).value();
+        return equal(saved, loaded, {}) ? "" : "the state dicts differ";
+      });
+      CHECK(wrong == "");
+    }
+}
+
+TEST_CASE("PyTorch's own checkpoints are loaded by any number of ranks, on layouts that they were not saved for") {
+  const watchdog dog(500s);
+  std::vector<fs::path> checkpoints;
+  for (const auto& entry : fs::directory_iterator(fs::path(SHARDMESH_TEST_DATA) / "golden"))
+    if (fs::exists(entry.path() / "checkpoint" / ".metadata") && entry.path().filename() != "options_xor")
+      checkpoints.push_back(entry.path() / "checkpoint");
+  std::sort(checkpoints.begin(), checkpoints.end());
+  REQUIRE(checkpoints.size() > 10);
+  for (const fs::path& checkpoint : checkpoints) {
+    // What each tensor holds, by one process; golden.py compares that with PyTorch.
+    auto reader = open_checkpoint(checkpoint).value();
+    if (!reader->problems().empty()) continue;
+    reader->identify_opaque_tensors();
+    std::vector<const tensor_entry*> entries;
+    std::vector<host_tensor> wholes;
+    for (const tensor_entry& tensor : reader->contents().tensors) {
+      auto whole = tensor.opaque_type.empty() ? load_tensor(*reader, tensor.key)
+                                              : result<host_tensor>(fail(errc::unsupported, tensor.opaque_type));
+      if (!whole) continue;
+      entries.push_back(&tensor);
+      wholes.push_back(*std::move(whole));
+    }
+    for (const fabric::kind& kind : fabric::all())
+      for (const std::int32_t ranks : kind.sizes) {
+        if (ranks == 1 || (ranks > 3 && ranks != 8)) continue;
+        INFO(checkpoint.string() << " on " << ranks << " ranks over " << kind.name
+                                 << ", SHARDMESH_SEED=" << fabric::seed());
+        const std::string wrong = kind.run(ranks, [&](void* handle) -> std::string {
+          auto& comm = *static_cast<any_communicator*>(handle);
+          dice roll(fabric::seed());
+          std::deque<host_tensor> memory;
+          held_state wanted;
+          for (const tensor_entry* const entry : entries) {
+            boxes_of_ranks boxes = random_boxes(roll, entry->shape, ranks);
+            const path where = entry->where.empty() ? path{entry->key} : entry->where;
+            held_tensor held{where, entry->shape, entry->type, {}};
+            if (bits(entry->type) % 8 != 0) continue;
+            for (const box& part : boxes[static_cast<std::size_t>(comm.rank())]) {
+              memory.push_back(host_tensor::make(entry->type, part.sizes).value());
+              held.parts.push_back({part, adapter<host_tensor>::view(memory.back())});
+            }
+            wanted.tensors.push_back(std::move(held));
+          }
+          for (const object_entry& object : reader->contents().objects)
+            wanted.objects.push_back({object.where.empty() ? path{object.key} : object.where, {}, {plain_value()}});
+          const rank_load_report report =
+              load(checkpoint, wanted, comm, {.call = soon(), .sharing = read_sharing::group});
+          if (!report.ok()) return text_of(report.problems);
+          std::size_t next = 0;
+          for (std::size_t t = 0; t < entries.size(); ++t) {
+            if (bits(entries[t]->type) % 8 != 0) continue;
+            const held_tensor& held = wanted.tensors[next++];
+            for (const held_part& part : held.parts) {
+              host_tensor expected = host_tensor::make(held.type, part.where.sizes).value();
+              copy(adapter<host_tensor>::view(expected), subview(adapter<host_tensor>::view(wholes[t]), part.where))
+                  .value();
+              if (!std::equal(expected.bytes().begin(), expected.bytes().end(), part.memory.data))
+                return entries[t]->key + " differs in " + to_string(part.where);
+            }
+          }
+          for (std::size_t i = 0; i < wanted.objects.size(); ++i) {
+            const auto archive = reader->object_archive(i);
+            if (!archive) return to_string(archive.cause());
+            // As archives: NaN is NaN.
+            if (archive_of_object(object_of_archive(*archive).value()).value() !=
+                archive_of_object(wanted.objects[i]).value())
+              return reader->contents().objects[i].key + " differs";
+          }
+          return {};
+        });
+        CHECK(wrong == "");
+      }
+  }
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Run by torch_reads_ours.py and faults.py: ranks (threads) load a checkpoint together, as another layout, and save it
+// together. Prints the keys that it leaves out, one a line; exits 3 when it cannot do it.
+//   rank_copy SOURCE DESTINATION RANKS [--force] [--threads N]
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <deque>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+import shardmesh.checkpoint;
+
+using namespace shardmesh;
+
+namespace {
+
+// What a rank holds of every tensor that is not opaque: by turns replicated, by rows, by strided rows and on a grid.
+held_state held_on(const checkpoint_reader& reader, std::int32_t rank, std::int32_t ranks,
+                   std::deque<host_tensor>& memory) {
+  held_state made;
+  const std::int64_t sizes[] = {ranks / 2, 2};
+  const device_mesh mesh = device_mesh::make(sizes).value();
+  std::int64_t number = 0;
+  for (const tensor_entry& tensor : reader.contents().tensors) {
+    if (!tensor.opaque_type.empty()) continue;
+    const std::int64_t turn = tensor.shape.rank() == 0 ? 0 : number++ % 4;
+    const auto last = static_cast<std::int32_t>(tensor.shape.rank()) - 1;
+    const std::vector<placement> placements = turn == 0   ? std::vector{placement::replicate(), placement::replicate()}
+                                              : turn == 1 ? std::vector{placement::shard(0), placement::replicate()}
+                                              : turn == 2
+                                                  ? std::vector{placement::strided_shard(0, 2), placement::shard(0)}
+                                                  : std::vector{placement::shard(0), placement::shard(last)};
+    held_tensor held{tensor.where.empty() ? path{tensor.key} : tensor.where, tensor.shape, tensor.type, {}};
+    for (const placed_box& placed : layout::make(mesh, placements, tensor.shape).value().boxes(rank)) {
+      memory.push_back(host_tensor::make(tensor.type, placed.where.sizes).value());
+      held.parts.push_back({placed.where, adapter<host_tensor>::view(memory.back())});
+    }
+    made.tensors.push_back(std::move(held));
+  }
+  for (const object_entry& object : reader.contents().objects)
+    made.objects.push_back({object.where.empty() ? path{object.key} : object.where, {}, {plain_value()}});
+  return made;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 4) return 2;
+  const std::filesystem::path source = argv[1], destination = argv[2];
+  rank_save_options options;
+  for (int i = 4; i < argc; ++i) {
+    if (std::string(argv[i]) == "--force") options.saving.output.overwrite = true;
+    if (std::string(argv[i]) == "--threads" && i + 1 < argc) options.saving.threads = std::atoi(argv[i + 1]);
+  }
+  const auto done = run_ranks(std::atoi(argv[3]), [&](any_communicator& comm) -> result<void> {
+    auto reader = open_checkpoint(source);
+    if (!reader) return reader.cause();
+    (*reader)->identify_opaque_tensors();
+    if (comm.rank() == 0)
+      for (const tensor_entry& tensor : (*reader)->contents().tensors)
+        if (!tensor.opaque_type.empty()) std::printf("%s\n", tensor.key.c_str());
+    std::deque<host_tensor> memory;
+    held_state held = held_on(**reader, comm.rank(), comm.size(), memory);
+    const rank_load_report loaded = load(**reader, held, comm, {.sharing = read_sharing::group});
+    if (!loaded.ok()) return loaded.problems.front();
+    const save_report saved = save(destination, held, comm, options);
+    if (!saved.ok()) return saved.problems.front();
+    return {};
+  });
+  if (done) return 0;
+  std::fprintf(stderr, "%s\n", to_string(done.cause()).c_str());
+  return 3;
+}

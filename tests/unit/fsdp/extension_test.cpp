@@ -1,0 +1,453 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tensor-parallel extension against PyTorch's DTensorExtensions (golden/seeds/tp_fsdp.json). Test tensors hold
+// their own row-major index. Where PyTorch's answer is wrong, refused or absent, ours is checked against the whole
+// tensor.
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <cstdint>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+import shardmesh.fsdp;
+
+using namespace shardmesh;
+using Catch::Matchers::ContainsSubstring;
+using nlohmann::json;
+
+namespace {
+
+using numbers = std::vector<std::int64_t>;
+using value = state_value<host_tensor>;
+
+const json& golden() {
+  static const json data = [] {
+    std::ifstream file(SHARDMESH_TEST_DATA "/golden/seeds/tp_fsdp.json");
+    return json::parse(file);
+  }();
+  return data;
+}
+
+extents to_extents(const json& values) {
+  extents made;
+  for (const json& v : values) made.push_back(v.get<std::int64_t>());
+  return made;
+}
+
+json to_json(const extents& e) {
+  return json(std::vector<std::int64_t>(e.begin(), e.end()));
+}
+
+placement to_placement(const std::string& text) {
+  return text == "R" ? placement::replicate() : placement::shard(std::stoi(text.substr(1)));
+}
+
+json to_json(const placement& p) {
+  if (p.kind == placement_kind::replicate) return {{"type", "Replicate"}};
+  return {{"type", "Shard"}, {"dim", p.dim}};
+}
+
+// The tensor in which every element is its row-major index.
+host_tensor whole(const extents& shape) {
+  auto made = host_tensor::make(dtype::int64, shape).value();
+  auto* values = reinterpret_cast<std::int64_t*>(adapter<host_tensor>::view(made).data);
+  std::iota(values, values + box::whole(shape).volume(), std::int64_t{0});
+  return made;
+}
+
+host_tensor part_of(const host_tensor& tensor, const box& where) {
+  auto made = host_tensor::make(dtype::int64, where.sizes).value();
+  if (!copy(adapter<host_tensor>::view(made), subview(adapter<host_tensor>::view(tensor), where))) std::abort();
+  return made;
+}
+
+// What a rank holds of a layout.
+host_tensor local_of(const layout& l, std::int32_t rank) {
+  auto made = host_tensor::make(dtype::int64, l.local_shape(rank)).value();
+  const host_tensor all = whole(l.shape());
+  for (const placed_box& b : l.boxes(rank))
+    if (!copy(subview(adapter<host_tensor>::view(made), {b.local_offsets, b.where.sizes}),
+              subview(adapter<host_tensor>::view(all), b.where)))
+      std::abort();
+  return made;
+}
+
+numbers values_of(const host_tensor& tensor) {
+  const auto* values = reinterpret_cast<const std::int64_t*>(tensor.bytes().data());
+  return {values, values + tensor.bytes().size() / sizeof(std::int64_t)};
+}
+
+// What the golden file says that a rank holds.
+numbers to_numbers(const json& holds, const extents& shape) {
+  if (holds.contains("linear")) return holds["linear"].get<numbers>();
+  std::vector<numbers> index(shape.rank());
+  if (holds.contains("index")) index = holds["index"].get<std::vector<numbers>>();
+  if (holds.contains("box"))
+    return values_of(part_of(whole(shape), {to_extents(holds["box"][0]), to_extents(holds["box"][1])}));
+  if (!holds.contains("index")) return {};
+  numbers made{0};
+  for (std::size_t d = 0; d < shape.rank(); ++d) {
+    numbers next;
+    for (const std::int64_t head : made)
+      for (const std::int64_t i : index[d]) next.push_back(head * shape[d] + i);
+    made = std::move(next);
+  }
+  return made;
+}
+
+bool failed(const json& answer) {
+  return !answer.is_object() || answer.contains("exception") || answer.contains("outcome");
+}
+
+}  // namespace
+
+TEST_CASE("parameters are flattened and unflattened as PyTorch's extension does it") {
+  int dtensors = 0, tensors = 0;
+  for (const json& c : golden().at("extensions")) {
+    const extents shape = to_extents(c["shape"]);
+    const device_mesh mesh = device_mesh::make(to_extents(c["mesh"])).value();
+    const tensor_parallel_extension extension{mesh};
+    for (std::int32_t r = 0; r < mesh.size(); ++r) {
+      const json& rank = c["ranks"][static_cast<std::size_t>(r)];
+      CAPTURE(to_string(shape), to_string(mesh), r);
+      if (c["placements"].is_null()) {
+        auto flat = extension.pre_flatten_transform(value(whole(shape))).value();
+        CHECK_FALSE(flat.placed);
+        CHECK(rank["extension"].is_null());
+        CHECK(values_of(flat.local) == to_numbers(rank["flat"], shape));
+        ++tensors;
+        continue;
+      }
+      const layout l = layout::make(mesh, {to_placement(c["placements"][0])}, shape).value();
+      auto flat =
+          extension.pre_flatten_transform(value(dtensor<host_tensor>::make(l, r, local_of(l, r)).value())).value();
+      CHECK(to_json(flat.local.sizes()) == rank["flat"]["shape"]);
+      CHECK(values_of(flat.local) == to_numbers(rank["flat"], shape));
+      REQUIRE(flat.placed);
+      CHECK(to_json(flat.placed->shape()) == rank["extension"]["shape"]);
+      CHECK(to_json(flat.placed->placements()[0]) == rank["extension"]["placements"][0]);
+      CHECK(to_json(flat.placed->mesh().sizes()) == rank["extension"]["mesh"]["shape"]);
+      const auto back = extension.post_unflatten_transform(std::move(flat.local), *flat.placed, r).value();
+      const json& expected = rank["post_unflatten"];
+      CHECK(to_json(back.size()) == expected["shape"]);
+      CHECK(to_json(back.layout().placements()[0]) == expected["placements"][0]);
+      CHECK(values_of(back.local()) == to_numbers(expected["local"], shape));
+      ++dtensors;
+    }
+  }
+  CHECK(dtensors == 20);
+  CHECK(tensors == 5);
+}
+
+TEST_CASE("dtensors are chunked without sending, and gathered again, where PyTorch is right and where it is not") {
+  int equal = 0, ours_alone = 0, refused = 0, gathered = 0;
+  for (const json& c : golden().at("chunk_dtensor")) {
+    const extents shape = to_extents(c["shape"]);
+    const device_mesh mesh = device_mesh::make(to_extents(c["mesh"])).value();
+    const std::string kind = c["kind"];
+    if (!c["names"].get<std::string>().ends_with("tp")) continue;  // no mesh of tensor parallelism: PyTorch refuses
+    const std::size_t fsdp_dim = mesh.rank() - 2;
+    const tensor_parallel_extension extension{mesh, fsdp_dim};
+    CAPTURE(c["names"].get<std::string>(), to_string(mesh), to_string(shape), kind);
+    std::vector<std::optional<dtensor<host_tensor>>> made(static_cast<std::size_t>(mesh.size()));
+    int without = 0;
+    for (std::int32_t r = 0; r < mesh.size(); ++r) {
+      CAPTURE(r);
+      // As PyTorch has it: dtensors over the row of this rank on the mesh dimension tp.
+      std::vector<std::int32_t> row;
+      extents at = *mesh.coordinate_of(r);
+      for (at[mesh.rank() - 1] = 0; at[mesh.rank() - 1] < mesh.sizes()[mesh.rank() - 1]; ++at[mesh.rank() - 1])
+        row.push_back(mesh.rank_at(at));
+      const device_mesh tp = device_mesh::make(extents{mesh.sizes()[mesh.rank() - 1]}, {}, row).value();
+      value input;
+      if (kind == "plain") {
+        input = whole(shape);
+      } else {
+        const placement p = kind == "dtR" ? placement::replicate() : placement::shard(kind == "dt0" ? 0 : 1);
+        const auto l = layout::make(tp, {p}, shape);
+        if (!l) break;  // Shard(1) of a 1-d tensor
+        input = dtensor<host_tensor>::make(*l, r, local_of(*l, r)).value();
+      }
+      auto chunk = extension.chunk_dtensor(input, r);
+      if (!chunk) {
+        CHECK(chunk.cause().code == errc::unsupported);
+        CHECK_THAT(to_string(chunk.cause()), ContainsSubstring("sharded_state_dict"));
+        ++without;
+        continue;
+      }
+      CHECK(chunk->size() == shape);
+      CHECK(values_of(chunk->local()) == values_of(local_of(chunk->layout(), r)));
+      const auto& placements = chunk->layout().placements();
+      if (kind == "dt0" && shape.rank() > 0 && mesh.sizes()[mesh.rank() - 1] > 1)
+        CHECK(placements[fsdp_dim] == placement::strided_shard(0, mesh.sizes()[mesh.rank() - 1]));
+      const json& rank = c["ranks"][static_cast<std::size_t>(r)];
+      const bool is_theirs = !failed(rank) && !failed(rank["result"]) && rank["result"]["claim_ok"].get<bool>() &&
+                             to_extents(rank["result"]["shape"]) == shape;
+      json ours = json::array();
+      for (const placement& p : placements) ours.push_back(to_json(p));
+      if (is_theirs && ours == rank["result"]["placements"] &&
+          placements[fsdp_dim].kind != placement_kind::strided_shard) {
+        CHECK(values_of(chunk->local()) == to_numbers(rank["result"]["holds"], shape));
+        ++equal;
+      } else {
+        ++ours_alone;
+      }
+      made[static_cast<std::size_t>(r)] = *std::move(chunk);
+    }
+    refused += without > 0;
+    CHECK((without == 0 || without == mesh.size()));  // every rank says the same
+    if (!made[0]) continue;
+    CHECK(check_cover(distribute(made[0]->layout()).value()).ok());
+    if (mesh.size() > 4) continue;
+    const auto ran = run_ranks(static_cast<std::int32_t>(mesh.size()), [&](any_communicator& comm) -> result<void> {
+      const auto& own = *made[static_cast<std::size_t>(comm.rank())];
+      auto all = extension.all_gather_dtensor(own, comm);
+      if (!all) return std::move(all).take_error();
+      const layout before = gathered_layout(own.layout(), fsdp_dim).value();
+      if (values_of(*all) != values_of(local_of(before, comm.rank())))
+        return fail(errc::invalid_argument, "other values");
+      return {};
+    });
+    INFO((ran ? "" : to_string(ran.cause())));
+    CHECK(ran);
+    ++gathered;
+  }
+  CHECK(equal > 200);
+  CHECK(ours_alone > 100);
+  CHECK(gathered > 40);
+  CHECK(refused < 10);
+}
+
+TEST_CASE("what is chunked is unwrapped again before it is loaded") {
+  int equal = 0;
+  for (const json& c : golden().at("chunk_tensor")) {
+    const extents shape = to_extents(c["shape"]), sizes = to_extents(c["mesh"]);
+    const std::string kind = c["kind"];
+    if (!kind.starts_with("st")) continue;
+    const device_mesh mesh = device_mesh::make(sizes).value();
+    const tensor_parallel_extension extension{mesh};
+    for (std::int32_t r = 0; r < mesh.size(); ++r) {
+      CAPTURE(to_string(shape), to_string(mesh), kind, r);
+      const extents at = *mesh.coordinate_of(r);
+      std::vector<std::int32_t> dp_ranks, tp_ranks;
+      for (std::int64_t i = 0; i < sizes[0]; ++i) dp_ranks.push_back(mesh.rank_at({i, at[1]}));
+      for (std::int64_t i = 0; i < sizes[1]; ++i) tp_ranks.push_back(mesh.rank_at({at[0], i}));
+      auto outer = create_chunk_sharded_tensor<host_tensor>(whole(shape), static_cast<std::int32_t>(at[1]),
+                                                            rank_group::make(tp_ranks).value(),
+                                                            {.dim = std::stoi(kind.substr(2))});
+      REQUIRE(outer);
+      const bool is_cut = !outer->local_shards().empty();
+      auto chunk = extension.chunk_tensor(value(*std::move(outer)), static_cast<std::int32_t>(at[0]),
+                                          rank_group::make(dp_ranks).value());
+      REQUIRE(chunk);
+      const auto inner = extension.pre_load_state_dict_transform(*std::move(chunk));
+      REQUIRE(inner);
+      CHECK(inner->nesting() == 0);
+      const json& rank = c["ranks"][static_cast<std::size_t>(r)];
+      if (failed(rank) || !rank.contains("pre_load") || failed(rank["pre_load"]) || !is_cut) continue;
+      CHECK(to_json(inner->size()) == rank["pre_load"]["size"]);
+      const json& shards = rank["pre_load"]["shards"];
+      REQUIRE(inner->local_shards().size() == shards.size());
+      for (std::size_t i = 0; i < shards.size(); ++i) {
+        CHECK(to_json(inner->local_shards()[i].metadata().offsets) == shards[i]["offsets"]);
+        CHECK(values_of(inner->local_shards()[i].tensor()) == to_numbers(shards[i]["holds"], shape));
+      }
+      ++equal;
+    }
+  }
+  CHECK(equal > 50);
+}
+
+TEST_CASE("specs say where this rank's tensor really is, as PyTorch's do") {
+  int equal = 0;
+  for (const json& c : golden().at("rewrite_spec")) {
+    CAPTURE(c.dump());
+    const bool is_listed = c.value("spec", "") == "EnumerableShardingSpec";
+    const auto places = [](const json& texts) {
+      std::vector<remote_device> made;
+      for (const json& text : texts) made.push_back(parse_remote_device(text.get<std::string>()).value());
+      return made;
+    };
+    sharding_spec spec;
+    if (is_listed)
+      spec = enumerable_sharding_spec{{shard_metadata{{0}, {1}, places(c["result"])[0]}}};
+    else
+      spec = chunk_sharding_spec{c["dim"].get<std::int32_t>(), places(c["placements"])};
+    const sharding_spec before = spec;
+    const auto made = rewrite_spec_if_needed(spec, parse_device(c["tensor_device"].get<std::string>()).value(),
+                                             c["rank"].get<std::int32_t>());
+    if (c["same_object"].get<bool>()) CHECK((made == before));
+    if (!is_listed) CHECK((std::get<chunk_sharding_spec>(made).placements == places(c["result"])));
+    ++equal;
+  }
+  CHECK(equal == 25);
+}
+
+TEST_CASE("devices of ranks are PyTorch's, and an error where it divides by zero") {
+  int equal = 0, refused = 0;
+  for (const json& c : golden().at("remote_device_str")) {
+    CAPTURE(c.dump());
+    const auto made = remote_device_of(c["rank"].get<std::int32_t>(), c["device_type"].get<std::string>(),
+                                       c["num_devices_per_node"].get<std::int32_t>());
+    if (c["result"].is_string()) {
+      REQUIRE(made);
+      std::string expected = c["result"].get<std::string>();
+      if (expected.ends_with("/CPU")) expected.replace(expected.size() - 3, 3, "cpu");  // one spelling of a device
+      CHECK(to_string(*made) == expected);
+      ++equal;
+    } else {
+      REQUIRE_FALSE(made);
+      CHECK_THAT(to_string(made.cause()), ContainsSubstring("at least 1"));
+      ++refused;
+    }
+  }
+  CHECK(equal + refused == 64);
+  CHECK(refused > 5);
+}
+
+TEST_CASE("a unit that is flattened by the extension saves what was put in") {
+  const device_mesh mesh = device_mesh::make(extents{2, 2, 2}, {"replicate", "shard", "tp"}).value();
+  const std::vector<placement> up{placement::replicate(), placement::replicate(), placement::shard(0)};
+  const std::vector<placement> down{placement::replicate(), placement::replicate(), placement::shard(1)};
+  const auto ran = run_ranks(8, [&](any_communicator& comm) -> result<void> {
+    const tensor_parallel_extension extension{mesh, 1};
+    const auto cut = [&](const extents& shape, const std::vector<placement>& placements) {
+      const layout l = layout::make(mesh, placements, shape).value();
+      return value(dtensor<host_tensor>::make(l, comm.rank(), local_of(l, comm.rank())).value());
+    };
+    std::vector<named_parameter<host_tensor>> parameters;
+    parameters.push_back({"up", cut({7, 3}, up)});
+    parameters.push_back({"norm", value(whole({5}))});
+    parameters.push_back({"down", cut({4, 6}, down)});
+    auto made = flatten_parameters<host_tensor>(std::move(parameters), extension, mesh, 1, comm.rank(),
+                                                {.prefix = "mlp", .alignment = 2, .shared = {{"tied", "norm"}}});
+    if (!made) return std::move(made).take_error();
+    fsdp_model model{{made->unit}};
+    auto full = full_state_dict<host_tensor>(model, comm);
+    if (!full) return std::move(full).take_error();
+    for (const auto& [key, shape] : {std::pair{"mlp.up", extents{7, 3}}, std::pair{"mlp.norm", extents{5}},
+                                     std::pair{"mlp.down", extents{4, 6}}, std::pair{"mlp.tied", extents{5}}}) {
+      const auto* found = full->state.find(path{key});
+      if (!found || values_of(*found->tensor()) != values_of(whole(shape)))
+        return fail(errc::invalid_argument, "other values").with_key(key);
+    }
+    auto sharded = sharded_state_dict<host_tensor>(model, comm, {.form = sharded_form::dtensor});
+    if (!sharded) return std::move(sharded).take_error();
+    const auto placements = [&](const char* key) {
+      return to_string(sharded->state.find(path{key})->dtensor()->layout().placements());
+    };
+    if (placements("mlp.up") != "R, SS(0,2), S(0)" || placements("mlp.norm") != "R, S(0), R" ||
+        placements("mlp.down") != "R, S(0), S(1)")
+      return fail(errc::invalid_argument, "other placements").with_key(placements("mlp.up"));
+    return {};
+  });
+  INFO((ran ? "" : to_string(ran.cause())));
+  CHECK(ran);
+}
+
+TEST_CASE("even tensor parallelism whose chunks are the flat shards moves nothing") {
+  const device_mesh mesh = device_mesh::make(extents{2, 2}).value();
+  const auto unit =
+      parallel_parameters::make(mesh, 4, {{"w", {8, 6}, {placement::replicate(), placement::shard(0)}}}).value();
+  fsdp_model model{{parallel_unit("", unit, 0, {nullptr, dtype::float32, {}, {12}, {1}})}};
+  for (const sharded_form form : {sharded_form::dtensor, sharded_form::sharded_tensor}) {
+    const auto planned = plan_sharded(model, 0, {.form = form}).value();
+    CHECK(plan_of(planned).value().bytes_moved() == 0);
+    CHECK(planned[0].local == extents{2, 6});
+  }
+  const auto local = plan_local(model, 0).value();
+  CHECK(local[0].shape == extents{48});  // both columns, one after the other
+  CHECK(local[0].metadata.shards.size() == 4);
+}
+
+TEST_CASE("parallel parameters that make no sense are errors with the name") {
+  const device_mesh mesh = device_mesh::make(extents{2, 2}).value();
+  const auto text = [&](parallel_parameter_info info, parallel_options options = {}, std::int32_t ranks = 4) {
+    auto made = parallel_parameters::make(mesh, ranks, {std::move(info)}, {}, options);
+    return made ? std::string() : to_string(made.cause());
+  };
+  const placement r = placement::replicate(), s0 = placement::shard(0);
+  CHECK_THAT(text({"w", {4}, {s0, r}}), ContainsSubstring("w: ") && ContainsSubstring("in use already"));
+  CHECK_THAT(text({"w", {4}, {r, placement::partial(reduce_op::sum)}}),
+             ContainsSubstring("w: ") && ContainsSubstring("term"));
+  CHECK_THAT(text({"w", {4}, {r}}), ContainsSubstring("w: "));
+  CHECK_THAT(text({"w", {4}, {r, placement::shard(1)}}), ContainsSubstring("w: "));
+  CHECK_THAT(text({"w", {4, 2}, {r, s0}, dtype::float32, true, {0, 0}}),
+             ContainsSubstring("w: ") && ContainsSubstring("[0, 0]"));
+  CHECK_THAT(text({"w", {4}, {r, s0}}, {.fsdp_dim = 2}), ContainsSubstring("no such dimension"));
+  CHECK_THAT(text({"w", {4}, {r, s0}}, {}, 3), ContainsSubstring("beyond"));
+  // Several boxes on a rank are no one shard.
+  const device_mesh wide = device_mesh::make(extents{2, 2}).value();
+  const auto strided = parallel_parameters::make(wide, 4, {{"w", {8}, {r, placement::strided_shard(0, 2)}}}).value();
+  fsdp_model model{{parallel_unit("net", strided, 0, {nullptr, dtype::float32, {}, {2}, {1}})}};
+  CHECK_THAT(to_string(plan_sharded(model, 0).cause()),
+             ContainsSubstring("net.w") && ContainsSubstring("sharded_form::dtensor"));
+  const tensor_parallel_extension extension{mesh};
+  CHECK_THAT(to_string(extension.pre_flatten_transform(value(1.5)).cause()), ContainsSubstring("float"));
+}
+
+TEST_CASE("ranks that describe different tensor parallelism all get an error that names the parameter") {
+  const device_mesh mesh = device_mesh::make(extents{2, 2}).value();
+  std::vector<std::string> texts(4);
+  const auto ran = run_ranks(4, [&](any_communicator& comm) -> result<void> {
+    const placement cut = placement::shard(comm.rank() == 3 ? 1 : 0);
+    const auto unit =
+        parallel_parameters::make(mesh, 4, {{"w", {4, 4}, {placement::replicate(), cut}, dtype::int64}}).value();
+    numbers memory(4);
+    fsdp_model model{{parallel_unit("net", unit, comm.rank(),
+                                    {reinterpret_cast<std::byte*>(memory.data()), dtype::int64, {}, {4}, {1}})}};
+    auto made = full_state_dict<host_tensor>(model, comm);
+    texts[static_cast<std::size_t>(comm.rank())] = made ? "" : to_string(made.cause());
+    return {};
+  });
+  REQUIRE(ran);
+  for (const std::string& text : texts) CHECK_THAT(text, ContainsSubstring("net.w") && ContainsSubstring("rank"));
+}
+
+TEST_CASE("optimizer state and buffers of a model under tensor parallelism are saved and loaded like its parameters") {
+  const device_mesh mesh = device_mesh::make(extents{2, 2}).value();
+  std::vector<std::string> problems(4);
+  const auto ran = run_ranks(4, [&](any_communicator& comm) -> result<void> {
+    const auto unit =
+        parallel_parameters::make(
+            mesh, 4,
+            {{"w", {5, 3}, {placement::replicate(), placement::shard(0)}, dtype::int64}, {"b", {3}, {}, dtype::int64}})
+            .value();
+    const auto size = static_cast<std::size_t>(unit.flat(*unit.column_of(comm.rank())).sharded_numel());
+    numbers weights(size, 1), momenta(size, 2), buffer{7, 8};
+    const auto view = [](numbers& values) {
+      return tensor_view{reinterpret_cast<std::byte*>(values.data()),
+                         dtype::int64,
+                         {},
+                         {static_cast<std::int64_t>(values.size())},
+                         {1}};
+    };
+    fsdp_model model{{parallel_unit("net", unit, comm.rank(), view(weights)),
+                      parallel_unit("state.net", unit, comm.rank(), view(momenta), ".exp_avg")}};
+    model.tensors = {{"net.mean", view(buffer)}};
+    auto saved = sharded_state_dict<host_tensor>(model, comm, {.form = sharded_form::dtensor});
+    if (!saved) return std::move(saved).take_error();
+    const auto* momentum = saved->state.find(path{"state.net.w.exp_avg"});
+    if (!momentum || to_string(momentum->dtensor()->layout().placements()) != "SS(0,2), S(0)")
+      problems[static_cast<std::size_t>(comm.rank())] = "no optimizer state as laid out";
+    const numbers expected = momenta;
+    std::fill(weights.begin(), weights.end(), 0);
+    std::fill(momenta.begin(), momenta.end(), 0);
+    buffer = {0, 0};
+    if (auto report = load_state_dict(model, saved->state, comm); !report) return std::move(report).take_error();
+    // Padding at the end is not written.
+    const auto held = static_cast<std::ptrdiff_t>(
+        unit.flat(*unit.column_of(comm.rank())).shard_range(*unit.group().position(comm.rank())).size);
+    if (!std::equal(momenta.begin(), momenta.begin() + held, expected.begin()) || buffer != numbers{7, 8})
+      problems[static_cast<std::size_t>(comm.rank())] += "loaded something else";
+    return {};
+  });
+  INFO((ran ? "" : to_string(ran.cause())));
+  REQUIRE(ran);
+  CHECK(problems == std::vector<std::string>(4));
+}

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <try.hpp>
+
+#include "carved_reader.hpp"
+
+namespace tool {
+namespace {
+
+using namespace shardmesh;
+
+// A nested path keeps what is in front of its last name.
+path where_of(const path& flat, const flat_spec_unit& unit, const std::string& name) {
+  if (flat.empty() || !unit.has_default_prefix || flat.back().is_index()) return {};
+  const std::string last(flat.back().name());
+  if (!last.ends_with(flat_parameter_key)) return {};
+  path made = flat;
+  made.pop_back();
+  made.push_back(last.substr(0, last.size() - flat_parameter_key.size()) + name);
+  return made;
+}
+
+class carved_reader final : public checkpoint_reader {
+ public:
+  static result<std::unique_ptr<checkpoint_reader>> make(std::unique_ptr<checkpoint_reader> inner,
+                                                         std::span<const flat_spec_unit> units) {
+    auto made = std::make_unique<carved_reader>(std::move(inner));
+    SHARDMESH_CHECK(made->build(units));
+    return std::unique_ptr<checkpoint_reader>(std::move(made));
+  }
+  explicit carved_reader(std::unique_ptr<checkpoint_reader> inner) : inner_(std::move(inner)) {
+    const catalog& stored = inner_->contents();
+    contents_.format = stored.format;
+    contents_.version = stored.version;
+    contents_.files = stored.files;
+    contents_.transforms = stored.transforms;
+    contents_.objects = stored.objects;
+    path_ = inner_->path();
+    warnings_ = inner_->warnings();
+    problems_ = inner_->problems();
+  }
+
+  result<std::shared_ptr<const opened_chunk>> open_chunk(const tensor_entry&, std::int32_t chunk) override {
+    const piece& from = pieces_[static_cast<std::size_t>(chunk)];
+    const tensor_entry& stored = inner_->contents().tensors[from.tensor];
+    SHARDMESH_TRY(auto opened, inner_->open_chunk(stored, from.chunk));
+    if (!from.is_carved) return opened;
+    auto made = std::make_shared<opened_chunk>(*opened);
+    const std::int64_t step = made->tensor.strides.empty() ? 1 : made->tensor.strides[0];
+    made->tensor.storage_offset += from.begin * step;
+    made->tensor.sizes = from.sizes;
+    made->tensor.strides = from.strides;
+    for (std::int64_t& stride : made->tensor.strides) stride *= step;
+    made->crc_length = 0;
+    made->digest.reset();
+    return std::shared_ptr<const opened_chunk>(std::move(made));
+  }
+  result<object_value> read_object(std::size_t index) override { return inner_->read_object(index); }
+  result<std::vector<std::byte>> object_archive(std::size_t index) override { return inner_->object_archive(index); }
+  const dcp_extras& extras() const override { return inner_->extras(); }
+  void identify_opaque_tensors() override {
+    inner_->identify_opaque_tensors();
+    for (std::size_t i = 0; i < contents_.tensors.size(); ++i)
+      contents_.tensors[i].opaque_type = inner_->contents().tensors[origins_[i]].opaque_type;
+  }
+  result<std::vector<std::byte>> chunk_archive(const tensor_entry&, std::int32_t chunk) override {
+    const piece& from = pieces_[static_cast<std::size_t>(chunk)];
+    return inner_->chunk_archive(inner_->contents().tensors[from.tensor], from.chunk);
+  }
+
+ private:
+  // What a chunk of ours is: a chunk of the inner reader's, or a contiguous run of its elements seen as a box.
+  struct piece {
+    std::size_t tensor = 0;
+    std::int32_t chunk = 0;
+    bool is_carved = false;
+    std::int64_t begin = 0;
+    extents sizes, strides;
+  };
+
+  result<void> build(std::span<const flat_spec_unit> units) {
+    const catalog& stored = inner_->contents();
+    std::map<std::string_view, const flat_spec_unit*> by_key;
+    for (const flat_spec_unit& unit : units) by_key.emplace(unit.key, &unit);
+    for (std::size_t t = 0; t < stored.tensors.size(); ++t) {
+      const tensor_entry& tensor = stored.tensors[t];
+      const auto unit = by_key.find(tensor.key);
+      if (unit != by_key.end()) {
+        auto carved = add_unit(t, *unit->second);
+        if (!carved) return named(std::move(carved).take_error(), tensor.key);
+        by_key.erase(unit);
+        continue;
+      }
+      if (tensor.key == flat_parameter_key || tensor.key.ends_with(fmt::format(".{}", flat_parameter_key)))
+        return fail(errc::missing_key, "the flat spec does not say what is in this flat parameter")
+            .with_key(tensor.key);
+      SHARDMESH_CHECK(add_entry(tensor, t));
+      for (std::int32_t c = tensor.first_chunk; c < tensor.first_chunk + tensor.chunk_count; ++c)
+        add_piece(stored.chunk_box(tensor, c), stored.chunk_places[static_cast<std::size_t>(c)],
+                  {t, c, false, 0, {}, {}});
+    }
+    if (!by_key.empty())
+      return fail(errc::missing_key, "the flat spec has a unit of a tensor that the checkpoint has not")
+          .with_key(by_key.begin()->first);
+    return {};
+  }
+
+  result<void> add_unit(std::size_t t, const flat_spec_unit& unit) {
+    const catalog& stored = inner_->contents();
+    const tensor_entry& tensor = stored.tensors[t];
+    std::vector<parameter_info> parameters = unit.parameters;
+    for (parameter_info& p : parameters) p.type = tensor.type;
+    SHARDMESH_TRY(const flat_parameter flat, flat_parameter::make(std::move(parameters), unit.shared, unit.layout));
+    if (tensor.shape != extents{flat.unsharded_numel()})
+      return fail(errc::shape_mismatch, "the parameters of the flat spec do not fill the flat parameter")
+          .with_values(
+              fmt::format("{} elements, as its {} parameters say", flat.unsharded_numel(), flat.parameters().size()),
+              fmt::format("a tensor of sizes {}", to_string(tensor.shape)))
+          .with_hint(unit.layout.alignment > 0 ? "padding depends on the number of ranks that saved: \"ranks\"" : "");
+    for (std::size_t i = 0; i < flat.parameters().size(); ++i)
+      SHARDMESH_CHECK(add_parameter(t, unit, flat, i, flat.parameters()[i].fqn));
+    for (const shared_parameter_info& s : flat.shared())
+      SHARDMESH_CHECK(add_parameter(t, unit, flat, *flat.find(s.of), s.fqn));
+    return {};
+  }
+
+  result<void> add_parameter(std::size_t t, const flat_spec_unit& unit, const flat_parameter& flat,
+                             std::size_t parameter, const std::string& name) {
+    const catalog& stored = inner_->contents();
+    const tensor_entry& tensor = stored.tensors[t];
+    const parameter_info& info = flat.parameters()[parameter];
+    tensor_entry made = tensor;
+    made.key = joined_key(unit.prefix, name);
+    made.where = where_of(tensor.where, unit, name);
+    made.shape = info.shape;
+    made.chunk_count = 0;
+    SHARDMESH_CHECK(add_entry(std::move(made), t));
+    const index_range own{flat.offset(parameter), flat.numel(parameter)};
+    for (std::int32_t c = tensor.first_chunk; c < tensor.first_chunk + tensor.chunk_count; ++c) {
+      const box held = stored.chunk_box(tensor, c);
+      const std::int64_t begin = std::max(own.begin, held.offsets[0]);
+      const std::int64_t end = std::min(own.begin + own.size, held.end(0));
+      if (begin >= end) continue;
+      for (const flat_box& b : boxes_of_range(info.shape, flat.order(parameter), {begin - own.begin, end - begin})) {
+        if (pieces_.size() >= static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max()))
+          return fail(errc::overflow, "the parameters have more chunks than 32 bits can number");
+        add_piece(b.where, stored.chunk_places[static_cast<std::size_t>(c)],
+                  {t, c, true, own.begin + b.begin - held.offsets[0], b.where.sizes, info.strides});
+      }
+    }
+    return {};
+  }
+
+  result<void> add_entry(tensor_entry entry, std::size_t origin) {
+    entry.first_chunk = static_cast<std::int32_t>(pieces_.size());
+    entry.chunk_count = 0;
+    const auto [other, is_new] = names_.emplace(entry.key, origin);
+    if (!is_new)
+      return fail(errc::duplicate_key,
+                  fmt::format("two tensors have one name: one comes from {}, one from {}",
+                              inner_->contents().tensors[other->second].key, inner_->contents().tensors[origin].key))
+          .with_key(entry.key);
+    contents_.tensors.push_back(std::move(entry));
+    origins_.push_back(origin);
+    return {};
+  }
+  void add_piece(const box& where, const stored_range& place, piece from) {
+    contents_.add_chunk(where, place);
+    pieces_.push_back(std::move(from));
+  }
+  // Errors of a unit name its flat parameter: the names inside it mean nothing alone.
+  static error named(error e, const std::string& key) {
+    if (e.key == key || e.code == errc::duplicate_key) return e;
+    if (!e.key.empty()) e.message = fmt::format("parameter {}: {}", e.key, e.message);
+    e.key = key;
+    return e;
+  }
+
+  std::unique_ptr<checkpoint_reader> inner_;
+  std::vector<piece> pieces_;         // of every chunk
+  std::vector<std::size_t> origins_;  // of every tensor: its number in the inner catalog
+  std::map<std::string, std::size_t> names_;
+};
+
+}  // namespace
+
+result<std::unique_ptr<checkpoint_reader>> carve(std::unique_ptr<checkpoint_reader> inner,
+                                                 std::span<const flat_spec_unit> units) {
+  return carved_reader::make(std::move(inner), units);
+}
+
+}  // namespace tool

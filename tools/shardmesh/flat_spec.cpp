@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <fstream>
+#include <initializer_list>
+#include <iterator>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include <try.hpp>
+
+#include "flat_spec.hpp"
+
+namespace tool {
+namespace {
+
+using namespace shardmesh;
+using nlohmann::json;
+
+error wrong(const std::string& where, std::string expected, const json& found) {
+  std::string text = found.dump();
+  constexpr std::size_t shown = 60;
+  if (text.size() > shown) text = text.substr(0, shown) + "...";
+  return fail(errc::bad_format, fmt::format("{} is not what a flat spec has there", where))
+      .with_values(std::move(expected), std::move(text));
+}
+
+result<void> check_members(const json& value, const std::string& where, std::initializer_list<std::string_view> known) {
+  if (!value.is_object()) return wrong(where, "an object", value);
+  for (const auto& [name, member] : value.items())
+    if (std::find(known.begin(), known.end(), name) == known.end())
+      return fail(errc::bad_format, fmt::format("{} has a member that a flat spec has not", where))
+          .with_values(fmt::format("{}", fmt::join(known, ", ")), name);
+  return {};
+}
+
+result<std::string> text_of(const json& value, const std::string& where, const char* member) {
+  if (!value.contains(member)) return wrong(where, fmt::format("a member {}", member), value);
+  if (!value[member].is_string()) return wrong(where + "." + member, "a string", value[member]);
+  return value[member].get<std::string>();
+}
+
+result<extents> extents_of(const json& value, const std::string& where) {
+  if (!value.is_array() || value.size() > max_rank) return wrong(where, "a list of at most 16 sizes", value);
+  extents made;
+  for (const json& v : value) {
+    if (!v.is_number_unsigned() || v.get<std::uint64_t>() > std::numeric_limits<std::int64_t>::max())
+      return wrong(where, "sizes of at least 0", value);
+    made.push_back(v.get<std::int64_t>());
+  }
+  return made;
+}
+
+result<std::int64_t> number_of(const json& value, const std::string& where, const char* member, std::int64_t otherwise,
+                               std::int64_t least, std::int64_t most) {
+  if (!value.contains(member)) return otherwise;
+  const json& found = value[member];
+  if (!found.is_number_unsigned() || found.get<std::uint64_t>() < static_cast<std::uint64_t>(least) ||
+      found.get<std::uint64_t>() > static_cast<std::uint64_t>(most))
+    return wrong(where + "." + member, fmt::format("a whole number from {} to {}", least, most), found);
+  return found.get<std::int64_t>();
+}
+
+// The list under a member; empty when it is not there and need not be.
+result<json> list_of(const json& value, const std::string& where, const char* member, bool is_needed) {
+  if (!value.contains(member) && !is_needed) return json::array();
+  if (!value.contains(member)) return wrong(where, fmt::format("a member {}", member), value);
+  if (!value[member].is_array()) return wrong(where + "." + member, "a list", value[member]);
+  return value[member];
+}
+
+result<flat_spec_unit> unit_of(const json& value, const std::string& where) {
+  SHARDMESH_CHECK(check_members(value, where, {"key", "prefix", "alignment", "ranks", "parameters", "shared"}));
+  flat_spec_unit unit;
+  SHARDMESH_TRY(unit.key, text_of(value, where, "key"));
+  unit.has_default_prefix = !value.contains("prefix");
+  if (!unit.has_default_prefix) {
+    SHARDMESH_TRY(unit.prefix, text_of(value, where, "prefix"));
+  } else {
+    // What is in front of "_flat_param"; a key of another name is in front of its parameters whole.
+    const bool is_usual = unit.key == flat_parameter_key || unit.key.ends_with(fmt::format(".{}", flat_parameter_key));
+    unit.prefix = is_usual ? unit.key.substr(0, unit.key.size() - flat_parameter_key.size()) : unit.key;
+    if (unit.prefix.ends_with('.')) unit.prefix.pop_back();
+  }
+  constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
+  SHARDMESH_TRY(unit.layout.alignment, number_of(value, where, "alignment", 0, 0, most));
+  SHARDMESH_TRY(const std::int64_t ranks, number_of(value, where, "ranks", 1, 1, most));
+  unit.layout.group_size = static_cast<std::int32_t>(ranks);
+  SHARDMESH_TRY(const json parameters, list_of(value, where, "parameters", true));
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const std::string at = fmt::format("{}.parameters[{}]", where, i);
+    SHARDMESH_CHECK(check_members(parameters[i], at, {"name", "shape", "strides"}));
+    parameter_info p;
+    SHARDMESH_TRY(p.fqn, text_of(parameters[i], at, "name"));
+    if (!parameters[i].contains("shape")) return wrong(at, "a member shape", parameters[i]);
+    SHARDMESH_TRY(p.shape, extents_of(parameters[i]["shape"], at + ".shape"));
+    if (parameters[i].contains("strides")) {
+      SHARDMESH_TRY(p.strides, extents_of(parameters[i]["strides"], at + ".strides"));
+    }
+    unit.parameters.push_back(std::move(p));
+  }
+  SHARDMESH_TRY(const json shared, list_of(value, where, "shared", false));
+  for (std::size_t i = 0; i < shared.size(); ++i) {
+    const std::string at = fmt::format("{}.shared[{}]", where, i);
+    SHARDMESH_CHECK(check_members(shared[i], at, {"name", "of"}));
+    shared_parameter_info s;
+    SHARDMESH_TRY(s.fqn, text_of(shared[i], at, "name"));
+    SHARDMESH_TRY(s.of, text_of(shared[i], at, "of"));
+    unit.shared.push_back(std::move(s));
+  }
+  return unit;
+}
+
+result<std::vector<flat_spec_unit>> units_of(const std::string& text) {
+  json spec;
+  try {
+    spec = json::parse(text);
+  } catch (const json::exception& e) {
+    return fail(errc::bad_format, fmt::format("is not JSON: {}", e.what()));  // the text has line and column
+  }
+  SHARDMESH_CHECK(check_members(spec, "the whole", {"units"}));
+  SHARDMESH_TRY(const json listed, list_of(spec, "the whole", "units", true));
+  std::vector<flat_spec_unit> units;
+  for (std::size_t i = 0; i < listed.size(); ++i) {
+    SHARDMESH_TRY(units.emplace_back(), unit_of(listed[i], fmt::format("units[{}]", i)));
+    for (std::size_t k = 0; k < i; ++k)
+      if (units[k].key == units[i].key)
+        return fail(errc::duplicate_key, fmt::format("units[{}] and units[{}] are of one flat parameter", k, i))
+            .with_key(units[i].key);
+  }
+  return units;
+}
+
+}  // namespace
+
+result<std::vector<flat_spec_unit>> read_flat_spec(const std::string& file) {
+  std::ifstream stream(file, std::ios::binary);
+  if (!stream) return fail(errc::io, "cannot open the flat spec").with_file(file);
+  const std::string text((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());
+  auto units = units_of(text);
+  if (!units) return std::move(units).take_error().with_file(file);
+  return units;
+}
+
+}  // namespace tool
