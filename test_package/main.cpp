@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A consumer of the installed package: values of core, a distribution of layout, and an error's text.
+// A consumer of the installed package: something of every room that `import shardmesh;` brings.
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <string>
@@ -7,34 +8,53 @@
 
 import shardmesh;
 
-int main() {
-  using namespace shardmesh;
-  // A 5 x 4 tensor cut by rows over two ranks: 3 and 2 rows.
+using namespace shardmesh;
+
+namespace {
+
+// A 5 x 4 tensor goes from rows on two ranks to columns: what moves is known before a byte does.
+bool plans() {
+  const device_mesh mesh = device_mesh::make(extents{2}).value();
   const extents shape{5, 4};
-  const std::vector<fragment> rows = {
-      {.where = {{0, 0}, {3, 4}}, .owner = 0, .local_offsets = {0, 0}},
-      {.where = {{3, 0}, {2, 4}}, .owner = 1, .local_offsets = {0, 0}},
-  };
-  auto cut = distribution::from_fragments(shape, rows, owner_space::ranks);
-  if (!cut) {
-    std::fprintf(stderr, "%s\n", to_string(cut.cause()).c_str());
-    return 1;
-  }
-  std::int64_t held = 0;
-  for (owner_id owner = 0; owner < cut->owners(); ++owner)
-    cut->fragments_of(owner, [&](const fragment& f) {
-      std::printf("rank %d holds %s\n", owner, to_string(f.where).c_str());
-      held += f.where.volume();
-      return true;
-    });
-
-  // A third row-block that leaves the tensor is an error that names its box.
-  const std::vector<fragment> beyond = {{.where = {{4, 0}, {2, 4}}, .local_offsets = {0, 0}}};
-  const auto refused = distribution::from_fragments(shape, beyond, owner_space::ranks);
-  const bool named = !refused && to_string(refused.cause()).find("[4:6, 0:4)") != std::string::npos;
-
-  const auto bytes = size_bytes(dtype::bfloat16, held);
+  const layout rows = layout::make(mesh, {placement::shard(0)}, shape).value();
+  const layout columns = layout::make(mesh, {placement::shard(1)}, shape).value();
+  const auto made = plan({{distribute(rows).value(), distribute(columns).value(), dtype::bfloat16, dtype::bfloat16}});
+  if (!made || made->bytes_moved() != made->lower_bound()) return false;
   std::printf("%s: %lld bytes\n", std::string(name(dtype::bfloat16)).c_str(),
-              static_cast<long long>(bytes.value_or(-1)));
-  return held == 20 && bytes.value_or(-1) == 40 && named ? 0 : 1;
+              static_cast<long long>(made->bytes_total()));
+  return made->bytes_total() == 40;
+}
+
+bool meets() {
+  const auto met = run_ranks(2, [](any_communicator& comm) -> result<void> {
+    const std::vector<std::byte> mine(static_cast<std::size_t>(comm.rank()) + 1);
+    const auto all = comm.all_gather(mine, {});
+    if (!all) return all.cause();
+    if (all->size() == 2 && all->back().size() == 2) return {};
+    return fail(errc::communication, "rank 1 gave something else").with_rank(comm.rank());
+  });
+  return met.has_value();
+}
+
+bool keeps() {
+  state_dict<host_tensor> dict;
+  dict.set({"model", "bias"}, host_tensor::make(dtype::float32, {4}).value()).value();
+  dict.set({"step"}, 3).value();
+  return dict.size() == 2 && dict.find({"step"})->integer() && !dict.find({"model"});
+}
+
+bool flattens() {
+  const auto flat = flat_parameter::make({{.fqn = "weight", .shape = {3, 5}, .strides = {}}}, {}, {.group_size = 2});
+  return flat && flat->sharded_numel() == 8;
+}
+
+bool refuses() {
+  const auto opened = open_checkpoint("there/is/no/such/checkpoint");
+  return !opened && to_string(opened.cause()).find("no/such/checkpoint") != std::string::npos;
+}
+
+}  // namespace
+
+int main() {
+  return plans() && meets() && keeps() && flattens() && refuses() ? 0 : 1;
 }
