@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // archive_from_json: an object that `object_json` printed, as a torch.save archive again: the way back from
 // objects.json.
-module;
-#include <cstddef>
-#include <string_view>
-#include <vector>
 export module shardmesh.checkpoint:archive_from_json;
 
+import shardmesh.std;
 import shardmesh.core;
 
 namespace shardmesh {

@@ -1,16 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // catalog: what a checkpoint says that it holds, whatever its format: tensors, their chunks, objects, files.
 // A flat description: 2,000,000 chunks take 48 bytes each, plus 16 per dimension. Not here: reading (reader).
-module;
-#include <cstdint>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <unordered_map>
-#include <vector>
 export module shardmesh.checkpoint:catalog;
 
+import shardmesh.std;
 import shardmesh.core;
 import shardmesh.layout;
 import shardmesh.tree;

@@ -1,15 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // checked_source: compares a chunk's checksum while its bytes are read front to back for another purpose.
-module;
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <mutex>
-#include <span>
-#include <string>
-#include <utility>
 export module shardmesh.checkpoint:checked_source;
 
+import shardmesh.std;
 import shardmesh.core;
 import :reader;
 import :storage;

@@ -1,16 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checksums of files that shardmesh wrote: XXH3-128 of every byte, by ranges, in a record beside the files that PyTorch
 // and others ignore. With it, `verify` finds any flipped bit.
-module;
-#include <cstddef>
-#include <cstdint>
-#include <filesystem>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
 export module shardmesh.checkpoint:checksum;
 
+import shardmesh.std;
 import shardmesh.core;
 import shardmesh.layout;
 import :storage;

@@ -1,19 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the readers of files share: files opened when they are first needed, sections of them, recently opened chunks.
-module;
-#include <cstddef>
-#include <cstdint>
-#include <filesystem>
-#include <list>
-#include <memory>
-#include <mutex>
-#include <span>
-#include <string>
-#include <unordered_map>
-#include <utility>
-#include <vector>
 export module shardmesh.checkpoint:chunk_cache;
 
+import shardmesh.std;
 import shardmesh.core;
 import :reader;
 import :storage;

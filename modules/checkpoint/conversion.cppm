@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // conversion: the entries of a checkpoint that a command writes, after selection, renaming and casts; the first half of
 // convert and of reshard.
-module;
-#include <cstddef>
-#include <cstdint>
-#include <string>
-#include <vector>
 export module shardmesh.checkpoint:conversion;
 
+import shardmesh.std;
 import shardmesh.core;
 import :output;
 import :reader;

@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // convert and reshard: a checkpoint into another format, or onto another mesh. Both only decide which tensors go where;
 // bytes move by the executor, files appear by the writers.
-module;
-#include <cstdint>
-#include <filesystem>
-#include <optional>
-#include <string>
-#include <vector>
 export module shardmesh.checkpoint:convert;
 
+import shardmesh.std;
 import shardmesh.core;
 import shardmesh.layout;
 import shardmesh.transfer;

@@ -1,17 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // dcp_files: the ranks' files of a DCP folder while they are written: where items lie, their bytes and checksums; and
 // the metadata that ends a folder. Not here: which folder (staged_output), who writes what (save_dcp, save_on_ranks).
-module;
-#include <cstddef>
-#include <cstdint>
-#include <map>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
 export module shardmesh.checkpoint:dcp_files;
 
+import shardmesh.std;
 import shardmesh.core;
 import shardmesh.transfer;
 import :checksum;

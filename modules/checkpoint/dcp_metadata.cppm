@@ -1,16 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // DCP metadata: from the pickle in `.metadata` to a catalog, and back. Not here: items, folders (dcp_reader, save_dcp).
-module;
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 export module shardmesh.checkpoint:dcp_metadata;
 
+import shardmesh.std;
 import shardmesh.core;
 import :catalog;
 import :output;

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // decoding_source: the decoded bytes of a compressed run, read by range without holding them all.
-module;
-#include <cstdint>
-#include <memory>
 export module shardmesh.checkpoint:decoding_source;
 
+import shardmesh.std;
 import shardmesh.core;
 import :storage;
 

@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // diff: what differs between two checkpoints of any formats: names, dtypes, shapes, values, objects and, if asked,
 // chunks.
-module;
-#include <cstdint>
-#include <functional>
-#include <string>
-#include <string_view>
-#include <vector>
 export module shardmesh.checkpoint:diff;
 
+import shardmesh.std;
 import shardmesh.core;
 import :reader;
 

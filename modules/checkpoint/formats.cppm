@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The readers of the four formats. `open_checkpoint` chooses among them.
-module;
-#include <filesystem>
-#include <memory>
 export module shardmesh.checkpoint:formats;
 
+import shardmesh.std;
 import shardmesh.core;
 import :reader;
 

@@ -1,18 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A Hugging Face folder: safetensors files that hold one model together, by index, by name, or with PyTorch's sharding
 // info. Not here: one file's header (safetensors), reading tensors.
-module;
-#include <cstdint>
-#include <filesystem>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 export module shardmesh.checkpoint:hf;
 
+import shardmesh.std;
 import shardmesh.core;
 import :safetensors;
 import :storage;

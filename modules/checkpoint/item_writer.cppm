@@ -1,15 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // item_writer: the executor's sink over a staged output: adds each item's head and tail, and computes checksums while
 // the bytes are in the cache.
-module;
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <span>
-#include <string>
-#include <vector>
 export module shardmesh.checkpoint:item_writer;
 
+import shardmesh.std;
 import shardmesh.core;
 import shardmesh.layout;
 import shardmesh.transfer;

@@ -1,16 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // load: boxes of a checkpoint's tensors into memory, at the cost of the bytes that are needed.
-module;
-#include <concepts>
-#include <cstdint>
-#include <functional>
-#include <span>
-#include <stop_token>
-#include <string>
-#include <utility>
-#include <vector>
 export module shardmesh.checkpoint:load;
 
+import shardmesh.std;
 import shardmesh.core;
 import shardmesh.layout;
 import shardmesh.transfer;

@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Not exported: who of several holders writes a chunk. Not here: who holds what.
-module;
-#include <cstdint>
-#include <span>
-#include <unordered_map>
-#include <utility>
 module shardmesh.checkpoint:load_balancer;
 
+import shardmesh.std;
 import shardmesh.layout;
 
 namespace shardmesh {

@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // load by many ranks: each gets the boxes that it has memory for, and what several want is read once. Not here: loading
 // into one process (load), saving by many ranks (save_on_ranks).
-module;
-#include <cstdint>
-#include <filesystem>
-#include <string>
-#include <vector>
 export module shardmesh.checkpoint:load_on_ranks;
 
+import shardmesh.std;
 import shardmesh.comm;
 import shardmesh.core;
 import shardmesh.tree;

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // object_json: a pickled Python object as JSON, with tags for what JSON lacks ($tuple, $bytes, $float ...).
 // The tags are those of the golden data's README.
-module;
-#include <cstdint>
-#include <string>
 export module shardmesh.checkpoint:object_json;
 
+import shardmesh.std;
 import shardmesh.core;
 import :pickle;
 import :storage;

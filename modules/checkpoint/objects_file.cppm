@@ -1,14 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // objects.json: what is not a tensor, beside files that hold only tensors.
-module;
-#include <cstdint>
-#include <filesystem>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
 export module shardmesh.checkpoint:objects_file;
 
+import shardmesh.std;
 import shardmesh.core;
 import shardmesh.tree;
 import :output;

@@ -1,19 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a writer is given: tensors with where their bytes come from and how they are to be cut, objects, options; and
 // what it reports. The writers of each format follow in their own partitions.
-module;
-#include <cstddef>
-#include <cstdint>
-#include <filesystem>
-#include <functional>
-#include <map>
-#include <span>
-#include <stop_token>
-#include <string>
-#include <utility>
-#include <vector>
 export module shardmesh.checkpoint:output;
 
+import shardmesh.std;
 import shardmesh.core;
 import shardmesh.layout;
 import shardmesh.transfer;

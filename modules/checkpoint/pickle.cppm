@@ -5,20 +5,9 @@
 // A checkpoint's metadata can have millions of small objects, so a value is 8 bytes (a tag and a payload), everything
 // lives in one arena of 8-byte words, and strings and numbers stay where they are in the input: the value is the offset
 // of the opcode. Shared references and cycles are values with equal bits; whoever walks a graph must expect them.
-module;
-#include <cstddef>
-#include <cstdint>
-#include <cstdlib>
-#include <iterator>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 export module shardmesh.checkpoint:pickle;
 
+import shardmesh.std;
 import shardmesh.core;
 
 namespace shardmesh {

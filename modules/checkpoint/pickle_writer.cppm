@@ -1,18 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // pickle_writer: emits protocol-4 pickles that Python loads, value by value, and parsed values again as they were.
 // Not here: what is written (dcp metadata, torch_archive).
-module;
-#include <cstddef>
-#include <cstdint>
-#include <map>
-#include <span>
-#include <string>
-#include <string_view>
-#include <unordered_map>
-#include <utility>
-#include <vector>
 export module shardmesh.checkpoint:pickle_writer;
 
+import shardmesh.std;
 import shardmesh.core;
 import :pickle;
 

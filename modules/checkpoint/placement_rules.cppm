@@ -1,15 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which placements each tensor of a checkpoint gets: `--place 'RE=S(0),R'`, defaults, and optimizer state that follows
 // its parameter. Not here: what placements mean (layout).
-module;
-#include <cstdint>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
 export module shardmesh.checkpoint:placement_rules;
 
+import shardmesh.std;
 import shardmesh.core;
 import shardmesh.layout;
 

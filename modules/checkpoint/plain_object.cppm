@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // plain objects as the archives that DCP stores, and back. Not here: other Python objects (torch_object), their JSON.
-module;
-#include <cstddef>
-#include <span>
-#include <string>
-#include <vector>
 export module shardmesh.checkpoint:plain_object;
 
+import shardmesh.std;
 import shardmesh.core;
 import shardmesh.tree;
 

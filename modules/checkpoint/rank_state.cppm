@@ -1,15 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Not exported: what all ranks hold, from what each of them says that it holds. Every rank makes the same of it, with
 // the same problems. Not here: what is done with it (save_on_ranks, load_on_ranks).
-module;
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
 module shardmesh.checkpoint:rank_state;
 
+import shardmesh.std;
 import shardmesh.comm;
 import shardmesh.core;
 import shardmesh.layout;

@@ -1,16 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Not exported: what ranks tell each other while they save and load, as bytes: small numbers take one byte, and nothing
 // that was received is trusted. Not here: what it means (rank_state).
-module;
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 module shardmesh.checkpoint:rank_wire;
 
+import shardmesh.std;
 import shardmesh.core;
 import shardmesh.layout;
 import shardmesh.tree;

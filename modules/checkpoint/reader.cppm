@@ -1,20 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // checkpoint_reader: one opened checkpoint of any format. The formats derive from it; everything above (load, verify,
 // convert, reshard, diff) sees only this.
-module;
-#include <cstddef>
-#include <cstdint>
-#include <filesystem>
-#include <memory>
-#include <mutex>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <unordered_map>
-#include <vector>
 export module shardmesh.checkpoint:reader;
 
+import shardmesh.std;
 import shardmesh.core;
 import shardmesh.layout;
 import shardmesh.transfer;

@@ -1,15 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The header of a safetensors file: which tensor lies at which bytes. Not here: writing (safetensors_writer), folders
 // of several files (hf), moving the bytes.
-module;
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 export module shardmesh.checkpoint:safetensors;
 
+import shardmesh.std;
 import shardmesh.core;
 import :storage;
 

@@ -1,16 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Our own checksums inside a safetensors file: one __metadata__ value of fixed length, patched after the data was
 // written. Other readers see an ordinary metadata string. Does no I/O.
-module;
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
 export module shardmesh.checkpoint:safetensors_checksum;
 
+import shardmesh.std;
 import shardmesh.core;
 import shardmesh.layout;
 import :safetensors;

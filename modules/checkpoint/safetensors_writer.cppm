@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lays out a safetensors file: its header and where each tensor goes. Does no I/O: the caller writes the bytes.
-module;
-#include <cstdint>
-#include <span>
-#include <string>
-#include <utility>
-#include <vector>
 export module shardmesh.checkpoint:safetensors_writer;
 
+import shardmesh.std;
 import shardmesh.core;
 
 export namespace shardmesh {

@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // save: tensors in memory into a new checkpoint, from one process. The way back of load.
-module;
-#include <cstdint>
-#include <filesystem>
-#include <span>
-#include <string>
-#include <vector>
 export module shardmesh.checkpoint:save;
 
+import shardmesh.std;
 import shardmesh.core;
 import shardmesh.tree;
 import :convert;

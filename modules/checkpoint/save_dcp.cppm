@@ -1,14 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writing DCP: a folder that torch.distributed.checkpoint.load reads back bit for bit.
-module;
-#include <cstddef>
-#include <cstdint>
-#include <filesystem>
-#include <span>
-#include <string>
-#include <vector>
 export module shardmesh.checkpoint:save_dcp;
 
+import shardmesh.std;
 import shardmesh.core;
 import shardmesh.transfer;
 import :dcp_metadata;

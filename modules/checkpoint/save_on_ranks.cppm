@@ -1,16 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // save by many ranks: each writes its own file of one DCP folder, which appears whole or not at all. Not here: saving
 // from one process (save), loading on many ranks (load_on_ranks).
-module;
-#include <cstdint>
-#include <filesystem>
-#include <functional>
-#include <memory>
-#include <span>
-#include <stop_token>
-#include <utility>
 export module shardmesh.checkpoint:save_on_ranks;
 
+import shardmesh.std;
 import shardmesh.comm;
 import shardmesh.core;
 import shardmesh.tree;

@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writing safetensors: one file, or a Hugging Face folder. What safetensors cannot hold goes to objects.json beside it.
-module;
-#include <cstdint>
-#include <filesystem>
-#include <span>
-#include <vector>
 export module shardmesh.checkpoint:save_safetensors;
 
+import shardmesh.std;
 import shardmesh.core;
 import shardmesh.transfer;
 import :output;

@@ -1,14 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which keys of a checkpoint a command works on, under which names and dtypes they come out.
-module;
-#include <cstddef>
-#include <memory>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
 export module shardmesh.checkpoint:selection;
 
+import shardmesh.std;
 import shardmesh.core;
 
 export namespace shardmesh {

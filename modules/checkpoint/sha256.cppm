@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // sha256: digests of bytes, in pieces. Not here: XXH3 digests of layouts (layout).
-module;
-#include <cstddef>
-#include <memory>
-#include <span>
-#include <string>
 export module shardmesh.checkpoint:sha256;
+
+import shardmesh.std;
 
 export namespace shardmesh {
 

@@ -1,17 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // staged_output: a destination that appears whole or not at all. Every writer of the room goes through it.
 // Not here: what is written.
-module;
-#include <cstddef>
-#include <cstdint>
-#include <filesystem>
-#include <memory>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
 export module shardmesh.checkpoint:staged_output;
 
+import shardmesh.std;
 import shardmesh.core;
 
 export namespace shardmesh {

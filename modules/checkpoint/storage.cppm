@@ -1,18 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // storage: bytes that are read by range. Local files first; anything that answers ranges can follow.
-module;
-#include <cstddef>
-#include <cstdint>
-#include <filesystem>
-#include <list>
-#include <memory>
-#include <mutex>
-#include <span>
-#include <string>
-#include <unordered_map>
-#include <vector>
 export module shardmesh.checkpoint:storage;
 
+import shardmesh.std;
 import shardmesh.core;
 
 export namespace shardmesh {

@@ -2,11 +2,9 @@
 // stored_tensor: where a tensor's bytes lie in a source, and reading any box of it. Every format ends here, so there is
 // one place that knows strides, byte order and lazily conjugated bits of stored data.
 // Not here: how a format finds these numbers (torch_item, safetensors).
-module;
-#include <cstddef>
-#include <cstdint>
 export module shardmesh.checkpoint:stored_tensor;
 
+import shardmesh.std;
 import shardmesh.core;
 import :storage;
 

@@ -1,15 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // torch_archive: the bytes that torch.save writes around tensor data, computed without I/O, so that a writer can place
 // an item anywhere and stream its data. Not here: reading (zip, torch_item).
-module;
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
 export module shardmesh.checkpoint:torch_archive;
 
+import shardmesh.std;
 import shardmesh.core;
 
 export namespace shardmesh {

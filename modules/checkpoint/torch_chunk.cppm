@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // torch_chunk: from an opened torch item to what the readers of DCP and .pt hand out.
-module;
-#include <cstddef>
-#include <memory>
 export module shardmesh.checkpoint:torch_chunk;
 
+import shardmesh.std;
 import shardmesh.core;
 import :pickle;
 import :reader;

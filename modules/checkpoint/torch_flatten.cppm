@@ -1,15 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // torch_flatten: a nested state dict as the flat entries PyTorch's distributed checkpoint makes of it.
 // Not here: trees of our own (tree).
-module;
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <variant>
-#include <vector>
 export module shardmesh.checkpoint:torch_flatten;
 
+import shardmesh.std;
 import shardmesh.core;
 import :pickle;
 import :torch_item;

@@ -1,18 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // torch_item: what one torch.save wrote: the pickled root value, its storages (where their bytes lie) and its tensors
 // (views of storages). Items of .distcp files and whole .pt files alike. Not here: directories of items (dcp).
-module;
-#include <bit>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <unordered_map>
-#include <vector>
 export module shardmesh.checkpoint:torch_item;
 
+import shardmesh.std;
 import shardmesh.core;
 import :pickle;
 import :storage;

@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // torch_object: what kind of Python object a pickled value is. Not here: its JSON (object_json), tensors (torch_item).
-module;
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <string_view>
 export module shardmesh.checkpoint:torch_object;
 
+import shardmesh.std;
 import shardmesh.core;
 import :pickle;
 import :torch_item;

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // verify: is everything that a checkpoint says it holds there, readable, consistent and unchanged?
-module;
-#include <cstdint>
-#include <vector>
 export module shardmesh.checkpoint:verify;
 
+import shardmesh.std;
 import shardmesh.core;
 import :reader;
 

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Not exported: tensors in memory as an item_source. Not here: whose memory it is.
-module;
-#include <cstddef>
-#include <vector>
 module shardmesh.checkpoint:view_source;
 
+import shardmesh.std;
 import shardmesh.core;
 import shardmesh.kernels;
 import shardmesh.transfer;

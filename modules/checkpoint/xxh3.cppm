@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // xxh3: XXH3-128 of bytes that arrive in pieces: the checksum of everything that shardmesh writes.
-module;
-#include <cstddef>
-#include <memory>
-#include <span>
-#include <string>
 export module shardmesh.checkpoint:xxh3;
 
+import shardmesh.std;
 import shardmesh.core;
 import shardmesh.layout;
 

@@ -1,16 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // zip: the directory of a ZIP archive and its records, from ranged reads. Not here: writing (torch_archive), what the
 // records mean (torch_item).
-module;
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <string>
-#include <string_view>
-#include <unordered_map>
-#include <vector>
 export module shardmesh.checkpoint:zip;
 
+import shardmesh.std;
 import shardmesh.core;
 import :storage;
 

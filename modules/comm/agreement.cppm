@@ -1,15 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Agreement: ranks make sure that they are about to do the same thing, before any byte of it moves.
 // Not here: what they describe (transfer, sharding).
-module;
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
 export module shardmesh.comm:agreement;
 
+import shardmesh.std;
 import shardmesh.core;
 import shardmesh.layout;
 import :any_communicator;

@@ -1,16 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // any_communicator: any model of `communicator` behind one type, so that planning and running are compiled once.
-module;
-#include <concepts>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <span>
-#include <type_traits>
-#include <utility>
-#include <vector>
 export module shardmesh.comm:any_communicator;
 
+import shardmesh.std;
 import shardmesh.core;
 import shardmesh.layout;
 import :collectives;

@@ -25,29 +25,6 @@ namespace {
 using const_bytes = std::span<const std::byte>;
 using bytes = std::span<std::byte>;
 
-std::optional<combine_op> combine_of(reduce_op op) {
-  switch (op) {
-    case reduce_op::sum:
-    case reduce_op::avg:
-      return combine_op::sum;
-    case reduce_op::product:
-      return combine_op::product;
-    case reduce_op::min:
-      return combine_op::min;
-    case reduce_op::max:
-      return combine_op::max;
-    case reduce_op::band:
-      return combine_op::band;
-    case reduce_op::bor:
-      return combine_op::bor;
-    case reduce_op::bxor:
-      return combine_op::bxor;
-    case reduce_op::none:
-      break;
-  }
-  return std::nullopt;
-}
-
 bool is_inexact(dtype type) {
   return kind(type) == dtype_kind::floating || kind(type) == dtype_kind::complex;
 }
@@ -199,6 +176,29 @@ result<pending> reduced(message_group group, const_bytes send, bytes receive, dt
 }
 
 }  // namespace
+
+std::optional<combine_op> combine_of(reduce_op op) {
+  switch (op) {
+    case reduce_op::sum:
+    case reduce_op::avg:
+      return combine_op::sum;
+    case reduce_op::product:
+      return combine_op::product;
+    case reduce_op::min:
+      return combine_op::min;
+    case reduce_op::max:
+      return combine_op::max;
+    case reduce_op::band:
+      return combine_op::band;
+    case reduce_op::bor:
+      return combine_op::bor;
+    case reduce_op::bxor:
+      return combine_op::bxor;
+    case reduce_op::none:
+      break;
+  }
+  return std::nullopt;
+}
 
 result<pending> all_gather_into_by_messages(message_group group, const_bytes send, bytes receive,
                                             const call_options& options) {

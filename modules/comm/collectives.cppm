@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // collective_communicator: communicators with the four data collectives, and these made of messages for those that
 // have none of their own. Not here: when a plan uses them (transfer).
-module;
-#include <concepts>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <span>
-#include <vector>
 export module shardmesh.comm:collectives;
 
+import shardmesh.std;
 import shardmesh.core;
+import shardmesh.kernels;
 import shardmesh.layout;
 import :communicator;
 
@@ -33,6 +28,9 @@ concept collective_communicator =
       { c.reduce_scatter(send, receive, type, op, options) } -> std::same_as<result<pending>>;
       { c.all_reduce(send, receive, type, op, options) } -> std::same_as<result<pending>>;
     };
+
+/// What combines two terms of a reduction: `avg` sums, and is divided at the end; `none` has nothing.
+std::optional<combine_op> combine_of(reduce_op op);
 
 /// A group that can exchange, as `communicator` says; what `start` needs outlives the collectives.
 struct message_group {

@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // communicator: a group of ranks that exchange bytes. Not here: transports (models of the concept).
-module;
-#include <concepts>
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <vector>
 export module shardmesh.comm:communicator;
 
+import shardmesh.std;
 import shardmesh.core;
 
 export namespace shardmesh {

@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Errors as bytes, so that every rank can return one rank's error. Not here: when (agreement, transports).
-module;
-#include <cstddef>
-#include <optional>
-#include <span>
-#include <vector>
 export module shardmesh.comm:error_bytes;
 
+import shardmesh.std;
 import shardmesh.core;
 
 export namespace shardmesh {

@@ -1,16 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // lending: ranks that share an address space read each other's memory in place, so a strided piece is copied once
 // instead of packed, sent and unpacked. Not here: which pieces (transfer), messages of bytes (communicator).
-module;
-#include <concepts>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <span>
-#include <type_traits>
-#include <utility>
 export module shardmesh.comm:lending;
 
+import shardmesh.std;
 import shardmesh.core;
 import :communicator;
 

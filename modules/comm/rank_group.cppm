@@ -1,14 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // rank_group: which global ranks a group consists of, in group order. Not here: talking to them (communicator).
-module;
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
 export module shardmesh.comm:rank_group;
 
+import shardmesh.std;
 import shardmesh.core;
 
 export namespace shardmesh {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // run_ranks: one function on every rank of a group of threads. Not here: threads that live longer (thread_group).
-module;
-#include <cstdint>
 export module shardmesh.comm:run_ranks;
 
+import shardmesh.std;
 import shardmesh.core;
 import :any_communicator;
 

@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // subgroup: some ranks of a communicator as a communicator of their own, for instance those along one dimension of a
 // mesh. Not here: which ranks hold what (layout).
-module;
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <string_view>
-#include <vector>
 export module shardmesh.comm:subgroup;
 
+import shardmesh.std;
 import shardmesh.core;
 import shardmesh.layout;
 import :any_communicator;

@@ -1,15 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // thread_group: ranks that are threads of one process. The embedded default, and the simulator for tests of distributed
 // code. Not here: starting the threads (run_ranks), processes (optional rooms).
-module;
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <span>
-#include <string>
-#include <vector>
 export module shardmesh.comm:thread_group;
 
+import shardmesh.std;
 import shardmesh.core;
 import shardmesh.layout;
 import :communicator;

@@ -2,24 +2,9 @@
 // Not exported: what the threads of a group share. One lock guards everything but the copying of messages.
 // A message has two ends, one in an exchange of each rank. Ends meet in the channel of their pair of ranks; the first
 // to come waits there. From then on: waiting -> matched -> busy (somebody copies or reads, outside the lock) -> done.
-module;
-#include <array>
-#include <atomic>
-#include <chrono>
-#include <condition_variable>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <mutex>
-#include <new>
-#include <optional>
-#include <span>
-#include <stop_token>
-#include <string>
-#include <utility>
-#include <vector>
 module shardmesh.comm:thread_state;
 
+import shardmesh.std;
 import shardmesh.core;
 import :communicator;
 import :lending;

@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // trace_ring: the latest calls of a rank, kept in a fixed amount of memory, so that an error can say what the others
 // were doing. Not here: when to record (the communicators).
-module;
-#include <array>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <string>
 export module shardmesh.comm:trace;
+
+import shardmesh.std;
 
 export namespace shardmesh {
 

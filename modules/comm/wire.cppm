@@ -1,17 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Not exported: numbers and texts as bytes between ranks of one program, little-endian; reading never leaves the bytes.
-module;
-#include <bit>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <type_traits>
-#include <vector>
 module shardmesh.comm:wire;
+
+import shardmesh.std;
 
 namespace shardmesh {
 

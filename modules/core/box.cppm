@@ -1,14 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // box: a half-open rectangle of index space, and its few operations. Not here: where a box lies (layout's fragment).
-module;
-#include <shardmesh/extents.hpp>
-
-#include <compare>
-#include <cstdint>
-#include <optional>
-#include <string>
 export module shardmesh.core:box;
 
+import shardmesh.std;
 import :extents;
 
 export namespace shardmesh {

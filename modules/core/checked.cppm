@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checked 64-bit arithmetic: sizes that come from files or users never wrap.
-module;
-#include <cstdint>
-#include <optional>
-#include <span>
 export module shardmesh.core:checked;
+
+import shardmesh.std;
 
 export namespace shardmesh {
 

@@ -1,15 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Spelling of devices: "cpu", "cuda:0", and of remote devices: "rank:1/cuda:0", "worker0/cpu".
-module;
-#include <shardmesh/device.hpp>
-
-#include <compare>
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <string_view>
 export module shardmesh.core:device;
 
+import shardmesh.std;
 import :extents;
 import :result;
 

@@ -1,14 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Names, sizes and kinds of element types. Not here: conversions (room kernels) and file spellings (room checkpoint).
-module;
-#include <shardmesh/dtype.hpp>
-
-#include <cstdint>
-#include <optional>
-#include <span>
-#include <string_view>
 export module shardmesh.core:dtype;
 
+import shardmesh.std;
 import :extents;
 
 export namespace shardmesh {

@@ -1,15 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // error: what went wrong, where (key, file, ranks, boxes), what was expected and what was found, in one line.
-module;
-#include <cstdint>
-#include <exception>
-#include <string>
-#include <string_view>
-#include <system_error>
-#include <type_traits>
-#include <vector>
 export module shardmesh.core:error;
 
+import shardmesh.std;
 import :box;
 
 export namespace shardmesh {

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // function_ref: a callable that is called before the call it was given to returns. No allocation, no ownership.
-module;
-#include <concepts>
-#include <memory>
-#include <type_traits>
-#include <utility>
 export module shardmesh.core:function_ref;
+
+import shardmesh.std;
 
 export namespace shardmesh {
 

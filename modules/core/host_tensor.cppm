@@ -1,14 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // host_tensor: row-major memory of our own on the host, for users without a framework and for tests.
-module;
-#include <shardmesh/adapter.hpp>
-
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <span>
 export module shardmesh.core:host_tensor;
 
+import shardmesh.std;
 import :dtype;
 import :extents;
 import :result;

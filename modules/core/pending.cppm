@@ -1,14 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // call_options and pending: how long-running calls are bounded, cancelled and waited for.
-module;
-#include <chrono>
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <stop_token>
-#include <utility>
 export module shardmesh.core:pending;
 
+import shardmesh.std;
 import :result;
 
 export namespace shardmesh {

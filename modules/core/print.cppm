@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // operator<< for everything in this library that has a spelling: one place instead of one operator per type.
-module;
-#include <concepts>
-#include <ostream>
-#include <string_view>
 export module shardmesh.core:print;
 
+import shardmesh.std;
 import :box;
 import :device;
 import :error;

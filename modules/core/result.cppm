@@ -2,14 +2,9 @@
 // result<T>: a value or an error, for what can fail in good programs.
 module;
 #include <shardmesh/assert.hpp>
-
-#include <concepts>
-#include <optional>
-#include <type_traits>
-#include <utility>
-#include <variant>
 export module shardmesh.core:result;
 
+import shardmesh.std;
 import :error;
 
 export namespace shardmesh {

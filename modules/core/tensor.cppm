@@ -1,22 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Views of tensors: the adapter, the concepts over it, and sub-views. Not here: memory of our own (host_tensor).
-module;
-#include <shardmesh/adapter.hpp>
-
-#include <concepts>
-#include <cstdint>
-#include <optional>
-#include <type_traits>
 export module shardmesh.core:tensor;
 
+import shardmesh.std;
 import :box;
 import :dtype;
 import :extents;
 
 export namespace shardmesh {
-using shardmesh::adapter;
-using shardmesh::tensor_view;
-
 /// A tensor of any framework: `adapter<T>` gives a `tensor_view` of it. `T const` is asked for as T.
 template <class T>
 concept local_tensor = requires(T& t) {

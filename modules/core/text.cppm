@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Text for people: escaping of untrusted names, and amounts of bytes.
-module;
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <string_view>
 export module shardmesh.core:text;
+
+import shardmesh.std;
 
 export namespace shardmesh {
 

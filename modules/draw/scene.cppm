@@ -1,15 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Not exported: what both kinds of pictures draw: slices of distinct boxes with their owners, and traffic.
-module;
-#include <algorithm>
-#include <cstdint>
-#include <map>
-#include <set>
-#include <string>
-#include <utility>
-#include <vector>
 module shardmesh.draw:scene;
 
+import shardmesh.std;
 import shardmesh.layout;
 import shardmesh.transfer;
 

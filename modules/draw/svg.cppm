@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pictures as SVG documents: who holds what, who sends what to whom.
-module;
-#include <string>
 export module shardmesh.draw:svg;
 
+import shardmesh.std;
 import shardmesh.layout;
 import shardmesh.transfer;
 

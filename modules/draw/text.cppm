@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pictures made of characters: who holds what, who sends what to whom. Not here: SVG.
-module;
-#include <cstddef>
-#include <string>
 export module shardmesh.draw:text;
 
+import shardmesh.std;
 import shardmesh.layout;
 import shardmesh.transfer;
 

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pictures of trees: nested containers, one line per node. Not here: what leaves are; their labels are the caller's.
-module;
-#include <span>
-#include <string>
 export module shardmesh.draw:tree;
 
+import shardmesh.std;
 import shardmesh.tree;
 import :text;
 

@@ -1,18 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cutting tensors that every rank of a group holds whole, also those that tensor parallelism has cut already. No
 // communication: each rank keeps its part. Not here: parameters that lie in flat memory (save).
-module;
-#include <shardmesh/adapter.hpp>
-#include <shardmesh/tensor_properties.hpp>
-
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <span>
-#include <utility>
-#include <vector>
 export module shardmesh.fsdp:chunk;
 
+import shardmesh.std;
 import shardmesh.sharding;
 
 export namespace shardmesh {

@@ -1,19 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // fsdp_extension: what FSDP asks of someone who has cut parameters before it, and its model for tensor parallelism.
 // Not here: who holds what of the flat parameters that come out (parallel).
-module;
-#include <shardmesh/adapter.hpp>
-
-#include <concepts>
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 export module shardmesh.fsdp:extension;
 
+import shardmesh.std;
 import shardmesh.state;
 import :chunk;
 import :mover;

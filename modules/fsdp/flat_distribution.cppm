@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The parameters of a flat parameter as distributions, and a rank's memory as their slots. So every plan can start or
 // end in flat memory. Not here: which plans (state dicts).
-module;
-#include <cstddef>
-#include <cstdint>
-#include <vector>
 export module shardmesh.fsdp:flat_distribution;
 
+import shardmesh.std;
 import shardmesh.core;
 import shardmesh.layout;
 import :flat_parameter;

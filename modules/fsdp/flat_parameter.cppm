@@ -1,16 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // flat_parameter: which parameters lie where in one flat tensor, and which part of it each rank of a group holds.
 // Not here: memory, the parameters as boxes (flat_distribution).
-module;
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
 export module shardmesh.fsdp:flat_parameter;
 
+import shardmesh.std;
 import shardmesh.core;
 import shardmesh.layout;
 

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A range of a tensor's elements in memory order, as boxes. Not here: which range a rank holds (flat_parameter).
-module;
-#include <cstdint>
-#include <optional>
-#include <vector>
 export module shardmesh.fsdp:flat_range;
 
+import shardmesh.std;
 import shardmesh.core;
 import shardmesh.layout;
 

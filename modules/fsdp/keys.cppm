@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Names of parameters without the names that wrappers put between them. Not here: typed paths (tree).
-module;
-#include <span>
-#include <string>
-#include <string_view>
 export module shardmesh.fsdp:keys;
 
+import shardmesh.std;
 import shardmesh.core;
 
 export namespace shardmesh {

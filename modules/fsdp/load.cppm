@@ -1,18 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Taking state dicts back into flat parameters and buffers, from whatever is in them: whole tensors on all ranks or on
 // some, sharded tensors, dtensors, flat shards of any number of ranks. Not here: making them (save).
-module;
-#include <shardmesh/adapter.hpp>
-
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 export module shardmesh.fsdp:load;
 
+import shardmesh.std;
 import shardmesh.state;
 import :model;
 import :mover;

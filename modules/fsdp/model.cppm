@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // fsdp_model: the units, buffers and key order of a model as one rank holds it, and its entries under the names that
 // state dicts use. Not here: making state dicts (save), taking them (load).
-module;
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <vector>
 export module shardmesh.fsdp:model;
 
+import shardmesh.std;
 import shardmesh.core;
 import shardmesh.layout;
 import :unit;

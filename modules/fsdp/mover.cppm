@@ -1,14 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What saving costs, and the part of it that does not depend on the tensor type: agreement, transfers, copies.
-module;
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <string>
-#include <utility>
-#include <vector>
 export module shardmesh.fsdp:mover;
 
+import shardmesh.std;
 import shardmesh.sharding;
 import :model;
 import :planned;

@@ -1,16 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // parallel_parameters: parameters that tensor parallelism has cut over some dimensions of a mesh before FSDP flattens
 // what is left of them over another one. Not here: memory, state dicts.
-module;
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <vector>
 export module shardmesh.fsdp:parallel;
 
+import shardmesh.std;
 import shardmesh.core;
 import shardmesh.layout;
 import :flat_parameter;

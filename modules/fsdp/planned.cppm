@@ -1,17 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // planned_entry: for each entry of a state dict, who holds it, who gets which part, and what this rank's part is. What
 // a state dict costs is known from here before a byte moves. Not here: memory for the results, running (save).
-module;
-#include <shardmesh/tensor_properties.hpp>
-
-#include <cstdint>
-#include <optional>
-#include <span>
-#include <string>
-#include <variant>
-#include <vector>
 export module shardmesh.fsdp:planned;
 
+import shardmesh.std;
 import shardmesh.sharding;
 import :model;
 

@@ -1,21 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Full, sharded and local state dicts of FSDP units. Only bytes that change owner move. Not here: what moves (planned),
 // taking state dicts back (load).
-module;
-#include <shardmesh/adapter.hpp>
-
-#include <concepts>
-#include <cstddef>
-#include <cstdint>
-#include <exception>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <type_traits>
-#include <utility>
-#include <vector>
 export module shardmesh.fsdp:save;
 
+import shardmesh.std;
 import shardmesh.state;
 import :model;
 import :mover;

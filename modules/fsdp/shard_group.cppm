@@ -1,16 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // shard_group: which ranks of a communicator share a flat parameter, and which of them hold the same part (replicas).
 // Not here: talking to them (comm).
-module;
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <vector>
 export module shardmesh.fsdp:shard_group;
 
+import shardmesh.std;
 import shardmesh.core;
 import shardmesh.layout;
 

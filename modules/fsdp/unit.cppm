@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // fsdp_unit: the parameters of one module in flat memory, as one rank holds them, and what follows for who holds what.
 // Not here: several units and the names of their entries (model).
-module;
-#include <cstddef>
-#include <cstdint>
-#include <string>
-#include <vector>
 export module shardmesh.fsdp:unit;
 
+import shardmesh.std;
 import shardmesh.core;
 import shardmesh.layout;
 import :flat_distribution;

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // compare: do two views hold the same values, and where not. And the text of one element.
-module;
-#include <cstdint>
-#include <string>
 export module shardmesh.kernels:compare;
 
+import shardmesh.std;
 import shardmesh.core;
 
 export namespace shardmesh {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies between equal dtypes move runs of bytes; others go pass by pass through lanes.
 module;
-#include <shardmesh/tensor_view.hpp>
 #include <try.hpp>
 
 #include <algorithm>

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // copy: elements from one strided view to another, with PyTorch's conversions between element types.
-module;
-#include <cstdint>
 export module shardmesh.kernels:copy;
 
+import shardmesh.std;
 import shardmesh.core;
 
 export namespace shardmesh {

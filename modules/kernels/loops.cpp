@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
-#include <shardmesh/tensor_view.hpp>
-
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>

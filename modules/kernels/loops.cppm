@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // loop_nest: the loops that visit two views together, brought to a simple form. Internal to the room.
-module;
-#include <cstddef>
-#include <cstdint>
 export module shardmesh.kernels:loops;
 
+import shardmesh.std;
 import shardmesh.core;
 
 namespace shardmesh {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <shardmesh/kernels/small_floats.hpp>
-#include <shardmesh/tensor_view.hpp>
 #include <try.hpp>
 
 #include <algorithm>

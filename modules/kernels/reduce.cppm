@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Element-wise combination, for the terms of a Partial. Not here: which terms there are (transfer), communication.
-module;
-#include <cstdint>
-#include <string_view>
 export module shardmesh.kernels:reduce;
 
+import shardmesh.std;
 import shardmesh.core;
 
 export namespace shardmesh {

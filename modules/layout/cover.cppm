@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Coverage: is every cell of a tensor held, and by one box only? Names what is wrong, by ranks and boxes.
-module;
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <string>
-#include <vector>
 export module shardmesh.layout:cover;
 
+import shardmesh.std;
 import shardmesh.core;
 import :distribution;
 

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // How one tensor dimension is cut by the mesh dimensions that shard it, one after the other: the arithmetic behind
 // `layout`, grids and `static_layout`. What a coordinate holds of a dimension is a list of runs.
-module;
-#include <algorithm>
-#include <cstdint>
-#include <vector>
 export module shardmesh.layout:cut;
 
+import shardmesh.std;
 import :split_rule;
 
 export namespace shardmesh {

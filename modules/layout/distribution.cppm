@@ -1,16 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // distribution: a global shape and the fragments that hold it. Every feature either yields one or moves bytes from one
 // to another.
-module;
-#include <compare>
-#include <cstdint>
-#include <memory>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
 export module shardmesh.layout:distribution;
 
+import shardmesh.std;
 import shardmesh.core;
 import :reduction;
 import :tensor_layout;

@@ -1,16 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // device_mesh: ranks arranged in an n-dimensional grid, with names for its dimensions. Also the spelling of shapes.
 // Not here: devices and processes themselves.
-module;
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
 export module shardmesh.layout:mesh;
 
+import shardmesh.std;
 import shardmesh.core;
 
 export namespace shardmesh {

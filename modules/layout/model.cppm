@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Not exported: what this room's units share: the parts of a layout, and what answers for a distribution.
-module;
-#include <cstdint>
-#include <memory>
-#include <mutex>
-#include <span>
-#include <vector>
 module shardmesh.layout:model;
 
+import shardmesh.std;
 import shardmesh.core;
 import :cut;
 import :distribution;

@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // placement: what one mesh dimension does to a tensor. Not here: mesh and shape (tensor_layout), cutting (cut).
-module;
-#include <compare>
-#include <cstdint>
-#include <string>
-#include <string_view>
-#include <vector>
 export module shardmesh.layout:placement;
 
+import shardmesh.std;
 import shardmesh.core;
 import :reduction;
 

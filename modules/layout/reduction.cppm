@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // reduce_op: how the terms of a Partial are combined. Not here: the arithmetic (kernels).
-module;
-#include <cstdint>
-#include <optional>
-#include <string_view>
 export module shardmesh.layout:reduction;
 
+import shardmesh.std;
 import shardmesh.core;
 
 export namespace shardmesh {

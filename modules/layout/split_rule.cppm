@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // split_rule: how a length is cut into parts. Libraries differ here (10 over 4 is 3,3,3,1 or 3,3,2,2), so it is a named
 // policy and never an assumption.
-module;
-#include <algorithm>
-#include <cstdint>
-#include <string>
-#include <string_view>
-#include <vector>
 export module shardmesh.layout:split_rule;
 
+import shardmesh.std;
 import shardmesh.core;
 
 export namespace shardmesh {

@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // static_layout: a layout whose mesh, shape and placements are template arguments: the answers of `layout`, constexpr.
-module;
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <vector>
 export module shardmesh.layout:static_layout;
 
+import shardmesh.std;
 import shardmesh.core;
 import :cut;
 import :placement;

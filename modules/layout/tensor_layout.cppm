@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // layout: a tensor's shape, a mesh, and what each mesh dimension does to the tensor. Not here: fragments
 // (distribution).
-module;
-#include <cstdint>
-#include <memory>
-#include <span>
-#include <string>
-#include <vector>
 export module shardmesh.layout:tensor_layout;
 
+import shardmesh.std;
 import shardmesh.core;
 import :cut;
 import :mesh;

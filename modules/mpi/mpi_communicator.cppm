@@ -1,16 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // mpi_communicator: the ranks of an MPI communicator. Not here: how bytes travel (engine.hpp), launching (mpirun).
 // No MPI header: a consumer compiles this interface without MPI's flags.
-module;
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <span>
-#include <string>
-#include <utility>
-#include <vector>
 export module shardmesh.mpi:mpi_communicator;
 
+import shardmesh.std;
 import shardmesh.comm;
 
 namespace shardmesh::mpi {

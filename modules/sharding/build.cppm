@@ -1,17 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Metadata of a rank from its shards, and of the whole tensor from that of all ranks. Not here: exchanging it (init),
 // offsets that are not known yet (recalculate).
-module;
-#include <shardmesh/adapter.hpp>
-#include <shardmesh/tensor_properties.hpp>
-
-#include <cstdint>
-#include <optional>
-#include <span>
-#include <utility>
-#include <vector>
 export module shardmesh.sharding:build;
 
+import shardmesh.std;
 import shardmesh.transfer;
 import :metadata;
 import :shard;

@@ -1,22 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Small checks between ranks' answers: properties that must be equal, sizes as callers write them, the destination of a
 // gather. Not here: checks of boxes (validation).
-module;
-#include <shardmesh/tensor_properties.hpp>
-
-#include <concepts>
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <ranges>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <variant>
-#include <vector>
 export module shardmesh.sharding:checks;
 
+import shardmesh.std;
 import shardmesh.transfer;
 import :metadata;
 

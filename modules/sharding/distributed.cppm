@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // distributed: what has a distribution. Not here: the distributions themselves (layout), moving between them
 // (transfer).
-module;
-#include <concepts>
 export module shardmesh.sharding:distributed;
 
+import shardmesh.std;
 import shardmesh.transfer;
 import :dtensor;
 import :metadata;

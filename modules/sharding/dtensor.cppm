@@ -2,15 +2,10 @@
 // dtensor<T>: a tensor laid out over a mesh, and this rank's part of it. Not here: the layout (room layout), moving to
 // another one (transfer).
 module;
-#include <shardmesh/adapter.hpp>
 #include <shardmesh/assert.hpp>
-#include <shardmesh/tensor_properties.hpp>
-
-#include <cstdint>
-#include <optional>
-#include <utility>
 export module shardmesh.sharding:dtensor;
 
+import shardmesh.std;
 import shardmesh.transfer;
 import :shard;
 

@@ -1,15 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // gather: a whole tensor on one rank, from the shards of all. Not here: what moves (planned and run by room transfer),
 // the whole on every rank or in other shards (reshard).
-module;
-#include <shardmesh/adapter.hpp>
-
-#include <cstdint>
-#include <optional>
-#include <utility>
-#include <vector>
 export module shardmesh.sharding:gather;
 
+import shardmesh.std;
 import shardmesh.transfer;
 import :metadata;
 import :run;

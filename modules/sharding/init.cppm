@@ -1,18 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A sharded tensor from what every rank holds, by one exchange of metadata. Not here: without communication
 // (sharded_tensor::make), from a whole tensor (scatter).
-module;
-#include <shardmesh/adapter.hpp>
-#include <shardmesh/tensor_properties.hpp>
-
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <span>
-#include <utility>
-#include <vector>
 export module shardmesh.sharding:init;
 
+import shardmesh.std;
 import shardmesh.transfer;
 import :build;
 import :metadata;

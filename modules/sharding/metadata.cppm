@@ -1,27 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Metadata of shards and of whole sharded tensors: what PyTorch's ShardMetadata, TensorProperties and
 // ShardedTensorMetadata say. Not here: tensors (shard), checks over all shards (validation).
-module;
-#include <shardmesh/tensor_properties.hpp>
-
-#include <compare>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
 export module shardmesh.sharding:metadata;
 
+import shardmesh.std;
 import shardmesh.transfer;
 
 export namespace shardmesh {
-using shardmesh::memory_format;
-using shardmesh::tensor_properties;
-using shardmesh::tensor_storage;
-
 /// PyTorch's names: "strided", "sparse_coo" ...
 std::string_view to_string(tensor_storage storage);
 /// PyTorch's names: "contiguous_format", "preserve_format", "channels_last", "channels_last_3d".

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Offsets and global size from the shards' sizes alone, for tensors whose ranks know only their own length along one
 // dimension (row-wise tables). Not here: combining ranks' metadata (build).
-module;
-#include <cstdint>
 export module shardmesh.sharding:recalculate;
 
+import shardmesh.std;
 import shardmesh.transfer;
 import :metadata;
 

@@ -1,16 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // redistribute: a dtensor laid out in another way, over the same mesh or another one. Not here: what moves (planned and
 // run by room transfer).
-module;
-#include <shardmesh/adapter.hpp>
-#include <shardmesh/tensor_properties.hpp>
-
-#include <cstdint>
-#include <optional>
-#include <utility>
-#include <vector>
 export module shardmesh.sharding:redistribute;
 
+import shardmesh.std;
 import shardmesh.transfer;
 import :dtensor;
 import :run;

@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which process a shard's placement names, checked against a group. Not here: spelling of remote devices (room core).
-module;
-#include <cstdint>
-#include <optional>
-#include <span>
-#include <string>
 export module shardmesh.sharding:remote;
 
+import shardmesh.std;
 import shardmesh.transfer;
 
 export namespace shardmesh {

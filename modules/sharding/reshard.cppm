@@ -1,14 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // reshard: a sharded tensor cut in another way. Not here: what moves (planned and run by room transfer).
-module;
-#include <shardmesh/adapter.hpp>
-
-#include <cstdint>
-#include <span>
-#include <utility>
-#include <vector>
 export module shardmesh.sharding:reshard;
 
+import shardmesh.std;
 import shardmesh.transfer;
 import :metadata;
 import :run;

@@ -1,20 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What gather, reshard and shard_tensor share: agreeing to begin, memory for new shards, and the way to the one planner
 // and executor. For this room only.
-module;
-#include <shardmesh/adapter.hpp>
-#include <shardmesh/tensor_properties.hpp>
-
-#include <cstddef>
-#include <cstdint>
-#include <exception>
-#include <optional>
-#include <span>
-#include <string>
-#include <utility>
-#include <vector>
 export module shardmesh.sharding:run;
 
+import shardmesh.std;
 import shardmesh.transfer;
 import :metadata;
 import :shard;

@@ -3,23 +3,10 @@
 // can itself be a sharded tensor. Not here: making one by talking to other ranks (init), checks of metadata
 // (validation).
 module;
-#include <shardmesh/adapter.hpp>
 #include <shardmesh/assert.hpp>
-#include <shardmesh/tensor_properties.hpp>
-
-#include <algorithm>
-#include <concepts>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <utility>
-#include <variant>
-#include <vector>
 export module shardmesh.sharding:shard;
 
+import shardmesh.std;
 import shardmesh.transfer;
 import :metadata;
 

@@ -1,16 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // shard_tensor: a whole tensor of one rank, cut and dealt to all. Not here: from shards (init), what moves (room
 // transfer).
-module;
-#include <shardmesh/adapter.hpp>
-#include <shardmesh/tensor_properties.hpp>
-
-#include <cstdint>
-#include <optional>
-#include <utility>
-#include <vector>
 export module shardmesh.sharding:shard_tensor;
 
+import shardmesh.std;
 import shardmesh.transfer;
 import :metadata;
 import :run;

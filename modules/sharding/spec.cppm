@@ -1,16 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sharding specs: how a tensor of any size is to be cut (chunks along one dimension), or an explicit list of shards.
 // Not here: cutting over meshes (layout), tensors (shard).
-module;
-#include <shardmesh/tensor_properties.hpp>
-
-#include <cstdint>
-#include <span>
-#include <string>
-#include <variant>
-#include <vector>
 export module shardmesh.sharding:spec;
 
+import shardmesh.std;
 import shardmesh.transfer;
 import :metadata;
 

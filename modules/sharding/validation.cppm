@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Do the shards of a tensor lie in it, apart from each other, and cover it? Names what is wrong by ranks and boxes.
 // Not here: the proof and the search, which work on flat arrays of boxes (layout's cover).
-module;
-#include <cstddef>
-#include <span>
-#include <string>
 export module shardmesh.sharding:validation;
 
+import shardmesh.std;
 import shardmesh.transfer;
 import :metadata;
 

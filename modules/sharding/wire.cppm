@@ -1,19 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What ranks tell each other about shards, as bytes: small numbers take one byte, and nothing that was received is
 // trusted. For this room and those above it, not for users. Not here: tensors' bytes (transfer).
-module;
-#include <shardmesh/tensor_properties.hpp>
-
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 export module shardmesh.sharding:wire;
 
+import shardmesh.std;
 import shardmesh.transfer;
 import :metadata;
 

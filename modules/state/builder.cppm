@@ -1,18 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Making state dicts in one go: call by call, from paths, from trees of other types; and giving them to such trees.
-module;
-#include <shardmesh/adapter.hpp>
-
-#include <concepts>
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <string>
-#include <type_traits>
-#include <utility>
-#include <vector>
 export module shardmesh.state:builder;
 
+import shardmesh.std;
 import shardmesh.sharding;
 import shardmesh.tree;
 import :dict;

@@ -1,20 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // state_dict<T>: nested containers of tensors and plain values, as a flat tree beside its leaves. Not here: walking it
 // (node), building it in one go (builder), names of its items (flat), comparing (difference).
-module;
-#include <shardmesh/adapter.hpp>
-
-#include <concepts>
-#include <cstddef>
-#include <cstdint>
-#include <iterator>
-#include <optional>
-#include <span>
-#include <string>
-#include <utility>
-#include <vector>
 export module shardmesh.state:dict;
 
+import shardmesh.std;
 import shardmesh.sharding;
 import shardmesh.tree;
 import :dict_tree;

@@ -1,17 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // dict_tree: the shape of a state dict with an index of its paths, and what an edit means for the leaves beside it.
 // Knows nothing of values. Internal to the room.
-module;
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
 export module shardmesh.state:dict_tree;
 
+import shardmesh.std;
 import shardmesh.tree;
 
 namespace shardmesh::detail {

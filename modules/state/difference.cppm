@@ -1,20 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // difference: how two leaves differ, and where two state dicts do. Not here: differences of checkpoints (checkpoint).
-module;
-#include <shardmesh/adapter.hpp>
-#include <shardmesh/tensor_properties.hpp>
-
-#include <concepts>
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 export module shardmesh.state:difference;
 
+import shardmesh.std;
 import shardmesh.sharding;
 import shardmesh.tree;
 import :dict;

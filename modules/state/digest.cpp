@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <xxhash.h>
-#include <shardmesh/tensor_properties.hpp>
 
 #include <algorithm>
 #include <compare>

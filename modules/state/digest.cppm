@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // digest: 128 bits of what ranks have to agree on in a state dict. Not here: values, which ranks hold different parts
 // of (difference).
-module;
-#include <shardmesh/adapter.hpp>
-#include <shardmesh/tensor_properties.hpp>
-
-#include <vector>
 export module shardmesh.state:digest;
 
+import shardmesh.std;
 import shardmesh.sharding;
 import shardmesh.tree;
 import :dict;

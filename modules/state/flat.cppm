@@ -1,19 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // flatten and unflatten: a state dict as an ordered list of named parts, and back. Not here: how names are made
 // (room tree's key_policy).
-module;
-#include <shardmesh/adapter.hpp>
-
-#include <cstddef>
-#include <cstdint>
-#include <iterator>
-#include <span>
-#include <string>
-#include <utility>
-#include <variant>
-#include <vector>
 export module shardmesh.state:flat;
 
+import shardmesh.std;
 import shardmesh.sharding;
 import shardmesh.tree;
 import :dict;

@@ -1,22 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // flatten_nested_shards: sharded tensors whose shards are sharded tensors become flat ones. Not here: the boxes and
 // owners (nest).
-module;
-#include <shardmesh/adapter.hpp>
-#include <shardmesh/tensor_properties.hpp>
-
-#include <concepts>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <iterator>
-#include <optional>
-#include <span>
-#include <string>
-#include <utility>
-#include <vector>
 export module shardmesh.state:flatten_nested;
 
+import shardmesh.std;
 import shardmesh.sharding;
 import shardmesh.tree;
 import :dict;

@@ -1,21 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // held_by: what this rank holds of a state dict, as room tree's held_state, for saving and loading on many ranks.
 // Not here: doing so (checkpoint).
-module;
-#include <shardmesh/adapter.hpp>
-
-#include <cstddef>
-#include <cstdint>
-#include <iterator>
-#include <optional>
-#include <span>
-#include <string>
-#include <type_traits>
-#include <utility>
-#include <variant>
-#include <vector>
 export module shardmesh.state:held;
 
+import shardmesh.std;
 import shardmesh.sharding;
 import shardmesh.tree;
 import :dict;

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // indirect: a value that lives on the heap, so that a variant of large and small types stays small. Internal to the
 // room.
-module;
-#include <concepts>
-#include <memory>
-#include <utility>
 export module shardmesh.state:indirect;
+
+import shardmesh.std;
 
 namespace shardmesh::detail {
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
-#include <shardmesh/tensor_properties.hpp>
 
 #include <algorithm>
 #include <cstddef>

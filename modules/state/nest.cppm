@@ -1,20 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What flattening a nested sharded tensor makes of its metadata; nothing here knows of tensors, so it is compiled once.
 // Internal to the room. Not here: the tensors and state dicts (flatten_nested).
-module;
-#include <shardmesh/tensor_properties.hpp>
-
-#include <cstddef>
-#include <cstdint>
-#include <map>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <utility>
-#include <vector>
 export module shardmesh.state:nest;
 
+import shardmesh.std;
 import shardmesh.sharding;
 import shardmesh.tree;
 import :dict_tree;

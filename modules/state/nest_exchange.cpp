@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What ranks tell each other about the insides of their shards.
 module;
-#include <shardmesh/tensor_properties.hpp>
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

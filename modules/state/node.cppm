@@ -1,17 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // dict_node: a node of a state dict as a handle, through which state dicts are state_nodes: every function of room tree
 // walks them. And the same functions for whole dicts.
-module;
-#include <shardmesh/adapter.hpp>
-
-#include <concepts>
-#include <cstddef>
-#include <optional>
-#include <type_traits>
-#include <utility>
-#include <vector>
 export module shardmesh.state:node;
 
+import shardmesh.std;
 import shardmesh.sharding;
 import shardmesh.tree;
 import :dict;

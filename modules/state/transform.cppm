@@ -1,18 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // transform: a state dict with leaves kept, replaced (by a leaf or a whole dict) or dropped. Not here: containers that
 // change (room tree's transform on dict_node).
-module;
-#include <shardmesh/adapter.hpp>
-
-#include <concepts>
-#include <cstddef>
-#include <iterator>
-#include <type_traits>
-#include <utility>
-#include <variant>
-#include <vector>
 export module shardmesh.state:transform;
 
+import shardmesh.std;
 import shardmesh.sharding;
 import shardmesh.tree;
 import :dict;

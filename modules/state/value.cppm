@@ -1,20 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // state_value<T>: one leaf of a state dict: a tensor of some kind, or a plain value. Not here: how two of them differ
 // (difference), trees of them (dict).
-module;
-#include <shardmesh/adapter.hpp>
-
-#include <concepts>
-#include <cstddef>
-#include <cstdint>
-#include <string>
-#include <string_view>
-#include <type_traits>
-#include <utility>
-#include <variant>
-#include <vector>
 export module shardmesh.state:value;
 
+import shardmesh.std;
 import shardmesh.sharding;
 import shardmesh.tree;
 import :indirect;

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // tensor_binding: where the slots of a distribution are in this rank's memory. Not here: who owns that memory.
-module;
-#include <vector>
 export module shardmesh.transfer:binding;
 
+import shardmesh.std;
 import shardmesh.core;
 
 export namespace shardmesh {

@@ -1,15 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Not exported: the bindings of a run, checked against what a rank's fragments need.
-module;
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <span>
-#include <string>
-#include <utility>
-#include <vector>
 module shardmesh.transfer:bound_memory;
 
+import shardmesh.std;
 import shardmesh.core;
 import shardmesh.layout;
 import :binding;

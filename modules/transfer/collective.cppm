@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Not exported: transfers that are a collective of the whole communicator: Partial over all ranks to Replicate
 // (all_reduce), or to even shards of the first dimension (reduce_scatter). Not here: the collectives (comm).
-module;
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <vector>
 module shardmesh.transfer:collective;
 
+import shardmesh.std;
 import shardmesh.core;
 import shardmesh.layout;
 import :plan;

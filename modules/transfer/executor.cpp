@@ -141,7 +141,7 @@ result<void> check_reductions(const tensor_transfer& t) {
   const auto is_defined = [](dtype type, reduce_op op) {
     const bool averages =
         op != reduce_op::avg || kind(type) == dtype_kind::floating || kind(type) == dtype_kind::complex;
-    return averages && is_combinable(type, combine_of(op));
+    return averages && is_combinable(type, *combine_of(op));
   };
   if (t.from.reduction() != reduce_op::none && !is_defined(accumulation_type(t.from_type), t.from.reduction()))
     return undefined(t.from_type, t.from.reduction());
@@ -177,28 +177,6 @@ std::vector<std::string> names_of(const transfer_plan& plan, std::span<const std
 }
 
 }  // namespace
-
-combine_op combine_of(reduce_op op) {
-  switch (op) {
-    case reduce_op::product:
-      return combine_op::product;
-    case reduce_op::min:
-      return combine_op::min;
-    case reduce_op::max:
-      return combine_op::max;
-    case reduce_op::band:
-      return combine_op::band;
-    case reduce_op::bor:
-      return combine_op::bor;
-    case reduce_op::bxor:
-      return combine_op::bxor;
-    case reduce_op::none:
-    case reduce_op::sum:
-    case reduce_op::avg:
-      break;
-  }
-  return combine_op::sum;
-}
 
 result<executor> executor::make(transfer_plan plan, any_communicator& comm, std::vector<std::string> keys,
                                 const run_options& options, const call_options& call) {

@@ -1,16 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // executor: carries a transfer plan out over a communicator, between tensors in the memory of its ranks. Not here: who
 // sends what (plan), items (run_items).
-module;
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <span>
-#include <string>
-#include <utility>
-#include <vector>
 export module shardmesh.transfer:executor;
 
+import shardmesh.std;
 import shardmesh.core;
 import shardmesh.layout;
 import shardmesh.comm;

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Not exported: one kind of transfer (equal distributions and dtypes), and the steps of one owner in it.
-module;
-#include <algorithm>
-#include <cstdint>
 module shardmesh.transfer:expand;
 
+import shardmesh.std;
 import shardmesh.core;
 import shardmesh.layout;
 import :rank_plan;

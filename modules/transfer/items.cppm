@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // item_source and item_sink: owners that are files or parts of files, as the executor sees them.
-module;
-#include <compare>
-#include <concepts>
-#include <cstddef>
-#include <cstdint>
-#include <span>
 export module shardmesh.transfer:items;
 
+import shardmesh.std;
 import shardmesh.core;
 import shardmesh.layout;
 

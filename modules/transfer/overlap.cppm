@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Not exported: runs that a thread has under way at the same time. A thread that waits for one advances the others of
 // the same communicator, so ranks may wait for them in any order. Not here: a run itself (run).
-module;
-#include <atomic>
-#include <exception>
-#include <memory>
-#include <mutex>
-#include <optional>
 module shardmesh.transfer:overlap;
 
+import shardmesh.std;
 import shardmesh.core;
 import shardmesh.comm;
 import :executor;

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // parallel_for: independent pieces of work on a few threads; the first error stops the rest.
-module;
-#include <cstdint>
 export module shardmesh.transfer:parallel;
 
+import shardmesh.std;
 import shardmesh.core;
 
 export namespace shardmesh {

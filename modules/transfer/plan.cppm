@@ -1,15 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // plan: from distributions to what every owner sends, receives and does, before a byte moves. Nothing global is
 // expanded: one owner's part is made on demand. Not here: moving bytes.
-module;
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <span>
-#include <utility>
-#include <vector>
 export module shardmesh.transfer:plan;
 
+import shardmesh.std;
 import shardmesh.core;
 import shardmesh.layout;
 import :rank_plan;
@@ -18,7 +12,7 @@ import :step;
 export namespace shardmesh {
 
 /// `plan_options::memory_bytes` of an exchange that moves all at once.
-inline constexpr std::int64_t unlimited_memory = INT64_MAX;
+inline constexpr std::int64_t unlimited_memory = std::numeric_limits<std::int64_t>::max();
 
 /// Bytes of `from` to where `to` wants them. `to` need not cover the tensor; `from` must hold what `to` wants.
 struct tensor_transfer {

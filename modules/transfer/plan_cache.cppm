@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // plan_cache: plans that were made lately, so that moving the same tensors again plans nothing. Not here: executors,
 // which keep what they need themselves.
-module;
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <vector>
 export module shardmesh.transfer:plan_cache;
 
+import shardmesh.std;
 import shardmesh.core;
 import shardmesh.layout;
 import :plan;

@@ -1,15 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // rank_plan: what one owner does: its steps, and what travels to and from whom. Not here: memory and bytes (executor).
-module;
-#include <cstddef>
-#include <cstdint>
-#include <map>
-#include <memory>
-#include <span>
-#include <utility>
-#include <vector>
 export module shardmesh.transfer:rank_plan;
 
+import shardmesh.std;
 import shardmesh.core;
 import shardmesh.layout;
 import :step;

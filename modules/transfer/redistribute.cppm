@@ -1,18 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // redistribute: tensors from where one distribution holds them to where another wants them, in one call. Not here: who
 // sends what (plan), how (executor), tensors that know their layout (room sharding).
-module;
-#include <shardmesh/adapter.hpp>
-
-#include <cstdint>
-#include <functional>
-#include <span>
-#include <string>
-#include <type_traits>
-#include <utility>
-#include <vector>
 export module shardmesh.transfer:redistribute;
 
+import shardmesh.std;
 import shardmesh.core;
 import shardmesh.layout;
 import shardmesh.comm;

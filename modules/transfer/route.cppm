@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Not exported: a rank's part of a plan in the order in which the executor does it: one batch per round of the
 // schedule, in each two rounds of messages with work before, between and after them. No memory is known here.
-module;
-#include <cstddef>
-#include <cstdint>
-#include <vector>
 module shardmesh.transfer:route;
 
+import shardmesh.std;
 import shardmesh.core;
 import shardmesh.layout;
 import :plan;
@@ -16,9 +13,9 @@ import :step;
 
 namespace shardmesh {
 
-inline constexpr std::uint32_t no_staging = UINT32_MAX;
-inline constexpr std::uint32_t no_message = UINT32_MAX;
-inline constexpr std::uint32_t no_cut = UINT32_MAX;
+inline constexpr std::uint32_t no_staging = std::numeric_limits<std::uint32_t>::max();
+inline constexpr std::uint32_t no_message = std::numeric_limits<std::uint32_t>::max();
+inline constexpr std::uint32_t no_cut = std::numeric_limits<std::uint32_t>::max();
 
 // One step or a part of it, and where it comes from when it travels.
 struct task {

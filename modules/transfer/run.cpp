@@ -328,9 +328,9 @@ result<void> executor::state::carry_out(const task& work, const step& s, const t
       case step_kind::copy:
         return is_same_memory(to, from) ? result<void>() : copy(to, from);
       case step_kind::accumulate:
-        return accumulate(to, from, combine_of(s.reduction));
+        return accumulate(to, from, *combine_of(s.reduction));
       case step_kind::fill:
-        return fill_identity(to, combine_of(s.reduction));
+        return fill_identity(to, *combine_of(s.reduction));
       case step_kind::scale:
         break;
     }

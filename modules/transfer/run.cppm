@@ -1,15 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Not exported: a run of an executor: its memory, and how far it is.
-module;
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <vector>
 module shardmesh.transfer:run;
 
+import shardmesh.std;
 import shardmesh.core;
 import shardmesh.comm;
 import shardmesh.kernels;
@@ -24,8 +17,6 @@ import :slab_walk;
 import :step;
 
 namespace shardmesh {
-
-combine_op combine_of(reduce_op op);
 
 // Memory that grows to the largest size asked for, and keeps it.
 class scratch {

@@ -1,15 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The executor over items and memory: files to files in bounded memory, files to tensors at the speed of reads.
 // Not here: ranks that exchange messages (the executor over a communicator), file formats (checkpoint).
-module;
-#include <cstdint>
-#include <functional>
-#include <span>
-#include <stop_token>
-#include <string>
-#include <vector>
 export module shardmesh.transfer:run_items;
 
+import shardmesh.std;
 import shardmesh.core;
 import shardmesh.layout;
 import :items;

@@ -2,15 +2,9 @@
 // Not exported: how an exchange is cut into rounds, so that little of it is alive at a time. Every rank cuts alike
 // without talking: by the transfers and the boxes of steps alone. Not here: how many rounds (executor), the work
 // (route).
-module;
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <span>
-#include <vector>
 module shardmesh.transfer:schedule;
 
+import shardmesh.std;
 import shardmesh.core;
 import :rank_plan;
 

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // slab_walk: cuts a box into slabs that are contiguous in row-major order, also within every box that they meet.
-module;
-#include <cstdint>
-#include <optional>
 export module shardmesh.transfer:slab_walk;
 
+import shardmesh.std;
 import shardmesh.core;
 
 export namespace shardmesh {

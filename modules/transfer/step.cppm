@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // step: one piece of work of a transfer, and the flat tables that hold them. Not here: who decides (plan).
-module;
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <utility>
-#include <vector>
 export module shardmesh.transfer:step;
 
+import shardmesh.std;
 import shardmesh.core;
 import shardmesh.layout;
 

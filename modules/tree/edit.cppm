@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // tree_editor: small changes of a flat tree, in place. Not here: making one (spec), leaves, which lie beside the spec
 // and are moved by whoever holds them.
-module;
-#include <cstddef>
-#include <cstdint>
-#include <span>
 export module shardmesh.tree:edit;
 
+import shardmesh.std;
 import shardmesh.core;
 import :path;
 import :spec;

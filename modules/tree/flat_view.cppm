@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // flatten_tree and build: a tree of any node type as a spec beside its leaves, and back. Not here: names of leaves
 // (key_policy), a spec from paths alone (spec).
-module;
-#include <cstddef>
-#include <cstdint>
-#include <string>
-#include <utility>
-#include <vector>
 export module shardmesh.tree:flat_view;
 
+import shardmesh.std;
 import shardmesh.core;
 import :path;
 import :spec;

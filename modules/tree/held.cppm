@@ -1,15 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // held_state: what one rank holds of a tree of tensors and objects, as names, boxes and views: all that saving and
 // loading on many ranks need to know of a state dict. Not here: state dicts themselves (state), files (checkpoint).
-module;
-#include <cstddef>
-#include <cstdint>
-#include <string>
-#include <utility>
-#include <variant>
-#include <vector>
 export module shardmesh.tree:held;
 
+import shardmesh.std;
 import shardmesh.core;
 import :path;
 import :spec;

@@ -2,16 +2,9 @@
 // path_key: one step of a path, an index or a name, in 16 bytes. Trees hold one per node, paths one per level, so its
 // size is what flattening costs. `inline` is spelled out: in a module, a body in a class does not imply it.
 // Not here: paths, their spelling.
-module;
-#include <atomic>
-#include <compare>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <string>
-#include <string_view>
-#include <utility>
 export module shardmesh.tree:key;
+
+import shardmesh.std;
 
 namespace shardmesh {
 

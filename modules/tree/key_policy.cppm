@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // How nested state becomes named items: PyTorch's two ways, and one that loses nothing.
-module;
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <string>
-#include <vector>
 export module shardmesh.tree:key_policy;
 
+import shardmesh.std;
 import shardmesh.core;
 import :path;
 import :spec;

@@ -1,17 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // path: where a leaf is in nested containers. Keys are typed, so the string "0" and the index 0 never meet; the dotted
 // spelling is a view. Not here: trees (spec), which containers are descended (key_policy).
-module;
-#include <compare>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <initializer_list>
-#include <string>
-#include <utility>
-#include <vector>
 export module shardmesh.tree:path;
 
+import shardmesh.std;
 import shardmesh.core;
 export import :key;
 

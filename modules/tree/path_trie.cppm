@@ -1,15 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // path_trie: the tree of keys that paths in any order make, for unflatten. Internal to the room.
-module;
-#include <bit>
-#include <cstddef>
-#include <cstdint>
-#include <limits>
-#include <span>
-#include <utility>
-#include <vector>
 export module shardmesh.tree:path_trie;
 
+import shardmesh.std;
 import :key;
 import :key_policy;
 import :path;

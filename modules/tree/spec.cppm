@@ -1,17 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // tree_spec: the shape of nested containers as a flat post-order array, beside which leaves lie in order; and its
 // builder. Map, compare and hash are loops. Not here: what leaves are; a spec from paths (unflatten).
-module;
-#include <cstddef>
-#include <cstdint>
-#include <limits>
-#include <optional>
-#include <span>
-#include <string>
-#include <utility>
-#include <vector>
 export module shardmesh.tree:spec;
 
+import shardmesh.std;
 import shardmesh.core;
 import :path;
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // How one key is appended to the name of the path above it. Internal to the room.
-module;
-#include <string>
 export module shardmesh.tree:spelling;
 
+import shardmesh.std;
 import :path;
 import :key_policy;
 

@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // state_node: what a type of nested containers has to answer so that the room's functions can walk it, whatever it is
 // made of. Not here: walking (visit, visit_together), building (transform, flatten_tree).
-module;
-#include <concepts>
-#include <optional>
-#include <type_traits>
-#include <utility>
-#include <vector>
 export module shardmesh.tree:state_node;
 
+import shardmesh.std;
 import shardmesh.core;
 import :path;
 import :spec;

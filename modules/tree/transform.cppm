@@ -1,15 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // transform: a new tree from an old one, also of another node type, with nodes replaced and dropped.
-module;
-#include <concepts>
-#include <cstddef>
-#include <iterator>
-#include <optional>
-#include <type_traits>
-#include <utility>
-#include <vector>
 export module shardmesh.tree:transform;
 
+import shardmesh.std;
 import shardmesh.core;
 import :path;
 import :spec;

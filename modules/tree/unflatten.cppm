@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // unflatten: the tree that a set of paths describes. Not here: trees that exist (flatten_tree).
-module;
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <vector>
 export module shardmesh.tree:unflatten;
 
+import shardmesh.std;
 import shardmesh.core;
 import :key_policy;
 import :path;

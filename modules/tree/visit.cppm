@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // visit, visit_post, visit_leaves, find: one tree, any node type. Not here: two trees (visit_together), new trees
 // (transform, flatten_tree).
-module;
-#include <concepts>
-#include <cstdint>
-#include <type_traits>
-#include <utility>
 export module shardmesh.tree:visit;
 
+import shardmesh.std;
 import shardmesh.core;
 import :path;
 import :spec;

@@ -1,16 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // visit_together: two trees at once, children matched by key. Not here: one tree (visit).
-module;
-#include <algorithm>
-#include <concepts>
-#include <cstddef>
-#include <numeric>
-#include <optional>
-#include <type_traits>
-#include <utility>
-#include <vector>
 export module shardmesh.tree:visit_together;
 
+import shardmesh.std;
 import shardmesh.core;
 import :path;
 import :spec;

@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // open_containers: the containers that a walk is inside of, and for each the children that come next. It takes the
 // place of the call stack. Internal to the room.
-module;
-#include <cstddef>
-#include <type_traits>
-#include <utility>
-#include <vector>
 export module shardmesh.tree:walk;
 
+import shardmesh.std;
 import shardmesh.core;
 import :path;
 import :spec;
