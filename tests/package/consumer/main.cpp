@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // A consumer of the installed package: values of core, a distribution of layout, an error's text, ranks as threads, and
-// a state dict. It imports one room and what that stands on; test_package imports everything.
+// a state dict.
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <string>
 #include <vector>
 
-import shardmesh.state;
+import shardmesh;
 
 int main() {
   using namespace shardmesh;
