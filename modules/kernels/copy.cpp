@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies between equal dtypes move runs of bytes; others go pass by pass through lanes.
 module;
+#include <kernels/runs.hpp>
 #include <try.hpp>
 
 #include <algorithm>
@@ -19,28 +20,6 @@ namespace {
 struct plane {
   std::int64_t rows = 1, row_to = 0, row_from = 0;
   std::int64_t columns = 1, column_to = 0, column_from = 0;
-};
-
-// Elements of exactly Bytes bytes.
-template <std::size_t Bytes>
-struct fixed_run {
-  void operator()(std::byte* to, const std::byte* from) const { std::memcpy(to, from, Bytes); }
-};
-// Runs of Half < n <= 2 * Half bytes as two overlapping moves: no call, no loop.
-template <std::size_t Half>
-struct short_run {
-  std::size_t last;
-  void operator()(std::byte* to, const std::byte* from) const {
-    std::byte head[Half], tail[Half];
-    std::memcpy(head, from, Half);
-    std::memcpy(tail, from + last, Half);
-    std::memcpy(to, head, Half);
-    std::memcpy(to + last, tail, Half);
-  }
-};
-struct long_run {
-  std::size_t bytes;
-  void operator()(std::byte* to, const std::byte* from) const { std::memcpy(to, from, bytes); }
 };
 
 template <class Move>
@@ -63,30 +42,6 @@ void move_tiled(std::byte* to, const std::byte* from, const plane& p, const Move
       t.columns = std::min(tile, p.columns - c);
       move_plane(to + r * p.row_to + c * p.column_to, from + r * p.row_from + c * p.column_from, t, move);
     }
-}
-
-template <class Use>
-void with_move(std::size_t run, Use use) {
-  switch (run) {
-    case 1:
-      return use(fixed_run<1>{});
-    case 2:
-      return use(fixed_run<2>{});
-    case 4:
-      return use(fixed_run<4>{});
-    case 8:
-      return use(fixed_run<8>{});
-    case 16:
-      return use(fixed_run<16>{});
-    default:
-      break;
-  }
-  if (run < 4) return use(short_run<2>{run - 2});
-  if (run < 8) return use(short_run<4>{run - 4});
-  if (run < 16) return use(short_run<8>{run - 8});
-  if (run <= 32) return use(short_run<16>{run - 16});
-  if (run <= 64) return use(short_run<32>{run - 32});
-  return use(long_run{run});
 }
 
 result<void> check_whole_bytes(const loop_nest& nest, std::int64_t run_bits, dtype type) {
@@ -127,14 +82,21 @@ result<void> copy_bytes(const tensor_view& to, const tensor_view& from) {
     const auto& outer = nest.loops[nest.rank - 2];
     p.rows = outer.size, p.row_to = outer.a / 8, p.row_from = outer.b / 8;
   }
-  with_move(static_cast<std::size_t>(run_bits / 8), [&](const auto& move) {
+  const auto go = [&](const auto& move) {
     for_each_outer(nest, 2, [&](std::int64_t a, std::int64_t b) {
       if (transposed)
         move_tiled(to.data + a / 8, from.data + b / 8, p, move);
       else
         move_plane(to.data + a / 8, from.data + b / 8, p, move);
     });
-  });
+  };
+  const std::int64_t run = run_bits / 8;
+  if (streams(run, p.rows * p.columns)) {
+    go(streaming_run{{static_cast<std::size_t>(run)}, p.column_from});
+    streaming_run::finish();
+  } else {
+    with_run(static_cast<std::size_t>(run), go);
+  }
   return {};
 }
 
