@@ -24,7 +24,6 @@ module shardmesh.checkpoint;
 
 import :load_balancer;
 import :rank_state;
-import :rank_wire;
 
 namespace shardmesh {
 namespace {
@@ -223,7 +222,7 @@ class rank_load {
 
   // This rank's reads, and the objects that it reads for the others.
   result<agreement_notes> read() {
-    rank_writer note;
+    detail::wire_writer note;
     const auto mine = guarded([&]() -> result<void> {
       SHARDMESH_CHECK(load(*reader_, requests(), reading_options()));
       for (std::size_t i = 0; i < all_.objects.size(); ++i) {
@@ -331,9 +330,9 @@ class rank_load {
   // At the very end, so that objects are as they were after an error.
   result<void> set_objects(const agreement_notes& notes) {
     for (const std::vector<std::byte>& note : notes) {
-      rank_reader in(note);
+      detail::wire_reader in(note);
       while (in.ok() && !in.finished()) {
-        const auto i = static_cast<std::size_t>(in.in_range(static_cast<std::int64_t>(all_.objects.size()) - 1));
+        const auto i = static_cast<std::size_t>(in.in_range(0, static_cast<std::int64_t>(all_.objects.size()) - 1));
         const std::vector<std::byte> archive = in.bytes();
         if (!in.ok() || all_.objects[i].index_on(comm_.rank()) < 0 || found_.contains(i)) continue;
         SHARDMESH_CHECK(found_object(i, archive));

@@ -19,7 +19,7 @@ module;
 module shardmesh.checkpoint;
 
 import :rank_state;
-import :rank_wire;
+import :path_wire;
 
 namespace shardmesh {
 namespace {
@@ -73,15 +73,15 @@ struct said_state {
 };
 
 std::optional<said_state> read_state(std::span<const std::byte> bytes) {
-  rank_reader in(bytes);
+  detail::wire_reader in(bytes);
   said_state state;
   if (in.number() != format_version) return std::nullopt;
   const std::size_t tensors = in.count();
   for (std::size_t i = 0; i < tensors && in.ok(); ++i) {
     said_tensor tensor;
-    tensor.where = in.where();
+    tensor.where = read_path(in);
     tensor.shape = in.numbers();
-    tensor.type = static_cast<dtype>(in.in_range(static_cast<std::int64_t>(dtype::bits4x2)));
+    tensor.type = static_cast<dtype>(in.in_range(0, static_cast<std::int64_t>(dtype::bits4x2)));
     if (!checked_volume(tensor.shape)) return std::nullopt;
     const std::size_t parts = in.count();
     for (std::size_t k = 0; k < parts && in.ok(); ++k) {
@@ -96,9 +96,9 @@ std::optional<said_state> read_state(std::span<const std::byte> bytes) {
   const std::size_t objects = in.count();
   for (std::size_t i = 0; i < objects && in.ok(); ++i) {
     described_object object;
-    object.where = in.where();
+    object.where = read_path(in);
     object.digest = in.digest();
-    object.length = in.in_range(INT64_MAX);
+    object.length = in.in_range(0, INT64_MAX);
     object.summary = in.text();
     state.objects.push_back(std::move(object));
   }
@@ -215,11 +215,11 @@ result<void> check_held(const held_state& state) {
 }
 
 std::vector<std::byte> describe(const held_state& state, std::span<const described_object> objects) {
-  rank_writer out;
+  detail::wire_writer out;
   out.number(format_version);
   out.number(static_cast<std::int64_t>(state.tensors.size()));
   for (const held_tensor& tensor : state.tensors) {
-    out.where(tensor.where);
+    write(out, tensor.where);
     out.numbers(tensor.shape);
     out.number(static_cast<std::int64_t>(tensor.type));
     out.number(static_cast<std::int64_t>(tensor.parts.size()));
@@ -230,7 +230,7 @@ std::vector<std::byte> describe(const held_state& state, std::span<const describ
   }
   out.number(static_cast<std::int64_t>(objects.size()));
   for (const described_object& object : objects) {
-    out.where(object.where);
+    write(out, object.where);
     out.digest(object.digest);
     out.number(object.length);
     out.text(object.summary);

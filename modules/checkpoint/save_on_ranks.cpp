@@ -24,54 +24,15 @@ module;
 #include <vector>
 module shardmesh.checkpoint;
 
-import :load_balancer;
+import :interruption;
 import :rank_state;
-import :rank_wire;
-import :view_source;
+import :save_assignment;
 
 namespace shardmesh {
 namespace fs = std::filesystem;
 namespace {
 
 constexpr std::string_view token_name = ".shardmesh_token";
-
-error cover_error(const cover_problem& problem, const std::string& key) {
-  if (problem.kind == cover_kind::overlap)
-    return fail(errc::overlap, "two ranks hold boxes that are not equal and share cells")
-        .with_key(key)
-        .with_rank(problem.first)
-        .with_rank(problem.second)
-        .with_box(problem.where);
-  return fail(errc::gap, "is held by no rank").with_key(key).with_box(problem.where);
-}
-
-// Fires when the caller's tokens do or the deadline has passed; polled from the progress of the writes.
-class interruption {
- public:
-  interruption(const std::stop_token& first, const call_options& call)
-      : deadline_(call.deadline), on_first_(first, stop{&source_}), on_second_(call.cancel, stop{&source_}) {}
-
-  std::stop_token token() const { return source_.get_token(); }
-  void poll() {
-    if (deadline_ && std::chrono::steady_clock::now() >= *deadline_ && !late_.exchange(true)) source_.request_stop();
-  }
-  result<void> check() {
-    poll();
-    if (late_) return fail(errc::deadline_exceeded, "the save's deadline has passed");
-    if (source_.stop_requested()) return fail(errc::cancelled, "the save was cancelled");
-    return {};
-  }
-
- private:
-  struct stop {
-    std::stop_source* source;
-    void operator()() const { source->request_stop(); }
-  };
-  std::stop_source source_;
-  std::optional<std::chrono::steady_clock::time_point> deadline_;
-  std::atomic<bool> late_ = false;
-  std::stop_callback<stop> on_first_, on_second_;
-};
 
 class rank_save {
  public:
@@ -96,7 +57,9 @@ class rank_save {
       SHARDMESH_TRY(const agreement_notes notes, round_.settle(mine, std::move(note), conditions()));
       SHARDMESH_TRY(merged_state all, merge_states(notes));
       report_.problems = std::move(all.problems);
-      assign(all, held);
+      if (!report_.ok()) return {};  // what follows from a contradiction would only hide it
+      work_ = assign_writers(all, held, comm_.rank(), options_.lowest_rank_objects);
+      report_.problems = std::move(work_.problems);
       return {};
     });
   }
@@ -105,7 +68,7 @@ class rank_save {
   bool copy_sources() {
     return keep([&]() -> result<void> {
       const auto mine = guarded([&]() -> result<void> {
-        for (tensor_view& view : source_.views) {
+        for (tensor_view& view : work_.source.views) {
           SHARDMESH_TRY(host_tensor copied, host_tensor::make(view.type, view.sizes));
           const tensor_view to = adapter<host_tensor>::view(copied);
           SHARDMESH_CHECK(copy(to, view));
@@ -173,123 +136,10 @@ class rank_save {
     return {};
   }
 
-  // The same on every rank, but for the sources.
-  void assign(const merged_state& all, const held_state& held) {
-    if (!report_.ok()) return;  // what follows from a contradiction would only hide it
-    std::vector<std::vector<replica_range>> boxes;
-    for (const merged_tensor& tensor : all.tensors) {
-      boxes.push_back(replicas_of(tensor));
-      check_tensor(tensor, boxes.back());
-    }
-    for (const merged_object& object : all.objects) assign_object(object);
-    if (!report_.ok()) return;
-    const std::vector<std::vector<std::int32_t>> writers = choose_writers(all, boxes);
-    for (std::size_t t = 0; t < all.tensors.size(); ++t) add_tensor(all.tensors[t], boxes[t], writers[t], held);
-  }
-
-  void complain(error e) {
-    if (report_.problems.size() < most_problems) report_.problems.push_back(std::move(e));
-  }
-
-  void check_tensor(const merged_tensor& tensor, std::span<const replica_range> boxes) {
-    if (auto can = torch_tensor_archive::make(tensor.type, tensor.shape); !can)
-      return complain(std::move(can).take_error().with_key(tensor.key));
-    std::vector<std::int64_t> offsets, sizes;
-    std::vector<owner_id> owners;
-    for (const replica_range& range : boxes) {
-      const rank_box& one = tensor.boxes[range.first];
-      offsets.insert(offsets.end(), one.where.offsets.begin(), one.where.offsets.end());
-      sizes.insert(sizes.end(), one.where.sizes.begin(), one.where.sizes.end());
-      owners.push_back(one.rank);
-    }
-    const cover_report cover = check_boxes(tensor.shape, offsets, sizes, owners, most_problems);
-    for (const cover_problem& problem : cover.problems) complain(cover_error(problem, tensor.key));
-    if (bits(tensor.type) % 8 != 0 && boxes.size() > 1)
-      complain(fail(errc::unaligned, fmt::format("{} is not cut", name(tensor.type))).with_key(tensor.key));
-  }
-
-  void assign_object(const merged_object& object) {
-    const described_object& first = object.said.front();
-    for (std::size_t i = 1; i < object.said.size() && !options_.lowest_rank_objects; ++i)
-      if (object.said[i].digest != first.digest)
-        return complain(fail(errc::disagreement, "ranks hold different values of an object")
-                            .with_key(object.key)
-                            .with_rank(object.ranks.front())
-                            .with_rank(object.ranks[i])
-                            .with_values(first.summary, object.said[i].summary)
-                            .with_hint("lowest_rank_objects takes the lowest rank's"));
-    objects_.push_back({object.key, object.where, object.ranks.front(), {}, {}});
-    object_lengths_.push_back(first.length);
-    object_indices_.push_back(object.ranks.front() == comm_.rank() ? object.index_on(comm_.rank()) : -1);
-  }
-
-  // Per tensor and box, which of its holders writes it.
-  static std::vector<std::vector<std::int32_t>> choose_writers(const merged_state& all,
-                                                               std::span<const std::vector<replica_range>> boxes) {
-    struct shared_box {
-      std::int64_t bytes;
-      std::size_t tensor, box;
-    };
-    load_balancer balance;
-    std::vector<std::vector<std::int32_t>> writers(boxes.size());
-    std::vector<shared_box> shared;
-    const auto holders_of = [&](std::size_t t, std::size_t b) {
-      std::vector<owner_id> holders;
-      for (std::size_t i = boxes[t][b].first; i < boxes[t][b].last; ++i)
-        holders.push_back(all.tensors[t].boxes[i].rank);
-      return holders;
-    };
-    for (std::size_t t = 0; t < boxes.size(); ++t) {
-      writers[t].resize(boxes[t].size());
-      for (std::size_t b = 0; b < boxes[t].size(); ++b) {
-        const replica_range& range = boxes[t][b];
-        const std::int64_t bytes =
-            size_bytes(all.tensors[t].type, all.tensors[t].boxes[range.first].where.volume()).value_or(0);
-        if (range.last - range.first == 1)
-          writers[t][b] = balance.give(holders_of(t, b), bytes);
-        else
-          shared.push_back({bytes, t, b});
-      }
-    }
-    std::sort(shared.begin(), shared.end(), [](const shared_box& a, const shared_box& b) {
-      return std::tuple(-a.bytes, a.tensor, a.box) < std::tuple(-b.bytes, b.tensor, b.box);
-    });
-    for (const shared_box& one : shared)
-      writers[one.tensor][one.box] = balance.give(holders_of(one.tensor, one.box), one.bytes);
-    return writers;
-  }
-
-  void add_tensor(const merged_tensor& tensor, std::span<const replica_range> boxes,
-                  std::span<const std::int32_t> writers, const held_state& held) {
-    output_tensor made;
-    made.key = tensor.key;
-    made.where = tensor.where;
-    made.type = made.bytes.from_type = made.bytes.to_type = tensor.type;
-    distribution_builder sources(tensor.shape, owner_space::items);
-    const std::ptrdiff_t index = tensor.index_on(comm_.rank());
-    for (std::size_t b = 0; b < boxes.size(); ++b) {
-      const box& where = tensor.boxes[boxes[b].first].where;
-      made.chunks.push_back({where, writers[b]});
-      if (writers[b] != comm_.rank()) continue;
-      for (std::size_t i = boxes[b].first; i < boxes[b].last; ++i) {
-        if (tensor.boxes[i].rank != comm_.rank()) continue;
-        const auto part = static_cast<std::size_t>(tensor.boxes[i].part);
-        sources.add(0, static_cast<std::int32_t>(source_.views.size()), where.offsets, where.sizes);
-        source_.views.push_back(held.tensors[static_cast<std::size_t>(index)].parts[part].memory);
-      }
-    }
-    // A tensor without elements has one empty chunk.
-    if (boxes.empty()) made.chunks.push_back({box::whole(tensor.shape), tensor.ranks.front()});
-    auto from = sources.finish();
-    if (!from) return complain(std::move(from).take_error().with_key(tensor.key));
-    made.bytes.from = *std::move(from);
-    tensors_.push_back(std::move(made));
-  }
-
   // Rank 0 makes the folder, the others find it and what rank 0 wrote there: else they have another file system.
   result<void> stage(std::optional<staged_output>& output) {
     std::string token;
-    rank_writer note;
+    detail::wire_writer note;
     auto mine = guarded([&]() -> result<void> {
       SHARDMESH_CHECK(enter(save_phase::stage));
       if (comm_.rank() != 0) return {};
@@ -305,7 +155,7 @@ class rank_save {
     SHARDMESH_TRY(const agreement_notes notes, round_.settle(mine, std::move(note).take()));
     mine = guarded([&]() -> result<void> {
       if (comm_.rank() == 0) return {};
-      rank_reader in(notes.front());
+      detail::wire_reader in(notes.front());
       const fs::path folder = in.text();
       token = in.text();
       const auto found = read_file(folder / token_name, 1024);
@@ -344,7 +194,7 @@ class rank_save {
       places.insert(places.end(), object_places.begin(), object_places.end());
       dcp_extras extras;
       extras.version = "1.0.0";
-      SHARDMESH_CHECK(finish_dcp_folder(output, tensors_, objects_, places, extras, std::move(ranges)));
+      SHARDMESH_CHECK(finish_dcp_folder(output, work_.tensors, work_.objects, places, extras, std::move(ranges)));
       SHARDMESH_CHECK(interruption_.check());
       SHARDMESH_CHECK(output.commit());
       committed = true;
@@ -360,8 +210,8 @@ class rank_save {
         why.hint = "rank 0 may have put the new checkpoint in place before that; it is whole then";
       return why;
     }
-    report_.tensors = static_cast<std::int64_t>(tensors_.size());
-    report_.objects = static_cast<std::int64_t>(objects_.size());
+    report_.tensors = static_cast<std::int64_t>(work_.tensors.size());
+    report_.objects = static_cast<std::int64_t>(work_.objects.size());
     report_.bytes = files.data_bytes();
     report_.files = files.files();
     return {};
@@ -372,15 +222,15 @@ class rank_save {
     if (comm_.rank() == 0) {
       SHARDMESH_CHECK(output.remove_file(token_file_));
     }
-    for (std::size_t i = 0; i < objects_.size(); ++i) {
-      SHARDMESH_TRY(dcp_place at, files.place(objects_[i].rank, object_lengths_[i]));
-      if (object_indices_[i] >= 0) {
-        const std::vector<std::byte>& archive = archives_[static_cast<std::size_t>(object_indices_[i])];
-        SHARDMESH_CHECK(files.write_archive(objects_[i].rank, at, archive));
+    for (std::size_t i = 0; i < work_.objects.size(); ++i) {
+      SHARDMESH_TRY(dcp_place at, files.place(work_.objects[i].rank, work_.object_lengths[i]));
+      if (work_.object_indices[i] >= 0) {
+        const std::vector<std::byte>& archive = archives_[static_cast<std::size_t>(work_.object_indices[i])];
+        SHARDMESH_CHECK(files.write_archive(work_.objects[i].rank, at, archive));
       }
       object_places.push_back(std::move(at));
     }
-    for (output_tensor& tensor : tensors_)
+    for (output_tensor& tensor : work_.tensors)
       if (auto placed = files.place_tensor(tensor); !placed) return std::move(placed).take_error().with_key(tensor.key);
     item_run_options run = run_options_of(options_.saving);
     run.cancel = interruption_.token();
@@ -388,13 +238,13 @@ class rank_save {
       interruption_.poll();
       if (options_.saving.progress) options_.saving.progress(bytes);
     };
-    auto written = files.write_tensors(tensors_, source_, run);
+    auto written = files.write_tensors(work_.tensors, work_.source, run);
     if (!written && written.cause().code == errc::cancelled) return interruption_.check();
     return written;
   }
 
   static std::vector<std::byte> encode(std::span<const checksum_range> ranges) {
-    rank_writer out;
+    detail::wire_writer out;
     out.number(static_cast<std::int64_t>(ranges.size()));
     for (const checksum_range& range : ranges) {
       out.number(range.offset);
@@ -407,7 +257,7 @@ class rank_save {
   static result<std::vector<checksum_range>> decode(const agreement_notes& notes) {
     std::vector<checksum_range> ranges;
     for (std::size_t rank = 0; rank < notes.size(); ++rank) {
-      rank_reader in(notes[rank]);
+      detail::wire_reader in(notes[rank]);
       const std::size_t count = in.count();
       for (std::size_t i = 0; i < count && in.ok(); ++i) {
         checksum_range range{dcp_file_name(static_cast<std::int32_t>(rank)), in.number(), in.number(), {}};
@@ -428,13 +278,9 @@ class rank_save {
   interruption interruption_;
   save_report report_;
   std::int32_t token_file_ = 0;  // rank 0's, in the staged output
-  std::vector<output_tensor> tensors_;
-  std::vector<output_object> objects_;
-  std::vector<std::int64_t> object_lengths_;    // per object, of its archive
-  std::vector<std::ptrdiff_t> object_indices_;  // per object, which of `archives_` this rank writes; -1: none
+  save_assignment work_;
   std::vector<described_object> described_;
-  std::vector<std::vector<std::byte>> archives_;
-  view_source source_;
+  std::vector<std::vector<std::byte>> archives_;  // of this rank's objects
   std::list<host_tensor> copies_;
 };
 

@@ -18,12 +18,10 @@ module;
 #include <vector>
 module shardmesh.comm;
 
-import :wire;
-
 namespace shardmesh {
 namespace {
 
-constexpr std::uint64_t ballot_mark = 0x6565726761'6d73;  // "smagree": whoever sends something else is elsewhere
+constexpr std::int64_t ballot_mark = 0x6565726761'6d73;  // "smagree": whoever sends something else is elsewhere
 constexpr std::size_t named_keys = 10;
 constexpr std::size_t named_ranks = 16;
 
@@ -42,27 +40,24 @@ struct ballot {
 };
 
 std::vector<std::byte> encode(const digest128& digest, const agree_options& options) {
-  byte_writer out;
+  detail::wire_writer out;
   out.number(ballot_mark);
-  out.number(digest.low);
-  out.number(digest.high);
-  out.number(static_cast<std::uint8_t>(options.problem != nullptr ? 1 : 0));
+  out.digest(digest);
+  out.flag(options.problem != nullptr);
   out.raw(options.note);
   return std::move(out).take();
 }
 
 std::optional<ballot> decode_ballot(std::span<const std::byte> bytes) {
-  byte_reader in(bytes);
-  if (in.number<std::uint64_t>() != ballot_mark) return std::nullopt;
-  const auto low = in.number<std::uint64_t>(), high = in.number<std::uint64_t>();
-  const auto problem = in.number<std::uint8_t>();
-  if (!low || !high || !problem) return std::nullopt;
-  return ballot{{*low, *high}, *problem != 0, {in.rest().begin(), in.rest().end()}};
+  detail::wire_reader in(bytes);
+  if (in.number() != ballot_mark) return std::nullopt;
+  ballot said{in.digest(), in.flag(), {in.rest().begin(), in.rest().end()}};
+  return in.ok() ? std::optional(std::move(said)) : std::nullopt;
 }
 
 std::vector<std::byte> encode(std::span<const agreement_record> records) {
-  byte_writer out;
-  out.number(static_cast<std::uint64_t>(records.size()));
+  detail::wire_writer out;
+  out.number(static_cast<std::int64_t>(records.size()));
   for (const agreement_record& r : records) {
     out.text(r.key);
     out.text(r.text);
@@ -71,17 +66,10 @@ std::vector<std::byte> encode(std::span<const agreement_record> records) {
 }
 
 std::optional<records_of_rank> decode_records(std::span<const std::byte> bytes) {
-  byte_reader in(bytes);
-  const auto count = in.count(2 * sizeof(std::uint64_t));
-  if (!count) return std::nullopt;
+  detail::wire_reader in(bytes);
   records_of_rank records;
-  for (std::size_t i = 0; i < *count; ++i) {
-    auto key = in.text();
-    auto text = key ? in.text() : std::nullopt;
-    if (!text) return std::nullopt;
-    records.push_back({*std::move(key), *std::move(text)});
-  }
-  return records;
+  for (std::size_t left = in.count(); left > 0 && in.ok(); --left) records.push_back({in.text(), in.text()});
+  return in.ok() ? std::optional(std::move(records)) : std::nullopt;
 }
 
 std::string ranks_text(std::vector<std::int32_t> ranks) {

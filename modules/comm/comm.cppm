@@ -16,3 +16,4 @@ export import :run_ranks;
 export import :subgroup;
 export import :thread_group;
 export import :trace;
+export import :wire;

@@ -1,62 +1,55 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: numbers and texts as bytes between ranks of one program, little-endian; reading never leaves the bytes.
-module shardmesh.comm:wire;
+// What ranks tell each other about tensors, as bytes: small numbers take one byte, and nothing that was received is
+// trusted. For this room and those above it, not for users. Not here: tensors' bytes (transfer).
+export module shardmesh.comm:wire;
 
 import shardmesh.std;
+import shardmesh.core;
+import shardmesh.layout;
 
-namespace shardmesh {
+export namespace shardmesh::detail {
 
-static_assert(std::endian::native == std::endian::little, "the wire format is the machine's own");
-
-class byte_writer {
+class wire_writer {
  public:
-  template <class Number>
-    requires std::is_arithmetic_v<Number>
-  void number(Number value) {
-    const std::size_t at = bytes_.size();
-    bytes_.resize(at + sizeof value);
-    std::memcpy(bytes_.data() + at, &value, sizeof value);
-  }
-  void raw(std::span<const std::byte> bytes) { bytes_.insert(bytes_.end(), bytes.begin(), bytes.end()); }
-  void text(std::string_view value) {
-    number(static_cast<std::uint64_t>(value.size()));
-    raw(std::as_bytes(std::span(value)));
-  }
+  void number(std::int64_t value);  // zigzag, 7 bits a byte
+  void flag(bool value) { number(value ? 1 : 0); }
+  void numbers(std::span<const std::int64_t> values);  // of a rank within max_rank
+  void where(const box& value);
+  void text(std::string_view value) { bytes(std::as_bytes(std::span(value))); }
+  void bytes(std::span<const std::byte> value);
+  void digest(const digest128& value);
+  void raw(std::span<const std::byte> value);
+  std::span<const std::byte> written() const { return bytes_; }
   std::vector<std::byte> take() && { return std::move(bytes_); }
 
  private:
   std::vector<std::byte> bytes_;
 };
 
-class byte_reader {
+// Reads what wire_writer wrote. After the first thing that makes no sense every answer is empty and `ok` is false.
+class wire_reader {
  public:
-  explicit byte_reader(std::span<const std::byte> bytes) : left_(bytes) {}
-  template <class Number>
-    requires std::is_arithmetic_v<Number>
-  std::optional<Number> number() {
-    if (left_.size() < sizeof(Number)) return std::nullopt;
-    Number value{};
-    std::memcpy(&value, left_.data(), sizeof value);
-    left_ = left_.subspan(sizeof value);
-    return value;
-  }
-  std::optional<std::string> text() {
-    const auto length = number<std::uint64_t>();
-    if (!length || *length > left_.size()) return std::nullopt;
-    std::string value(reinterpret_cast<const char*>(left_.data()), static_cast<std::size_t>(*length));
-    left_ = left_.subspan(value.size());
-    return value;
-  }
-  // A count of things that take at least `least_bytes` each: never more than there can be.
-  std::optional<std::size_t> count(std::size_t least_bytes) {
-    const auto n = number<std::uint64_t>();
-    if (!n || *n > left_.size() / least_bytes) return std::nullopt;
-    return static_cast<std::size_t>(*n);
-  }
+  explicit wire_reader(std::span<const std::byte> bytes) : left_(bytes) {}
+
+  std::int64_t number();
+  std::int64_t in_range(std::int64_t least, std::int64_t most);
+  bool flag() { return in_range(0, 1) == 1; }
+  extents numbers();
+  box where();
+  std::string text();
+  std::vector<std::byte> bytes();
+  digest128 digest();
+  std::size_t count();  // of things that take at least a byte each
+
+  bool ok() const { return ok_; }
+  // Everything was read and made sense.
+  bool finished() const { return ok_ && left_.empty(); }
   std::span<const std::byte> rest() const { return left_; }
 
  private:
+  std::span<const std::byte> take(std::size_t size);
   std::span<const std::byte> left_;
+  bool ok_ = true;
 };
 
-}  // namespace shardmesh
+}  // namespace shardmesh::detail

@@ -6,6 +6,7 @@ module;
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -32,7 +33,7 @@ namespace {
 
 constexpr std::size_t named_keys = 100;  // of those that are wrong; the rest is counted
 
-// What one rank tells the others: a digest, two bytes per entry, then its unexpected keys.
+// What one rank tells the others.
 enum class offer_kind : std::uint8_t { none, whole, sharded };
 
 struct rank_note {
@@ -42,17 +43,6 @@ struct rank_note {
   std::vector<std::string> unexpected;
 };
 
-void put_number(std::vector<std::byte>& bytes, std::uint64_t value) {
-  for (int shift = 0; shift < 64; shift += 8) bytes.push_back(static_cast<std::byte>(value >> shift & 0xFF));
-}
-
-std::uint64_t take_number(std::span<const std::byte>& bytes) {
-  std::uint64_t value = 0;
-  for (std::size_t b = 0; b < 8; ++b) value |= static_cast<std::uint64_t>(bytes[b]) << (8 * b);
-  bytes = bytes.subspan(8);
-  return value;
-}
-
 std::vector<std::byte> to_bytes(std::span<const offered_value> offers, std::span<const std::string> unexpected) {
   std::vector<std::int64_t> described;
   for (const offered_value& offer : offers) {
@@ -60,46 +50,30 @@ std::vector<std::byte> to_bytes(std::span<const offered_value> offers, std::span
     described.push_back(static_cast<std::int64_t>(one.low));
     described.push_back(static_cast<std::int64_t>(one.high));
   }
-  const digest128 all = digest_of(described);
-  std::vector<std::byte> bytes;
-  put_number(bytes, all.low);
-  put_number(bytes, all.high);
+  wire_writer out;
+  out.digest(digest_of(described));
   for (const offered_value& offer : offers) {
     const offer_kind kind = !offer.is_offered ? offer_kind::none
                             : offer.where     ? offer_kind::sharded
                                               : offer_kind::whole;
-    bytes.push_back(static_cast<std::byte>(kind));
-    bytes.push_back(static_cast<std::byte>(offer.type));
+    out.number(static_cast<std::int64_t>(kind));
+    out.number(static_cast<std::int64_t>(offer.type));
   }
-  for (const std::string& key : unexpected) {
-    put_number(bytes, key.size());
-    for (const char c : key) bytes.push_back(static_cast<std::byte>(c));
-  }
-  return bytes;
+  out.number(static_cast<std::int64_t>(unexpected.size()));
+  for (const std::string& key : unexpected) out.text(key);
+  return std::move(out).take();
 }
 
 result<rank_note> parse_note(std::span<const std::byte> bytes, std::size_t entries, std::int32_t rank) {
-  const auto damaged = [&] {
-    return fail(errc::communication, "a rank's note about its state dict is damaged").with_rank(rank);
-  };
-  if (bytes.size() < 16 + 2 * entries) return damaged();
-  rank_note note;
-  note.described.low = take_number(bytes);
-  note.described.high = take_number(bytes);
-  for (std::size_t i = 0; i < entries; ++i) {
-    const auto kind = static_cast<std::uint8_t>(bytes[2 * i]);
-    if (kind > static_cast<std::uint8_t>(offer_kind::sharded)) return damaged();
-    note.kinds.push_back(static_cast<offer_kind>(kind));
-    note.types.push_back(static_cast<dtype>(bytes[2 * i + 1]));
+  wire_reader in(bytes);
+  rank_note note{in.digest(), {}, {}, {}};
+  for (std::size_t i = 0; i < entries && in.ok(); ++i) {
+    note.kinds.push_back(static_cast<offer_kind>(in.in_range(0, static_cast<std::int64_t>(offer_kind::sharded))));
+    note.types.push_back(static_cast<dtype>(in.in_range(0, static_cast<std::int64_t>(dtype::bits4x2))));
   }
-  for (bytes = bytes.subspan(2 * entries); !bytes.empty();) {
-    if (bytes.size() < 8) return damaged();
-    const std::uint64_t length = take_number(bytes);
-    if (length > bytes.size()) return damaged();
-    note.unexpected.emplace_back(reinterpret_cast<const char*>(bytes.data()), length);
-    bytes = bytes.subspan(length);
-  }
-  return note;
+  for (std::size_t left = in.count(); left > 0 && in.ok(); --left) note.unexpected.push_back(in.text());
+  if (in.finished()) return note;
+  return fail(errc::communication, "a rank's note about its state dict is damaged").with_rank(rank);
 }
 
 // Where the elements of an entry go: who needs what, and this rank's memory.
@@ -258,7 +232,7 @@ class loader {
     for (const std::size_t i : sources_)
       if (is_alike && offers_[i].where) located_.emplace(i, *offers_[i].where);
     if (is_alike) return {};
-    std::vector<std::byte> own;
+    wire_writer own;
     std::optional<error> problem;
     for (const std::size_t i : sources_) {
       if (!offers_[i].where) continue;
@@ -268,15 +242,15 @@ class loader {
                       .with_rank(comm_.rank());
       std::vector<fragment> held;
       offers_[i].where->fragments_of(comm_.rank(), [&](const fragment& f) { return held.push_back(f), true; });
-      put_number(own, i);
-      put_number(own, held.size());
+      own.number(static_cast<std::int64_t>(i));
+      own.number(static_cast<std::int64_t>(held.size()));
       for (const fragment& f : held) {
-        put_number(own, static_cast<std::uint64_t>(f.slot));
-        for (const extents& e : {f.where.offsets, f.where.sizes, f.local_offsets})
-          for (const std::int64_t v : e) put_number(own, static_cast<std::uint64_t>(v));
+        own.number(f.slot);
+        own.where(f.where);
+        own.numbers(f.local_offsets);
       }
     }
-    agree_options options{.what = "state dicts", .note = std::move(own)};
+    agree_options options{.what = "state dicts", .note = std::move(own).take()};
     if (problem) options.problem = &*problem;
     SHARDMESH_TRY(const auto parts, agree(comm_, std::span<const agreement_record>{}, options, options_.call));
     return unite(parts);
@@ -293,20 +267,19 @@ class loader {
         return fail(errc::communication, "a rank's description of its shards is damaged")
             .with_rank(static_cast<std::int32_t>(r));
       };
-      for (std::span<const std::byte> bytes = parts[r]; !bytes.empty();) {
-        if (bytes.size() < 16) return damaged();
-        const std::size_t entry = take_number(bytes);
-        const std::uint64_t count = take_number(bytes);
+      wire_reader in(parts[r]);
+      while (!in.finished()) {
+        const auto entry = static_cast<std::size_t>(in.number());
         const auto builder = builders.find(entry);
-        if (builder == builders.end()) return damaged();
-        const std::size_t rank = shape_of(entries_[entry]).rank(), size = 8 * (1 + 3 * rank);
-        if (count > bytes.size() / size) return damaged();
-        for (std::uint64_t f = 0; f < count; ++f) {
-          const auto slot = static_cast<std::int32_t>(take_number(bytes));
-          std::vector<std::int64_t> numbers(3 * rank);
-          for (std::int64_t& n : numbers) n = static_cast<std::int64_t>(take_number(bytes));
-          const std::span all(numbers);
-          builder->second.add(static_cast<owner_id>(r), slot, all.first(rank), all.subspan(rank, rank), all.last(rank));
+        if (!in.ok() || builder == builders.end()) return damaged();
+        const std::size_t rank = shape_of(entries_[entry]).rank();
+        for (std::size_t left = in.count(); left > 0; --left) {
+          const auto slot = static_cast<std::int32_t>(in.in_range(0, std::numeric_limits<std::int32_t>::max()));
+          const box where = in.where();
+          const extents local = in.numbers();
+          if (!in.ok() || where.offsets.rank() != rank || where.sizes.rank() != rank || local.rank() != rank)
+            return damaged();
+          builder->second.add(static_cast<owner_id>(r), slot, where.offsets, where.sizes, local);
         }
         located_.try_emplace(entry);
       }

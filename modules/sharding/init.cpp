@@ -31,10 +31,10 @@ std::vector<std::byte> to_bytes(const maybe_metadata& metadata) {
   wire_writer out;
   out.flag(metadata.has_value());
   if (metadata) {
-    out.properties(metadata->properties);
+    write(out, metadata->properties);
     out.numbers(metadata->size);
     out.number(static_cast<std::int64_t>(metadata->shards.size()));
-    for (const shard_metadata& one : metadata->shards) out.shard(one);
+    for (const shard_metadata& one : metadata->shards) write(out, one);
   }
   return std::move(out).take();
 }
@@ -43,9 +43,9 @@ result<maybe_metadata> from_bytes(std::span<const std::byte> bytes, std::int32_t
   wire_reader in(bytes);
   maybe_metadata made;
   if (in.flag()) {
-    made = sharded_tensor_metadata{{}, {}, in.properties()};
+    made = sharded_tensor_metadata{{}, {}, read_properties(in)};
     made->size = in.numbers();
-    for (std::size_t left = in.count(); in.ok() && left > 0; --left) made->shards.push_back(in.shard());
+    for (std::size_t left = in.count(); in.ok() && left > 0; --left) made->shards.push_back(read_shard(in));
   }
   if (in.finished()) return made;
   return fail(errc::bad_format, "a rank's metadata of its shards cannot be read").with_rank(rank);

@@ -33,13 +33,13 @@ result<tensor_facts> facts_from(std::int32_t source_rank, const std::optional<te
   wire_writer note;
   if (mine) {
     note.numbers(mine->size);
-    note.properties(mine->properties);
+    write(note, mine->properties);
   }
   SHARDMESH_TRY(const auto notes,
                 begin(comm, group, "arguments of shard_tensor", {{"source rank", std::to_string(source_rank)}},
                       check_source(source_rank, mine, comm, group), std::move(note).take(), call));
   wire_reader in(notes[static_cast<std::size_t>(source_rank)]);
-  tensor_facts found{in.numbers(), in.properties()};
+  tensor_facts found{in.numbers(), read_properties(in)};
   if (in.finished()) return found;
   return fail(errc::bad_format, "what the source rank says of its tensor cannot be read")
       .with_rank(group.global(source_rank));

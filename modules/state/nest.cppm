@@ -70,7 +70,7 @@ class known_insides {
  public:
   /// This rank's part of the exchange.
   void add(const std::string& key, const nest& members);
-  std::span<const std::byte> bytes() const { return sent_.bytes(); }
+  std::span<const std::byte> bytes() const { return sent_.written(); }
   /// What the ranks of a group sent, in rank order. \errors errc::bad_format naming the rank
   result<void> read(std::span<const std::vector<std::byte>> received, const rank_group& group);
   inner_answer find(const std::string& key, const nest_position& at, const shard_metadata& shard) const;

@@ -52,16 +52,15 @@ void known_insides::add(const std::string& key, const nest& members) {
       position.push_back(static_cast<std::int32_t>(i));
       insides.number(static_cast<std::int64_t>(position.size()));
       for (const std::int32_t index : position) insides.number(index);
-      insides.numbers(whole.offsets);
-      insides.numbers(whole.sizes);
+      insides.where(whole);
       insides.number(static_cast<std::int64_t>(inner.metadata->shards.size()));
-      for (const shard_metadata& one : inner.metadata->shards) insides.shard(one);
+      for (const shard_metadata& one : inner.metadata->shards) write(insides, one);
       open.push_back({static_cast<std::size_t>(inside), whole.offsets, std::move(position)});
     }
   }
   sent_.text(key);
   sent_.number(count);
-  sent_.raw(insides.bytes());
+  sent_.raw(insides.written());
 }
 
 result<void> known_insides::read(std::span<const std::vector<std::byte>> received, const rank_group& group) {
@@ -80,11 +79,12 @@ result<void> known_insides::read(std::span<const std::vector<std::byte>> receive
         nest_position position;
         for (std::size_t levels = reader.count(); levels > 0 && reader.ok(); --levels)
           position.push_back(static_cast<std::int32_t>(reader.number()));
-        shard_metadata shard{reader.numbers(), reader.numbers(), std::nullopt};
+        const box where = reader.where();
+        shard_metadata shard{where.offsets, where.sizes, std::nullopt};
         sharded_tensor_metadata inner;
         inner.size = shard.sizes;
         for (std::size_t shards = reader.count(); shards > 0 && reader.ok(); --shards)
-          inner.shards.push_back(reader.shard());
+          inner.shards.push_back(read_shard(reader));
         const bool makes_sense = reader.ok() && !position.empty() &&
                                  position.size() <= std::size_t{max_shard_nesting} &&
                                  shard.offsets.rank() == shard.sizes.rank() && is_well_formed(shard.where());

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Not exported: one answer to whether a long call is to end: the caller cancelled it, one way or the other, or its
+// deadline has passed.
+module shardmesh.checkpoint:interruption;
+
+import shardmesh.std;
+import shardmesh.core;
+
+namespace shardmesh {
+
+// Fires when the caller's tokens do or the deadline has passed; polled from the progress of the writes.
+class interruption {
+ public:
+  interruption(const std::stop_token& first, const call_options& call)
+      : deadline_(call.deadline), on_first_(first, stop{&source_}), on_second_(call.cancel, stop{&source_}) {}
+
+  std::stop_token token() const { return source_.get_token(); }
+  void poll() {
+    if (deadline_ && std::chrono::steady_clock::now() >= *deadline_ && !late_.exchange(true)) source_.request_stop();
+  }
+  result<void> check() {
+    poll();
+    if (late_) return fail(errc::deadline_exceeded, "the save's deadline has passed");
+    if (source_.stop_requested()) return fail(errc::cancelled, "the save was cancelled");
+    return {};
+  }
+
+ private:
+  struct stop {
+    std::stop_source* source;
+    void operator()() const { source->request_stop(); }
+  };
+  std::stop_source source_;
+  std::optional<std::chrono::steady_clock::time_point> deadline_;
+  std::atomic<bool> late_ = false;
+  std::stop_callback<stop> on_first_, on_second_;
+};
+
+}  // namespace shardmesh
