@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// A consumer of the installed package: values of core, a distribution of layout, an error's text, ranks as threads, and
-// a state dict.
+// A consumer of the installed package: values of core, a distribution of layout, an error's text, ranks as threads, a
+// state dict, and a module of its own.
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <map>
 #include <string>
+#include <variant>
 #include <vector>
 
+import consumer.trainer;
 import shardmesh;
 
 int main() {
@@ -49,8 +52,13 @@ int main() {
   dict.set({"step"}, 3).value();
   const bool kept = met && dict.size() == 2 && dict.find({"step"})->integer() && !dict.find({"model"});
 
+  const consumer::trainer mine({{"rate", "low"}, {"steps", std::int64_t{3}}}, {2, 2});
+  std::string settings;
+  mine.each_setting([&](const std::string& key) { settings += key + " "; });
+  const bool trains = mine == consumer::trainer(mine) && mine.state().size() == 1 && settings == "rate steps ";
+
   const auto bytes = size_bytes(dtype::bfloat16, held);
   std::printf("%s: %lld bytes\n", std::string(name(dtype::bfloat16)).c_str(),
               static_cast<long long>(bytes.value_or(-1)));
-  return held == 20 && bytes.value_or(-1) == 40 && named && kept ? 0 : 1;
+  return held == 20 && bytes.value_or(-1) == 40 && named && kept && trains ? 0 : 1;
 }
