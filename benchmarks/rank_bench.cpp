@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What ranks do together, timed: redistributions and the sharded state dict of an FSDP model. Ranks are threads, or
 // with SHARDMESH_BENCH_MPI processes of mpirun. benchmarks/ranks.py runs it beside PyTorch over gloo.
-//   shardmesh_rank_bench CASE BYTES REPEAT [--ranks N]      CASE: rows_to_columns, grid_swap, rows_to_all, fsdp
+//   shardmesh_rank_bench CASE BYTES REPEAT [--ranks N]      CASE: rows_to_columns, grid_swap, rows_to_all, fsdp,
+//   fsdp_stream
 // Rank 0 prints {"seconds":[..],"first_seconds":s,"extra_bytes":n}: of each repetition the slowest rank's time.
 #include <algorithm>
 #include <chrono>
@@ -113,7 +114,7 @@ bench_result redistribute(any_communicator& comm, const move_case& c, std::int64
 }
 
 // `bytes` of parameters in units of 64 MiB: [4096, 4096] and a bias each, as benchmarks/torch_ranks.py has them.
-bench_result fsdp(any_communicator& comm, std::int64_t bytes, int repeat) {
+bench_result fsdp(any_communicator& comm, std::int64_t bytes, int repeat, bool streams) {
   fsdp_model model;
   std::vector<host_tensor> shards;
   for (std::int64_t i = 0; i < bytes / (std::int64_t{64} << 20); ++i) {
@@ -130,7 +131,14 @@ bench_result fsdp(any_communicator& comm, std::int64_t bytes, int repeat) {
   if (comm.rank() == 0) forget_peak();
   meet(comm);
   const std::int64_t before = resident("VmRSS:");
-  const auto act = [&] { sharded_state_dict<host_tensor>(model, comm).value(); };
+  const auto act = [&] {
+    if (streams)
+      stream_sharded_state_dict<host_tensor>(model, comm, [](std::string_view, state_value<host_tensor>) {},
+                                             {.memory_bytes = 16 << 20})
+          .value();
+    else
+      sharded_state_dict<host_tensor>(model, comm).value();
+  };
   found.first = timed(comm, act);
   found.extra = resident("VmHWM:") - before;
   for (int i = 0; i < repeat; ++i) found.seconds.push_back(timed(comm, act));
@@ -139,8 +147,10 @@ bench_result fsdp(any_communicator& comm, std::int64_t bytes, int repeat) {
 
 result<void> measure(any_communicator& comm, std::string_view name, std::int64_t bytes, int repeat) {
   const auto move = find_case(name, comm.size());
-  if (!move && name != "fsdp") return fail(errc::invalid_argument, "no case is named " + std::string(name));
-  const bench_result found = move ? redistribute(comm, *move, bytes, repeat) : fsdp(comm, bytes, repeat);
+  if (!move && name != "fsdp" && name != "fsdp_stream")
+    return fail(errc::invalid_argument, "no case is named " + std::string(name));
+  const bench_result found =
+      move ? redistribute(comm, *move, bytes, repeat) : fsdp(comm, bytes, repeat, name == "fsdp_stream");
   if (comm.rank() != 0) return {};
   std::printf("{\"seconds\":[");
   for (std::size_t i = 0; i < found.seconds.size(); ++i) std::printf("%s%.9f", i ? "," : "", found.seconds[i]);

@@ -17,6 +17,8 @@ def sides(bench, case, peers):
     if program.exists() and launcher and case != "fsdp":
         ours[f"shardmesh, {RANKS} MPI processes"] = [launcher, "--oversubscribe", "--allow-run-as-root", "-n", RANKS,
                                                      program, case]
+    if case == "fsdp":
+        ours["shardmesh, part by part to a visitor"] = [bench.build / "bin" / "shardmesh_rank_bench", "fsdp_stream"]
     return ours | {name: [sys.executable, HERE / "torch_ranks.py", peer] for name, peer in peers.items()}
 
 

@@ -89,12 +89,27 @@ result<entry_mover> entry_mover::start(result<std::vector<planned_entry>> planne
   return made;
 }
 
+std::int64_t entry_mover::largest_part(const planned_entry& entry) {
+  std::int64_t most = 0;
+  if (entry.transfer) {
+    const distribution& to = entry.transfer->to;
+    to.for_each_owner([&](owner_id owner) {
+      std::int64_t held = 0;
+      to.fragments_of(owner, [&](const fragment& f) { return held += f.where.volume(), true; });
+      most = std::max(most, held);
+    });
+  } else {
+    most = checked_volume(entry.shape).value_or(0);
+  }
+  return most * (bits(entry.type) / 8);
+}
+
 std::pair<std::size_t, std::size_t> entry_mover::next_run(std::size_t first, std::int64_t memory_bytes) const {
   std::size_t last = first;
   for (std::int64_t sum = 0; last < planned_.size(); ++last) {
-    // The size of the whole, also where this rank gets a part: ranks agree on the runs.
-    sum += checked_volume(planned_[last].shape).value_or(0) * (bits(planned_[last].type) / 8);
-    if (last > first && memory_bytes > 0 && sum > memory_bytes) break;
+    if (memory_bytes <= 0) continue;
+    sum += largest_part(planned_[last]);
+    if (last > first && sum > memory_bytes) break;
   }
   return {first, last};
 }

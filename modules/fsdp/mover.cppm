@@ -42,7 +42,7 @@ class entry_mover {
                                    std::int64_t memory_bytes, const call_options& call);
 
   std::span<planned_entry> entries() { return planned_; }
-  // The next entries whose results and messages fit into `memory_bytes` (at least one), as [first, last).
+  // The next entries of which no rank's parts take more than `memory_bytes` (at least one; 0: all), as [first, last).
   std::pair<std::size_t, std::size_t> next_run(std::size_t first, std::int64_t memory_bytes) const;
   // Collective. `results[i - first]` is the memory of this rank's part of entry i, if it has one.
   result<void> move(std::size_t first, std::size_t last, std::span<const tensor_view> results);
@@ -52,6 +52,9 @@ class entry_mover {
   const fsdp_profile& profile() const { return profile_; }
 
  private:
+  // The most bytes of an entry that a rank gets: the same on every rank, so that they agree on the runs.
+  static std::int64_t largest_part(const planned_entry& entry);
+
   std::vector<planned_entry> planned_;
   any_communicator* comm_ = nullptr;
   std::int64_t memory_bytes_ = 0;

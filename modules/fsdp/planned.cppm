@@ -55,7 +55,7 @@ struct sharded_state_options {
   // Empty: on tensor parallelism's own mesh as said above, else Shard(dim) on the last dimension, Replicate on others.
   std::vector<placement> placements{};
   bool offload_to_cpu = false;
-  std::int64_t memory_bytes = 0;  // of messages alive at a time; 0: the default of plan_options
+  std::int64_t memory_bytes = 0;  // of messages alive at a time, and of results while streaming; 0: the default
   call_options call{};
 };
 

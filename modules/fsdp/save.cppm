@@ -18,7 +18,8 @@ struct saved_state {
   fsdp_profile profile;
 };
 
-/// Takes one tensor at a time: `visit(key, tensor)`, which returns nothing or a result<void>.
+/// Takes one T (a tensor, or a state_value of a part) at a time: `visit(key, value)`, which returns nothing or a
+/// result<void>.
 template <class V, class T>
 concept tensor_visitor = std::invocable<V&, std::string_view, T> &&
                          (std::is_void_v<std::invoke_result_t<V&, std::string_view, T>> ||
@@ -47,6 +48,16 @@ result<state_value<T>> to_value(planned_entry entry, std::optional<T> tensor, st
       sharded_tensor<T>::make(std::move(shards), std::move(entry.metadata), std::move(entry.group), entry.group_rank);
   if (!made) return std::move(made).take_error().with_key(entry.key);
   return state_value<T>(*std::move(made));
+}
+
+template <class T, tensor_visitor<T> V>
+result<void> give(V& visit, const std::string& key, T value) {
+  if constexpr (std::is_void_v<std::invoke_result_t<V&, std::string_view, T>>) {
+    visit(std::string_view(key), std::move(value));
+    return {};
+  } else {
+    return visit(std::string_view(key), std::move(value));
+  }
 }
 
 // Makes the entries run by run and hands each to `take(entry, optional tensor)`.
@@ -116,13 +127,8 @@ result<fsdp_profile> stream_full_state_dict(const fsdp_model& model, any_communi
   auto mover = detail::entry_mover::start(plan_full(model, comm.rank(), options), &comm, 0, options.call);
   if (!mover) return std::move(mover).take_error();
   return detail::make_entries<T>(*std::move(mover), options.memory_bytes,
-                                 [&](planned_entry entry, std::optional<T> tensor) -> result<void> {
-                                   if constexpr (std::is_void_v<std::invoke_result_t<V&, std::string_view, T>>) {
-                                     visit(std::string_view(entry.key), *std::move(tensor));
-                                     return {};
-                                   } else {
-                                     return visit(std::string_view(entry.key), *std::move(tensor));
-                                   }
+                                 [&](planned_entry entry, std::optional<T> tensor) {
+                                   return detail::give<T>(visit, entry.key, *std::move(tensor));
                                  });
 }
 
@@ -136,9 +142,31 @@ result<saved_state<T>> full_state_dict(const fsdp_model& model, any_communicator
                             comm.rank(), options.memory_bytes);
 }
 
+/// Gives a visitor this rank's part of one entry at a time, in key order: a sharded tensor or a dtensor, or a tensor
+/// where the unit is not sharded. Collective; blocks; every rank of the communicator calls it. At most
+/// `options.memory_bytes` (0: 256 MiB) of results (at least one part) and as much of messages are alive at a time, so
+/// that a model is saved or sent on without a second copy of its shards.
+/// \errors those of `plan_sharded`, the executor and the visitor; every rank gets one. errc::disagreement
+/// Cost: only bytes that change owner travel; no parameter is whole anywhere.
+template <allocatable_tensor T, tensor_visitor<state_value<T>> V>
+result<fsdp_profile> stream_sharded_state_dict(const fsdp_model& model, any_communicator& comm, V&& visit,
+                                               const sharded_state_options& options = {}) {
+  const std::int64_t budget = options.memory_bytes > 0 ? options.memory_bytes : full_state_options().memory_bytes;
+  auto mover = detail::entry_mover::start(plan_sharded(model, comm.rank(), options), &comm, budget, options.call);
+  if (!mover) return std::move(mover).take_error();
+  return detail::make_entries<T>(*std::move(mover), budget,
+                                 [&](planned_entry entry, std::optional<T> tensor) -> result<void> {
+                                   const std::string key = entry.key;
+                                   auto value = detail::to_value<T>(std::move(entry), std::move(tensor), comm.rank());
+                                   if (!value) return std::move(value).take_error();
+                                   return detail::give<state_value<T>>(visit, key, *std::move(value));
+                                 });
+}
+
 /// Sharded tensors or dtensors under the names of the model; every rank gets its part. Collective; blocks.
 /// \errors those of `plan_sharded` and the executor; every rank gets one. errc::disagreement
-/// Cost: only bytes that change owner travel; no parameter is whole anywhere.
+/// Cost: only bytes that change owner travel; no parameter is whole anywhere. `stream_sharded_state_dict` needs less
+/// memory.
 /// Source: torch.distributed.fsdp._state_dict_utils, SHARDED_STATE_DICT
 template <allocatable_tensor T>
 result<saved_state<T>> sharded_state_dict(const fsdp_model& model, any_communicator& comm,

@@ -9,6 +9,7 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -215,6 +216,21 @@ device_mesh random_mesh(std::mt19937_64& random, std::int32_t ranks) {
   return device_mesh::make(extents{size}).value();
 }
 
+// A sharded state dict, made of what a visitor is given.
+result<saved_state<host_tensor>> streamed(const fsdp_model& model, any_communicator& comm,
+                                          const sharded_state_options& options) {
+  saved_state<host_tensor> made;
+  auto done = stream_sharded_state_dict<host_tensor>(
+      model, comm,
+      [&](std::string_view key, state_value<host_tensor> one) {
+        return made.state.set(path{std::string(key)}, std::move(one));
+      },
+      options);
+  if (!done) return std::move(done).take_error();
+  made.profile = *done;
+  return made;
+}
+
 }  // namespace
 
 TEST_CASE("random models: every form of state dict is true, moves the least, and loads into another layout") {
@@ -232,6 +248,8 @@ TEST_CASE("random models: every form of state dict is true, moves the least, and
     if (random() % 2) sharded.rule = split_rule::balanced();
     if (form == 2) sharded.form = sharded_form::dtensor;
     sharded.mesh = random_mesh(random, ranks);
+    const bool streams = random() % 2 == 0;
+    if (streams) sharded.memory_bytes = 2'000;
     const std::string hidden = random() % 2 ? parameters.back().key : "";  // a key that only one rank keeps
 
     std::vector<std::string> problems(static_cast<std::size_t>(ranks));
@@ -242,8 +260,9 @@ TEST_CASE("random models: every form of state dict is true, moves the least, and
           form == 0 ? plan_full(from.model, comm.rank(), full) : plan_sharded(from.model, comm.rank(), sharded);
       if (!planned) return std::move(planned).take_error();
       auto saved = form == 0   ? full_state_dict<host_tensor>(from.model, comm, full)
-                   : form <= 2 ? sharded_state_dict<host_tensor>(from.model, comm, sharded)
-                               : local_state_dict<host_tensor>(from.model, comm.rank());
+                   : form == 3 ? local_state_dict<host_tensor>(from.model, comm.rank())
+                   : streams   ? streamed(from.model, comm, sharded)
+                               : sharded_state_dict<host_tensor>(from.model, comm, sharded);
       if (!saved) return std::move(saved).take_error();
       if (form != 3) {
         problem = check_state(saved->state, parameters);
