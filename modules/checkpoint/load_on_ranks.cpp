@@ -86,8 +86,10 @@ class rank_load {
     });
     SHARDMESH_TRY(const agreement_notes notes, round_.settle(mine, std::move(note), conditions));
     SHARDMESH_TRY(all_, merge_states(notes));
-    report_.problems = std::move(all_.problems);
+    problems_ = std::move(all_.problems);
     match_keys();
+    report_.problems = std::move(problems_.named);
+    report_.more_problems = problems_.more;
     return {};
   }
 
@@ -100,9 +102,7 @@ class rank_load {
                        to_hex(xxh3(std::as_bytes(std::span(all)))));
   }
 
-  void complain(error e) {
-    if (report_.problems.size() < most_problems) report_.problems.push_back(std::move(e));
-  }
+  void complain(error e) { problems_.add(std::move(e)); }
 
   void match_keys() {
     const catalog& contents = reader_->contents();
@@ -353,6 +353,7 @@ class rank_load {
   round_of_ranks round_;
   rank_load_report report_;
   merged_state all_;
+  problem_list problems_;                       // of what is wanted
   std::vector<bool> is_there_;                  // per tensor, in the checkpoint
   std::vector<std::ptrdiff_t> stored_objects_;  // per object, its index in the catalog; -1: missing
   std::vector<shared_box> shared_;

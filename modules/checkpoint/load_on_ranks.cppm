@@ -32,7 +32,8 @@ struct rank_load_options {
 
 /// What became of the keys, the same on every rank; and what this rank did.
 struct rank_load_report {
-  std::vector<error> problems;  // empty exactly when all that was wanted and is there was loaded
+  std::vector<error> problems;     // empty exactly when all that was wanted and is there was loaded; the first 100
+  std::int64_t more_problems = 0;  // that are not among them
   std::vector<std::string> loaded, missing, unexpected;
   std::int64_t bytes_read = 0;      // by this rank, in the dtypes of the destinations
   std::int64_t bytes_received = 0;  // by this rank from others

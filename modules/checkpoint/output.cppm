@@ -50,7 +50,8 @@ struct save_options {
 
 /// What was done, or why nothing was: `problems` is empty exactly when the destination was written.
 struct save_report {
-  std::vector<error> problems;
+  std::vector<error> problems;     // why nothing was saved; of many only the first
+  std::int64_t more_problems = 0;  // that are not among them
   std::vector<std::string> notes;  // for the user: flat_param keys, scalars that were replicated, ...
   std::int64_t tensors = 0, bytes = 0, objects = 0, files = 0;
   std::int64_t skipped_tensors = 0, skipped_objects = 0;  // the destination cannot hold them and the user said to skip

@@ -135,10 +135,9 @@ class merging {
   };
 
   void complain(error e, const std::string& key, std::int32_t first, std::int32_t rank) {
-    if (merged_.problems.size() >= most_problems) return;
     e = std::move(e).with_key(key).with_rank(first);
     if (first != rank) e = std::move(e).with_rank(rank);
-    merged_.problems.push_back(std::move(e));
+    merged_.problems.add(std::move(e));
   }
 
   // Whether rank may add to what is there under this key.
@@ -205,6 +204,13 @@ std::ptrdiff_t merged_tensor::index_on(std::int32_t rank) const {
 }
 std::ptrdiff_t merged_object::index_on(std::int32_t rank) const {
   return find_rank(*this, rank);
+}
+
+void problem_list::add(error e) {
+  if (named.size() < most_problems)
+    named.push_back(std::move(e));
+  else
+    ++more;
 }
 
 result<void> check_held(const held_state& state) {

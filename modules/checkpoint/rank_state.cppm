@@ -14,6 +14,14 @@ namespace shardmesh {
 // Most problems that a report names.
 inline constexpr std::size_t most_problems = 100;
 
+// Problems: the first ones, and how many more there are.
+struct problem_list {
+  std::vector<error> named;
+  std::int64_t more = 0;
+  bool empty() const { return named.empty(); }
+  void add(error e);
+};
+
 // An object as other ranks need to know it.
 struct described_object {
   path where;
@@ -68,7 +76,7 @@ struct merged_object {
 struct merged_state {
   std::vector<merged_tensor> tensors;
   std::vector<merged_object> objects;
-  std::vector<error> problems;  // ranks that contradict each other, each naming key and ranks; the first 100
+  problem_list problems;  // ranks that contradict each other, each naming key and ranks
 };
 
 // `notes`: what every rank said. \errors errc::bad_format naming the rank when one makes no sense.

@@ -82,9 +82,7 @@ class assigner {
   }
 
  private:
-  void complain(error e) {
-    if (made_.problems.size() < most_problems) made_.problems.push_back(std::move(e));
-  }
+  void complain(error e) { made_.problems.add(std::move(e)); }
 
   void check_tensor(const merged_tensor& tensor, std::span<const replica_range> boxes) {
     if (auto can = torch_tensor_archive::make(tensor.type, tensor.shape); !can)
@@ -99,6 +97,7 @@ class assigner {
     }
     const cover_report cover = check_boxes(tensor.shape, offsets, sizes, owners, most_problems);
     for (const cover_problem& problem : cover.problems) complain(cover_error(problem, tensor.key));
+    made_.problems.more += cover.total - static_cast<std::int64_t>(cover.problems.size());
     if (bits(tensor.type) % 8 != 0 && boxes.size() > 1)
       complain(fail(errc::unaligned, fmt::format("{} is not cut", name(tensor.type))).with_key(tensor.key));
   }

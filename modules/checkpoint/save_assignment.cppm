@@ -18,7 +18,7 @@ struct save_assignment {
   std::vector<std::int64_t> object_lengths;    // per object, of its archive
   std::vector<std::ptrdiff_t> object_indices;  // per object, which of this rank's objects it writes; -1: none
   view_source source;                          // what this rank writes of the tensors
-  std::vector<error> problems;                 // when there are any, the rest is not whole
+  problem_list problems;                       // when there are any, the rest is not whole
 };
 
 // A box that several ranks hold is written by the one that has the least to write, an object by the lowest rank that

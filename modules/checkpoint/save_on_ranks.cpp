@@ -56,10 +56,11 @@ class rank_save {
       });
       SHARDMESH_TRY(const agreement_notes notes, round_.settle(mine, std::move(note), conditions()));
       SHARDMESH_TRY(merged_state all, merge_states(notes));
-      report_.problems = std::move(all.problems);
-      if (!report_.ok()) return {};  // what follows from a contradiction would only hide it
-      work_ = assign_writers(all, held, comm_.rank(), options_.lowest_rank_objects);
-      report_.problems = std::move(work_.problems);
+      // What follows from a contradiction would only hide it.
+      if (all.problems.empty()) work_ = assign_writers(all, held, comm_.rank(), options_.lowest_rank_objects);
+      problem_list& problems = all.problems.empty() ? work_.problems : all.problems;
+      report_.problems = std::move(problems.named);
+      report_.more_problems = problems.more;
       return {};
     });
   }

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// More problems than a report names: the first hundred are named, the rest is counted, on every rank alike.
+#include <unistd.h>
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <system_error>
+#include <vector>
+import shardmesh.checkpoint;
+
+using namespace shardmesh;
+
+TEST_CASE("a save of tensors with gaps and a load of missing ones name a hundred and count the rest") {
+  const auto folder = std::filesystem::temp_directory_path() / ("shardmesh-many-" + std::to_string(::getpid()));
+  const std::int32_t ranks = 3;
+  std::vector<std::string> wrong(ranks);
+  const auto ran = run_ranks(ranks, [&](any_communicator& comm) -> result<void> {
+    // 130 tensors of 4 rows; the last one is held by no rank. And one that is whole.
+    host_tensor rows = host_tensor::make(dtype::float32, {1, 2}).value();
+    held_state held;
+    for (int i = 0; i < 130; ++i) {
+      held_tensor one;
+      one.where = path{"t" + std::to_string(i)};
+      one.shape = {4, 2};
+      one.type = dtype::float32;
+      one.parts.push_back({box{{comm.rank(), 0}, {1, 2}}, adapter<host_tensor>::view(rows)});
+      held.tensors.push_back(one);
+    }
+    const save_report saved = save(folder, held, comm);
+    const auto is_gap = [](const error& e) { return e.code == errc::gap && !e.key.empty() && e.boxes.size() == 1; };
+    if (saved.problems.size() != 100 || saved.more_problems != 30 ||
+        !std::all_of(saved.problems.begin(), saved.problems.end(), is_gap))
+      wrong[static_cast<std::size_t>(comm.rank())] = std::to_string(saved.problems.size()) + " gaps are named and " +
+                                                     std::to_string(saved.more_problems) + " counted";
+    return {};
+  });
+  CHECK(ran);
+  CHECK(wrong == std::vector<std::string>(ranks));
+  CHECK_FALSE(std::filesystem::exists(folder));
+}
