@@ -16,6 +16,7 @@
 #include <variant>
 #include <vector>
 import shardmesh.state;
+import shardmesh.test.states;
 
 using namespace shardmesh;
 using test::array_tensor;
@@ -23,8 +24,8 @@ using test::unique_tensor;
 
 namespace {
 
-using dict = state_dict<array_tensor>;
-using value = state_value<array_tensor>;
+using states::dict;
+using states::value;
 
 static_assert(std::copyable<dict> && std::equality_comparable<value>);
 static_assert(std::movable<state_dict<unique_tensor>> && !std::copy_constructible<state_dict<unique_tensor>>);

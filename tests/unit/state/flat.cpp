@@ -13,6 +13,7 @@
 #include <variant>
 #include <vector>
 import shardmesh.state;
+import shardmesh.test.states;
 
 using namespace shardmesh;
 using test::array_tensor;
@@ -20,8 +21,8 @@ using test::unique_tensor;
 
 namespace {
 
-using dict = state_dict<array_tensor>;
-using value = state_value<array_tensor>;
+using states::dict;
+using states::value;
 using change = leaf_change<array_tensor>;
 
 array_tensor tensor(std::int64_t v = 0) {
