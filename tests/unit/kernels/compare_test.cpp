@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Comparison of views against a loop, and what equal means for each kind of type.
 #include <catch2/catch_test_macros.hpp>
 #include <indices.hpp>
 #include <random_views.hpp>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Copies and conversions of views against a loop, at tile borders, and what is refused. Every conversion of a single
+// element: casts_test.cpp.
 #include <catch2/catch_test_macros.hpp>
 #include <indices.hpp>
 #include <random_views.hpp>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Reductions against a loop: precision, NaN, wrapping, identities and averages.
 #include <catch2/catch_test_macros.hpp>
 #include <indices.hpp>
 #include <random_views.hpp>
