@@ -30,17 +30,13 @@ import shardmesh.checkpoint;
 import shardmesh.test.saving;
 
 using namespace shardmesh;
+using namespace saving;
 using namespace std::chrono_literals;
 namespace fs = std::filesystem;
 
 namespace {
 
 constexpr auto& on_ranks = fabric::on_ranks<any_communicator>;
-using saving::entries;
-using saving::must_say;
-using saving::rows;
-using saving::text_of;
-using saving::within;
 
 constexpr save_phase phases[] = {save_phase::describe, save_phase::stage, save_phase::write, save_phase::finish,
                                  save_phase::commit};

@@ -18,16 +18,13 @@ import shardmesh.checkpoint;
 import shardmesh.test.saving;
 
 using namespace shardmesh;
+using namespace saving;
 using namespace std::chrono_literals;
 namespace fs = std::filesystem;
 
 namespace {
 
 constexpr auto& on_ranks = fabric::on_ranks<any_communicator>;
-using saving::must_say;
-using saving::rows;
-using saving::text_of;
-using saving::within;
 
 }  // namespace
 

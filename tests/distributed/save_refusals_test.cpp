@@ -20,16 +20,13 @@ import shardmesh.checkpoint;
 import shardmesh.test.saving;
 
 using namespace shardmesh;
+using namespace saving;
 using namespace std::chrono_literals;
 namespace fs = std::filesystem;
 
 namespace {
 
 constexpr auto& on_ranks = fabric::on_ranks<any_communicator>;
-using saving::must_say;
-using saving::rows;
-using saving::text_of;
-using saving::within;
 
 // Rank 1 (or the one that is told) spoils its part; all ranks get an error that says this, and no file appears.
 void refuses(const std::string& name, const std::function<void(rows&, any_communicator&)>& spoil,

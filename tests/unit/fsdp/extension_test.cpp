@@ -29,10 +29,6 @@ using golden::to_extents;
 using golden::to_json;
 using value = state_value<host_tensor>;
 
-const json& all_cases() {
-  return golden::file("seeds/tp_fsdp.json");
-}
-
 json to_json(const placement& p) {
   if (p.kind == placement_kind::replicate) return {{"type", "Replicate"}};
   return {{"type", "Shard"}, {"dim", p.dim}};
@@ -70,7 +66,7 @@ bool failed(const json& answer) {
 
 TEST_CASE("parameters are flattened and unflattened as PyTorch's extension does it") {
   int dtensors = 0, tensors = 0;
-  for (const json& c : all_cases().at("extensions")) {
+  for (const json& c : golden::file("seeds/tp_fsdp.json").at("extensions")) {
     const extents shape = to_extents(c["shape"]);
     const device_mesh mesh = device_mesh::make(to_extents(c["mesh"])).value();
     const tensor_parallel_extension extension{mesh};
@@ -108,7 +104,7 @@ TEST_CASE("parameters are flattened and unflattened as PyTorch's extension does 
 
 TEST_CASE("dtensors are chunked without sending, and gathered again, where PyTorch is right and where it is not") {
   int equal = 0, ours_alone = 0, refused = 0, gathered = 0;
-  for (const json& c : all_cases().at("chunk_dtensor")) {
+  for (const json& c : golden::file("seeds/tp_fsdp.json").at("chunk_dtensor")) {
     const extents shape = to_extents(c["shape"]);
     const device_mesh mesh = device_mesh::make(to_extents(c["mesh"])).value();
     const std::string kind = c["kind"];
@@ -187,7 +183,7 @@ TEST_CASE("dtensors are chunked without sending, and gathered again, where PyTor
 
 TEST_CASE("what is chunked is unwrapped again before it is loaded") {
   int equal = 0;
-  for (const json& c : all_cases().at("chunk_tensor")) {
+  for (const json& c : golden::file("seeds/tp_fsdp.json").at("chunk_tensor")) {
     const extents shape = to_extents(c["shape"]), sizes = to_extents(c["mesh"]);
     const std::string kind = c["kind"];
     if (!kind.starts_with("st")) continue;
@@ -227,7 +223,7 @@ TEST_CASE("what is chunked is unwrapped again before it is loaded") {
 
 TEST_CASE("specs say where this rank's tensor really is, as PyTorch's do") {
   int equal = 0;
-  for (const json& c : all_cases().at("rewrite_spec")) {
+  for (const json& c : golden::file("seeds/tp_fsdp.json").at("rewrite_spec")) {
     CAPTURE(c.dump());
     const bool is_listed = c.value("spec", "") == "EnumerableShardingSpec";
     const auto places = [](const json& texts) {
@@ -252,7 +248,7 @@ TEST_CASE("specs say where this rank's tensor really is, as PyTorch's do") {
 
 TEST_CASE("devices of ranks are PyTorch's, and an error where it divides by zero") {
   int equal = 0, refused = 0;
-  for (const json& c : all_cases().at("remote_device_str")) {
+  for (const json& c : golden::file("seeds/tp_fsdp.json").at("remote_device_str")) {
     CAPTURE(c.dump());
     const auto made = remote_device_of(c["rank"].get<std::int32_t>(), c["device_type"].get<std::string>(),
                                        c["num_devices_per_node"].get<std::int32_t>());

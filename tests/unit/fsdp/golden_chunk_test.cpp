@@ -28,10 +28,6 @@ using elements::numbers;
 using golden::to_extents;
 using golden::to_json;
 
-const json& all_cases() {
-  return golden::file("seeds/tp_fsdp.json");
-}
-
 numbers sorted(numbers values) {
   std::sort(values.begin(), values.end());
   return values;
@@ -88,7 +84,7 @@ bool failed(const json& answer) {
 
 TEST_CASE("boxes of layouts are exact on every mesh, also where PyTorch's are not") {
   int right = 0, wrong = 0;
-  for (const json& c : all_cases().at("boxes")) {
+  for (const json& c : golden::file("seeds/tp_fsdp.json").at("boxes")) {
     const extents shape = to_extents(c["shape"]);
     std::vector<placement> placements;
     for (const json& p : c["placements"]) placements.push_back(golden::short_placement(p.get<std::string>()));
@@ -138,7 +134,7 @@ TEST_CASE("boxes of layouts are exact on every mesh, also where PyTorch's are no
 
 TEST_CASE("chunks of a whole tensor are PyTorch's") {
   int equal = 0, scalars = 0;
-  for (const json& c : all_cases().at("create_chunk_sharded_tensor")) {
+  for (const json& c : golden::file("seeds/tp_fsdp.json").at("create_chunk_sharded_tensor")) {
     const extents shape = to_extents(c["shape"]);
     const dtype type = parse_dtype(c["dtype"].get<std::string>()).value();
     const auto group = rank_group::make(c["group"].get<std::vector<std::int32_t>>()).value();
@@ -175,7 +171,7 @@ TEST_CASE("chunks of a whole tensor are PyTorch's") {
 
 TEST_CASE("chunks of a tensor that is sharded already hold what their boxes say, on every rank") {
   int equal = 0, ours_alone = 0;
-  for (const json& c : all_cases().at("chunk_tensor")) {
+  for (const json& c : golden::file("seeds/tp_fsdp.json").at("chunk_tensor")) {
     const extents shape = to_extents(c["shape"]), mesh_sizes = to_extents(c["mesh"]);
     const std::string kind = c["kind"];
     const device_mesh mesh = device_mesh::make(mesh_sizes).value();
@@ -247,7 +243,7 @@ TEST_CASE("chunks of a tensor that is sharded already hold what their boxes say,
 TEST_CASE("layouts of chunked dtensors are PyTorch's where it cuts on the right mesh dimension") {
   int equal = 0, ours_alone = 0;
   for (const char* section : {"chunk_dtensor", "create_chunk_dtensor"})
-    for (const json& c : all_cases().at(section)) {
+    for (const json& c : golden::file("seeds/tp_fsdp.json").at(section)) {
       const extents shape = to_extents(c["shape"]);
       const device_mesh mesh = device_mesh::make(to_extents(c["mesh"])).value();
       const std::string kind = c.value("kind", "plain");

@@ -33,10 +33,6 @@ using golden::to_extents;
 using golden::to_shards;
 using shards::at;
 
-const json& all_cases(const char* section) {
-  return golden::file("seeds/sharded_utils.json").at(section);
-}
-
 void check_equal(const sharded_tensor_metadata& found, const json& expected) {
   CHECK(found.shards == to_shards(expected["shards"]));
   CHECK(found.size == to_extents(expected["size"]));
@@ -61,7 +57,7 @@ using gathered = std::vector<std::optional<sharded_tensor_metadata>>;
 }  // namespace
 
 TEST_CASE("grids of shards have PyTorch's metadata on every rank and in all") {
-  const json& cases = all_cases("grids");
+  const json& cases = golden::file("seeds/sharded_utils.json").at("grids");
   REQUIRE(cases.size() == 73);
   for (const json& c : cases) {
     INFO(c["note"] << " " << c["shape"] << " " << c["shards"]);
@@ -116,7 +112,7 @@ TEST_CASE("grids of shards have PyTorch's metadata on every rank and in all") {
 }
 
 TEST_CASE("recalculated offsets are PyTorch's where shards are listed in rank order, and right otherwise") {
-  const json& cases = all_cases("recalc");
+  const json& cases = golden::file("seeds/sharded_utils.json").at("recalc");
   REQUIRE(cases.size() == 28);
   std::size_t reordered = 0;
   for (const json& c : cases) {

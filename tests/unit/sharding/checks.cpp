@@ -22,10 +22,6 @@ namespace {
 using golden::refused;
 using golden::to_extents;
 
-const json& all_cases(const char* section) {
-  return golden::file("seeds/sharded_utils.json").at(section);
-}
-
 bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
@@ -45,7 +41,7 @@ static_assert(!tensor_property<int> && !tensor_property<const char*> && !tensor_
 }  // namespace
 
 TEST_CASE("placements mean what they mean in PyTorch, but a rank outside the group is refused for everybody") {
-  const json& cases = all_cases("remote_device");
+  const json& cases = golden::file("seeds/sharded_utils.json").at("remote_device");
   REQUIRE(cases.size() == 18);
   for (const json& c : cases) {
     INFO(c.dump());
@@ -90,7 +86,7 @@ TEST_CASE("workers are found by their names") {
 }
 
 TEST_CASE("sizes are put together as PyTorch does") {
-  const json& cases = all_cases("flatten_tensor_size");
+  const json& cases = golden::file("seeds/sharded_utils.json").at("flatten_tensor_size");
   REQUIRE(cases.size() == 23);
   std::size_t at_compile_time = 0, beyond = 0;
   for (const json& c : cases) {
@@ -149,7 +145,7 @@ TEST_CASE("sizes of any integer type, one by one or from any range") {
 }
 
 TEST_CASE("the destination of a gather is where it must be, whatever it holds") {
-  const json& cases = all_cases("validate_output_tensor_for_gather");
+  const json& cases = golden::file("seeds/sharded_utils.json").at("validate_output_tensor_for_gather");
   REQUIRE(cases.size() == 240);
   std::size_t torch_passes_wrongly = 0;
   for (const json& c : cases) {
@@ -177,7 +173,7 @@ TEST_CASE("the destination of a gather is where it must be, whatever it holds") 
 }
 
 TEST_CASE("properties that differ are told in PyTorch's words") {
-  const json& cases = all_cases("raise_if_mismatch");
+  const json& cases = golden::file("seeds/sharded_utils.json").at("raise_if_mismatch");
   REQUIRE(cases.size() == 63);
   std::size_t not_expressible = 0;
   for (const json& c : cases) {

@@ -30,14 +30,10 @@ using moves::on_all;
 using moves::whole_tensor;
 using shards::at;
 
-const json& all_cases(const char* section) {
-  return golden::file("seeds/sharded_utils.json").at(section);
-}
-
 }  // namespace
 
 TEST_CASE("grids are gathered to any rank, exactly, where PyTorch gathers them and where it fails") {
-  const json& cases = all_cases("grids");
+  const json& cases = golden::file("seeds/sharded_utils.json").at("grids");
   std::mt19937_64 random(7);
   std::size_t gathered = 0, torch_fails = 0;
   for (const json& c : cases) {
@@ -70,7 +66,7 @@ TEST_CASE("grids are gathered to any rank, exactly, where PyTorch gathers them a
 }
 
 TEST_CASE("gathered values are the source's, whatever their dtype") {
-  const json& cases = all_cases("gather_loss");
+  const json& cases = golden::file("seeds/sharded_utils.json").at("gather_loss");
   REQUIRE(cases.size() == 10);
   std::size_t torch_loses = 0;
   for (const json& c : cases) {
@@ -108,7 +104,7 @@ TEST_CASE("gathered values are the source's, whatever their dtype") {
 }
 
 TEST_CASE("sub-groups gather, where PyTorch gathers only to ranks 0, 1, ..") {
-  const json& cases = all_cases("gather_group");
+  const json& cases = golden::file("seeds/sharded_utils.json").at("gather_group");
   REQUIRE(cases.size() == 4);
   std::mt19937_64 random(8);
   for (const json& c : cases) {
@@ -128,7 +124,7 @@ TEST_CASE("sub-groups gather, where PyTorch gathers only to ranks 0, 1, ..") {
 }
 
 TEST_CASE("chunks are dealt from one rank and resharded as PyTorch does, and where it hangs or fails") {
-  const json& cases = all_cases("reshard");
+  const json& cases = golden::file("seeds/sharded_utils.json").at("reshard");
   REQUIRE(cases.size() == 54);
   std::mt19937_64 random(9);
   std::size_t torch_fails = 0;

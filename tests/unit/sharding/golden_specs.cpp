@@ -20,10 +20,6 @@ namespace {
 using golden::to_extents;
 using golden::to_shards;
 
-const json& all_cases(const char* section) {
-  return golden::file("chunk_specs.json").at(section);
-}
-
 std::vector<remote_device> to_placements(const json& list) {
   std::vector<remote_device> made;
   for (const json& p : list) made.push_back(parse_remote_device(p.get<std::string>()).value());
@@ -47,7 +43,7 @@ const rank_group world = rank_group::world(16);
 }  // namespace
 
 TEST_CASE("chunk specs cut as PyTorch's do, with empty chunks at the end instead of beyond it") {
-  const json& cases = all_cases("chunk");
+  const json& cases = golden::file("chunk_specs.json").at("chunk");
   REQUIRE(cases.size() == 160);
   std::size_t moved = 0;
   for (const json& c : cases) {
@@ -81,7 +77,7 @@ TEST_CASE("chunk specs cut as PyTorch's do, with empty chunks at the end instead
 }
 
 TEST_CASE("specs are inferred as PyTorch infers them") {
-  const json& cases = all_cases("infer");
+  const json& cases = golden::file("chunk_specs.json").at("infer");
   REQUIRE(cases.size() == 60);
   for (const json& c : cases) {
     INFO(c.dump());
@@ -99,7 +95,7 @@ TEST_CASE("specs are inferred as PyTorch infers them") {
 }
 
 TEST_CASE("what a chunk spec makes is inferred as that spec again") {
-  for (const json& c : all_cases("chunk")) {
+  for (const json& c : golden::file("chunk_specs.json").at("chunk")) {
     if (!c["exception"].is_null()) continue;
     INFO(c.dump());
     const extents size = to_extents(c["shape"]);
@@ -117,7 +113,7 @@ TEST_CASE("what a chunk spec makes is inferred as that spec again") {
 }
 
 TEST_CASE("listed shards are checked as PyTorch checks them") {
-  const json& cases = all_cases("enumerable");
+  const json& cases = golden::file("chunk_specs.json").at("enumerable");
   REQUIRE(cases.size() == 8);
   for (const json& c : cases) {
     INFO(c.dump());

@@ -19,13 +19,11 @@ import shardmesh.state;
 import shardmesh.test.states;
 
 using namespace shardmesh;
+using namespace states;
 using test::array_tensor;
 using test::unique_tensor;
 
 namespace {
-
-using states::dict;
-using states::value;
 
 static_assert(std::copyable<dict> && std::equality_comparable<value>);
 static_assert(std::movable<state_dict<unique_tensor>> && !std::copy_constructible<state_dict<unique_tensor>>);

@@ -16,13 +16,12 @@ import shardmesh.state;
 import shardmesh.test.states;
 
 using namespace shardmesh;
+using namespace states;
 using test::array_tensor;
 using test::unique_tensor;
 
 namespace {
 
-using states::dict;
-using states::value;
 using change = leaf_change<array_tensor>;
 
 array_tensor tensor(std::int64_t v = 0) {

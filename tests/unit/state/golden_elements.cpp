@@ -17,15 +17,8 @@ import shardmesh.state;
 import shardmesh.test.states;
 
 using namespace shardmesh;
+using namespace states;
 using nlohmann::json;
-using states::child_of;
-using states::dict;
-using states::dict_json;
-using states::mapping_of;
-using states::path_of;
-using states::reader;
-using states::tagged;
-using states::without_values;
 
 TEST_CASE("set gives what PyTorch's set_element gives, and more where a place can be made") {
   std::size_t visited = 0, better = 0;

@@ -20,18 +20,8 @@ import shardmesh.state;
 import shardmesh.test.states;
 
 using namespace shardmesh;
+using namespace states;
 using nlohmann::json;
-using states::cells_of;
-using states::dict;
-using states::dict_json;
-using states::mapping_of;
-using states::path_of;
-using states::reader;
-using states::shard_of;
-using states::sharded;
-using states::tagged;
-using states::value;
-using states::without_values;
 using test::array_tensor;
 
 namespace {

@@ -22,13 +22,10 @@ import shardmesh.state;
 import shardmesh.test.states;
 
 using namespace shardmesh;
+using namespace states;
 using test::array_tensor;
 
 namespace {
-
-using states::cells_of;
-using states::dict;
-using states::sharded;
 
 // A box that a group of ranks holds: cut into parts, or (one rank, no parts) held whole.
 struct region {
