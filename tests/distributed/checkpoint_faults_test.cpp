@@ -4,7 +4,6 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <atomic>
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
 #include <csignal>
@@ -14,10 +13,8 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
-#include <on_ranks.hpp>
 #include <optional>
 #include <rank_folder.hpp>
-#include <span>
 #include <stdexcept>
 #include <stop_token>
 #include <string>
@@ -35,8 +32,6 @@ using namespace std::chrono_literals;
 namespace fs = std::filesystem;
 
 namespace {
-
-constexpr auto& on_ranks = fabric::on_ranks<any_communicator>;
 
 constexpr save_phase phases[] = {save_phase::describe, save_phase::stage, save_phase::write, save_phase::finish,
                                  save_phase::commit};

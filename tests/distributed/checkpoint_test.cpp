@@ -10,7 +10,6 @@
 #include <dice.hpp>
 #include <fabric.hpp>
 #include <filesystem>
-#include <functional>
 #include <indices.hpp>
 #include <memory>
 #include <optional>

@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
-#include <on_ranks.hpp>
 #include <optional>
 #include <rank_folder.hpp>
 #include <string>
@@ -21,12 +20,6 @@ using namespace shardmesh;
 using namespace saving;
 using namespace std::chrono_literals;
 namespace fs = std::filesystem;
-
-namespace {
-
-constexpr auto& on_ranks = fabric::on_ranks<any_communicator>;
-
-}  // namespace
 
 TEST_CASE("a load names the keys that are missing, surplus or of another kind, and the wanted shapes") {
   const fabric::rank_folder folder("load");

@@ -9,7 +9,6 @@
 #include <fstream>
 #include <functional>
 #include <memory>
-#include <on_ranks.hpp>
 #include <optional>
 #include <rank_folder.hpp>
 #include <string>
@@ -25,8 +24,6 @@ using namespace std::chrono_literals;
 namespace fs = std::filesystem;
 
 namespace {
-
-constexpr auto& on_ranks = fabric::on_ranks<any_communicator>;
 
 // Rank 1 (or the one that is told) spoils its part; all ranks get an error that says this, and no file appears.
 void refuses(const std::string& name, const std::function<void(rows&, any_communicator&)>& spoil,

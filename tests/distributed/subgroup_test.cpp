@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Subgroups of a communicator: along mesh dimensions, nested, many at a time.
-#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
 #include <cstdint>

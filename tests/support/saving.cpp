@@ -5,8 +5,10 @@ module;
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <iterator>
 #include <memory>
+#include <on_ranks.hpp>
 #include <optional>
 #include <span>
 #include <string>
@@ -45,6 +47,10 @@ std::string must_say(std::span<const error> problems, const std::vector<std::str
   for (const std::string& text : texts)
     if (all.find(text) == std::string::npos) return "it does not say '" + text + "': " + all;
   return {};
+}
+
+void on_ranks(const std::vector<std::int32_t>& sizes, const std::function<std::string(any_communicator&)>& body) {
+  fabric::on_ranks<any_communicator>(sizes, body);
 }
 
 call_options within(std::chrono::milliseconds time) {

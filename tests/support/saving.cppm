@@ -5,6 +5,7 @@ module;
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -31,6 +32,10 @@ std::string text_of(std::span<const shardmesh::error> problems);
 
 /// "" when there are problems, and their text says all of this.
 std::string must_say(std::span<const shardmesh::error> problems, const std::vector<std::string>& texts);
+
+/// fabric::on_ranks.
+void on_ranks(const std::vector<std::int32_t>& sizes,
+              const std::function<std::string(shardmesh::any_communicator&)>& body);
 
 /// A call that may take so long.
 shardmesh::call_options within(std::chrono::milliseconds time);

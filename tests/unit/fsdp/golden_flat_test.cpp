@@ -4,6 +4,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>
 #include <cstring>
+#include <golden.hpp>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>

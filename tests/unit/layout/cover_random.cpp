@@ -10,7 +10,6 @@
 #include <dice.hpp>
 #include <numeric>
 #include <optional>
-#include <random>
 #include <string>
 #include <string_view>
 #include <utility>
