@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// expect: expects an lvalue
 // What a state dict holds refers to its tensors: a temporary's would be gone before anything is saved.
+// expect: expects an lvalue
 import shardmesh.state;
 
 int main() {

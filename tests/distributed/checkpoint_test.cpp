@@ -7,13 +7,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <dice.hpp>
 #include <fabric.hpp>
 #include <filesystem>
-#include <functional>
+#include <indices.hpp>
 #include <memory>
 #include <optional>
-#include <random>
-#include <random_views.hpp>
+#include <rank_folder.hpp>
 #include <span>
 #include <string>
 #include <utility>
@@ -22,6 +22,7 @@
 #include <watchdog.hpp>
 import shardmesh.checkpoint;
 import shardmesh.state;
+import shardmesh.test.saving;
 
 using namespace shardmesh;
 using namespace std::chrono_literals;
@@ -29,34 +30,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-class dice {
- public:
-  explicit dice(std::uint64_t seed) : random_(seed) {}
-  std::int64_t below(std::int64_t n) { return static_cast<std::int64_t>(random_() % static_cast<std::uint64_t>(n)); }
-
- private:
-  std::mt19937_64 random_;
-};
-
-// The same folder on every rank, of this run of the test.
-fs::path scratch(std::uint64_t number) {
-  return fs::temp_directory_path() /
-         ("shardmesh-ranks-" + std::to_string(fabric::seed()) + "-" + std::to_string(number));
-}
-
-struct scratch_folder {
-  fs::path path;
-  explicit scratch_folder(std::uint64_t number) : path(scratch(number)) {
-    std::error_code ignored;
-    fs::create_directories(path, ignored);
-  }
-  ~scratch_folder() {
-    // No rank takes it away while another one looks into it.
-    for (const fabric::kind& kind : fabric::all()) kind.run(1, [](void*) { return std::string(); });
-    std::error_code ignored;
-    fs::remove_all(path, ignored);
-  }
-};
+using saving::text_of;
+using saving::within;
 
 struct tensor_model {
   path where;
@@ -140,7 +115,7 @@ struct holding {
   template <class Step>
   static void walk(std::size_t number, const held_tensor& held, const held_part& part, Step step) {
     const std::int64_t width = bits(held.type) / 8;
-    random_views::for_each_index(part.where.sizes, [&](const extents& local) {
+    indices::for_each(part.where.sizes, [&](const extents& local) {
       extents index = part.where.offsets;
       std::int64_t at = 0;
       for (std::size_t d = 0; d < local.rank(); ++d) {
@@ -192,17 +167,6 @@ std::vector<held_object> objects() {
           list_of_two()};
 }
 
-std::string text_of(std::span<const error> problems) {
-  std::string all;
-  for (const error& problem : problems) all += to_string(problem) + "\n";
-  return all;
-}
-
-// A rank that is not to be waited for ever.
-call_options soon() {
-  return {.deadline = std::chrono::steady_clock::now() + 60s, .cancel = {}, .stream = {}};
-}
-
 }  // namespace
 
 TEST_CASE("what some ranks save, other numbers of ranks load on other layouts, with every way of sharing reads") {
@@ -214,7 +178,7 @@ TEST_CASE("what some ranks save, other numbers of ranks load on other layouts, w
       for (int round = 0; round < fabric::rounds(6); ++round) {
         const std::uint64_t seed = fabric::seed() + 1000 * ++number;
         INFO(kind.name << ", " << savers << " savers, SHARDMESH_SEED=" << fabric::seed() << " round " << number);
-        const scratch_folder folder(number);
+        const fabric::rank_folder folder(std::to_string(number));
         const fs::path checkpoint = folder.path / "step";
         const std::string saved = kind.run(savers, [&](void* handle) -> std::string {
           auto& comm = *static_cast<any_communicator*>(handle);
@@ -226,7 +190,7 @@ TEST_CASE("what some ranks save, other numbers of ranks load on other layouts, w
                      true);
           if (comm.rank() % 2 == 0) mine.state.objects = objects();  // some ranks have none
           std::reverse(mine.state.objects.begin(), mine.state.objects.end());
-          const save_report report = save(checkpoint, mine.state, comm, {.call = soon()});
+          const save_report report = save(checkpoint, mine.state, comm, {.call = within(60s)});
           if (!report.ok()) return text_of(report.problems);
           if (report.tensors != static_cast<std::int64_t>(models.size())) return "another number of tensors";
           if (report.objects != 6) return "another number of objects";
@@ -257,7 +221,8 @@ TEST_CASE("what some ranks save, other numbers of ranks load on other layouts, w
                 mine.state.objects = objects();
                 for (held_object& object : mine.state.objects) object.leaves = {plain_value()}, object.form = {};
               }
-              const rank_load_report report = load(checkpoint, mine.state, comm, {.call = soon(), .sharing = sharing});
+              const rank_load_report report =
+                  load(checkpoint, mine.state, comm, {.call = within(60s), .sharing = sharing});
               if (!report.ok()) return text_of(report.problems);
               if (std::string wrong = mine.differences(numbers); !wrong.empty()) return wrong;
               if (comm.rank() != 0 && mine.state.objects != objects()) return "the objects differ";
@@ -272,7 +237,7 @@ TEST_CASE("what some ranks save, other numbers of ranks load on other layouts, w
 }
 
 TEST_CASE("replicas are written once and spread evenly") {
-  const scratch_folder folder(1'000'001);
+  const fabric::rank_folder folder(std::to_string(1'000'001));
   for (const fabric::kind& kind : fabric::all())
     for (const std::int32_t ranks : kind.sizes) {
       INFO(kind.name << ", " << ranks << " ranks");
@@ -286,7 +251,7 @@ TEST_CASE("replicas are written once and spread evenly") {
           mine.add(static_cast<std::size_t>(t), model, {&whole, 1}, true);
         }
         const save_report report =
-            save(checkpoint, mine.state, comm, {.saving = {.output = {.overwrite = true}}, .call = soon()});
+            save(checkpoint, mine.state, comm, {.saving = {.output = {.overwrite = true}}, .call = within(60s)});
         if (!report.ok()) return text_of(report.problems);
         if (report.bytes != 8 * ranks * 16 * 8 * 4) return std::to_string(report.bytes) + " bytes";
         return report.files == ranks ? "" : std::to_string(report.files) + " files";
@@ -305,7 +270,7 @@ TEST_CASE("replicas are written once and spread evenly") {
 }
 
 TEST_CASE("what a group reads is read once, and large boxes are shared without being asked") {
-  const scratch_folder folder(1'000'002);
+  const fabric::rank_folder folder(std::to_string(1'000'002));
   for (const fabric::kind& kind : fabric::all())
     for (const std::int32_t ranks : kind.sizes) {
       const fs::path checkpoint = folder.path / ("of-" + std::to_string(ranks));
@@ -318,14 +283,14 @@ TEST_CASE("what a group reads is read once, and large boxes are shared without b
         mine.add(0, large, {&large_box, 1}, true);
         mine.add(1, small, {&small_box, 1}, true);
         const save_report saved =
-            save(checkpoint, mine.state, comm, {.saving = {.output = {.overwrite = true}}, .call = soon()});
+            save(checkpoint, mine.state, comm, {.saving = {.output = {.overwrite = true}}, .call = within(60s)});
         if (!saved.ok()) return text_of(saved.problems);
-        const rank_load_report report = load(checkpoint, mine.state, comm, {.call = soon()});
+        const rank_load_report report = load(checkpoint, mine.state, comm, {.call = within(60s)});
         if (!report.ok()) return text_of(report.problems);
         const std::int64_t total = report.bytes_read + report.bytes_received;
         if (total != 256 * 128 * 4 + 16) return std::to_string(total) + " bytes";
         const bool reads = report.bytes_read > 16;
-        const auto all = comm.all_gather(std::vector<std::byte>(reads ? 1 : 0), soon());
+        const auto all = comm.all_gather(std::vector<std::byte>(reads ? 1 : 0), within(60s));
         std::size_t readers = 0;
         for (const auto& one : all.value()) readers += one.size();
         return readers == 1 ? "" : std::to_string(readers) + " ranks read the large tensor";
@@ -335,7 +300,7 @@ TEST_CASE("what a group reads is read once, and large boxes are shared without b
 }
 
 TEST_CASE("state dicts are saved and loaded through what they hold") {
-  const scratch_folder folder(1'000'003);
+  const fabric::rank_folder folder(std::to_string(1'000'003));
   for (const fabric::kind& kind : fabric::all())
     for (const std::int32_t ranks : kind.sizes) {
       const fs::path checkpoint = folder.path / ("of-" + std::to_string(ranks));
@@ -351,7 +316,7 @@ TEST_CASE("state dicts are saved and loaded through what they hold") {
             host_tensor tensor = host_tensor::make(dtype::int64, laid.local_shape(comm.rank())).value();
             auto* const values = reinterpret_cast<std::int64_t*>(tensor.bytes().data());
             for (const placed_box& placed : laid.boxes(comm.rank()))
-              random_views::for_each_index(placed.where.sizes, [&](const extents& at) {
+              indices::for_each(placed.where.sizes, [&](const extents& at) {
                 std::int64_t global = 0, inside = 0;
                 for (std::size_t d = 0; d < at.rank(); ++d) {
                   global = global * 10 + placed.where.offsets[d] + at[d];
@@ -372,10 +337,10 @@ TEST_CASE("state dicts are saved and loaded through what they hold") {
         const auto held = held_by(saved);
         if (!held) return to_string(held.cause());
         const save_report report =
-            save(checkpoint, *held, comm, {.saving = {.output = {.overwrite = true}}, .call = soon()});
+            save(checkpoint, *held, comm, {.saving = {.output = {.overwrite = true}}, .call = within(60s)});
         if (!report.ok()) return text_of(report.problems);
         auto wanted = held_by(loaded).value();
-        const rank_load_report got = load(checkpoint, wanted, comm, {.call = soon()});
+        const rank_load_report got = load(checkpoint, wanted, comm, {.call = within(60s)});
         if (!got.ok()) return text_of(got.problems);
         set_objects(loaded, wanted.objects).value();
         return equal(saved, loaded, {}) ? "" : "the state dicts differ";
@@ -430,7 +395,7 @@ TEST_CASE("PyTorch's own checkpoints are loaded by any number of ranks, on layou
           for (const object_entry& object : reader->contents().objects)
             wanted.objects.push_back({object.where.empty() ? path{object.key} : object.where, {}, {plain_value()}});
           const rank_load_report report =
-              load(checkpoint, wanted, comm, {.call = soon(), .sharing = read_sharing::group});
+              load(checkpoint, wanted, comm, {.call = within(60s), .sharing = read_sharing::group});
           if (!report.ok()) return text_of(report.problems);
           std::size_t next = 0;
           for (std::size_t t = 0; t < entries.size(); ++t) {

@@ -2,33 +2,23 @@
 // The data collectives of communicators, and the plans that use them.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <fabric.hpp>
-#include <functional>
 #include <memory>
+#include <on_ranks.hpp>
 #include <optional>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
-#include <watchdog.hpp>
 import shardmesh.transfer;
 
 using namespace shardmesh;
 
 namespace {
 
-void on_all_sizes(const std::function<std::string(any_communicator&)>& body) {
-  const watchdog dog(std::chrono::seconds(120));
-  for (const fabric::kind& kind : fabric::all())
-    for (const std::int32_t size : kind.sizes) {
-      INFO(kind.name << " with " << size << " ranks");
-      CHECK(kind.run(size, [&](void* comm) { return body(*static_cast<any_communicator*>(comm)); }) == "");
-    }
-}
+constexpr auto& on_all_sizes = fabric::on_all_sizes<any_communicator>;
 
 template <class T>
 std::span<const std::byte> bytes_of(const std::vector<T>& values) {

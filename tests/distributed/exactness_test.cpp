@@ -13,6 +13,7 @@
 #include <fabric.hpp>
 #include <memory>
 #include <new>
+#include <on_ranks.hpp>
 #include <optional>
 #include <random>
 #include <span>
@@ -76,16 +77,7 @@ tensor_view view_of(std::vector<T>& values, dtype type, const extents& sizes) {
   return {reinterpret_cast<std::byte*>(values.data()), type, {}, sizes, contiguous_strides(sizes)};
 }
 
-template <class Body>
-void on_ranks(const Body& body) {
-  const watchdog dog(std::chrono::seconds(120));
-  for (const fabric::kind& kind : fabric::all())
-    for (const std::int32_t size : kind.sizes) {
-      INFO(kind.name << " with " << size << " ranks");
-      CHECK(kind.run(size, [&](void* comm) -> std::string { return body(*static_cast<any_communicator*>(comm)); }) ==
-            "");
-    }
-}
+constexpr auto& on_all_sizes = fabric::on_all_sizes<any_communicator>;
 
 // A term of a sum that rounds: large and small numbers of both signs, different on every rank.
 float term(std::int32_t rank, std::int64_t i) {
@@ -98,7 +90,7 @@ float term(std::int32_t rank, std::int64_t i) {
 
 TEST_CASE("sums of float32 are made in ascending term order, bit for bit, on every number of ranks and path") {
   constexpr std::int64_t length = 1000;
-  on_ranks([](any_communicator& comm) -> std::string {
+  on_all_sizes([](any_communicator& comm) -> std::string {
     const std::int32_t n = comm.size();
     const distribution terms = on_all(n, placement::partial(reduce_op::sum), {length});
     for (const bool in_place : {true, false})
@@ -134,7 +126,7 @@ TEST_CASE("sums of float32 are made in ascending term order, bit for bit, on eve
 
 TEST_CASE("sums of bfloat16 are rounded once") {
   // 256 + 1 + 1 + ...: each step alone would round back to 256.
-  on_ranks([](any_communicator& comm) -> std::string {
+  on_all_sizes([](any_communicator& comm) -> std::string {
     const std::int32_t n = comm.size();
     const distribution terms = on_all(n, placement::partial(reduce_op::sum), {3});
     auto made = executor::make(
@@ -151,7 +143,7 @@ TEST_CASE("sums of bfloat16 are rounded once") {
 }
 
 TEST_CASE("types smaller than a byte move in whole bytes") {
-  on_ranks([](any_communicator& comm) -> std::string {
+  on_all_sizes([](any_communicator& comm) -> std::string {
     const std::int32_t n = comm.size();
     for (const bool in_place : {true, false}) {
       // [n, 2n] of 4 bits, rows to columns: each piece is one byte of two elements.
@@ -174,7 +166,7 @@ TEST_CASE("types smaller than a byte move in whole bytes") {
 }
 
 TEST_CASE("rows that end within a byte are refused on every rank") {
-  on_ranks([](any_communicator& comm) -> std::string {
+  on_all_sizes([](any_communicator& comm) -> std::string {
     const std::int32_t n = comm.size();
     const extents shape{n, 2 * n};
     auto made = executor::make(plan({{on_all(n, placement::shard(0), shape), on_all(n, placement::shard(1), shape),

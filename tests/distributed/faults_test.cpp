@@ -9,6 +9,7 @@
 #include <fabric.hpp>
 #include <functional>
 #include <memory>
+#include <on_ranks.hpp>
 #include <optional>
 #include <span>
 #include <stdexcept>
@@ -58,16 +59,7 @@ struct tensors {
   }
 };
 
-// Runs a body on ranks; it says what is wrong.
-void on_ranks(const std::vector<std::int32_t>& sizes, const std::function<std::string(any_communicator&)>& body) {
-  const watchdog dog(120s);
-  for (const fabric::kind& kind : fabric::all())
-    for (const std::int32_t size : sizes) {
-      if (std::find(kind.sizes.begin(), kind.sizes.end(), size) == kind.sizes.end()) continue;
-      INFO(kind.name << " with " << size << " ranks");
-      CHECK(kind.run(size, [&](void* comm) { return body(*static_cast<any_communicator*>(comm)); }) == "");
-    }
-}
+constexpr auto& on_ranks = fabric::on_ranks<any_communicator>;
 
 // "" when the call failed with this code and its text says all of this.
 template <class T>

@@ -5,29 +5,20 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <fabric.hpp>
-#include <functional>
 #include <memory>
+#include <on_ranks.hpp>
 #include <optional>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
-#include <watchdog.hpp>
 import shardmesh.transfer;
 
 using namespace shardmesh;
 
 namespace {
 
-void on_all_sizes(const std::function<std::string(any_communicator&)>& body) {
-  const watchdog dog(std::chrono::seconds(120));
-  for (const fabric::kind& kind : fabric::all())
-    for (const std::int32_t size : kind.sizes) {
-      INFO(kind.name << " with " << size << " ranks");
-      CHECK(kind.run(size, [&](void* comm) { return body(*static_cast<any_communicator*>(comm)); }) == "");
-    }
-}
+constexpr auto& on_all_sizes = fabric::on_all_sizes<any_communicator>;
 
 layout on_mesh(const extents& mesh, std::vector<placement> placements, const extents& shape) {
   return layout::make(device_mesh::make(mesh).value(), std::move(placements), shape).value();

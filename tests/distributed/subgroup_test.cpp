@@ -1,36 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // Subgroups of a communicator: along mesh dimensions, nested, many at a time.
-#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <fabric.hpp>
-#include <functional>
 #include <memory>
+#include <on_ranks.hpp>
 #include <optional>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
-#include <watchdog.hpp>
 import shardmesh.transfer;
 
 using namespace shardmesh;
-using namespace std::chrono_literals;
 
 namespace {
 
-void on_ranks(const std::vector<std::int32_t>& sizes, const std::function<std::string(any_communicator&)>& body) {
-  const watchdog dog(60s);
-  for (const fabric::kind& kind : fabric::all())
-    for (const std::int32_t size : sizes) {
-      if (std::find(kind.sizes.begin(), kind.sizes.end(), size) == kind.sizes.end()) continue;
-      INFO(kind.name << " with " << size << " ranks");
-      CHECK(kind.run(size, [&](void* comm) { return body(*static_cast<any_communicator*>(comm)); }) == "");
-    }
-}
+constexpr auto& on_ranks = fabric::on_ranks<any_communicator, 60>;
 
 device_mesh mesh_of(std::initializer_list<std::int64_t> sizes, std::vector<std::string> names) {
   return device_mesh::make(std::span(sizes.begin(), sizes.size()), std::move(names)).value();

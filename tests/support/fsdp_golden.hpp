@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 #include <fstream>
+#include <golden.hpp>
 #include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -13,9 +14,8 @@
 
 namespace fsdp_golden {
 
-inline nlohmann::json cases() {
-  std::ifstream file(SHARDMESH_TEST_DATA "/golden/seeds/fsdp_flat.json");
-  return nlohmann::json::parse(file).at("cases");
+inline const nlohmann::json& cases() {
+  return golden::file("seeds/fsdp_flat.json").at("cases");
 }
 
 /// A tensor of a safetensors file: row-major bytes.

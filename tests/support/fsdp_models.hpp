@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <golden.hpp>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -18,11 +19,7 @@ import shardmesh.fsdp;
 
 namespace fsdp_models {
 
-inline shardmesh::extents to_extents(const nlohmann::json& values) {
-  shardmesh::extents made;
-  for (const auto& v : values) made.push_back(v.get<std::int64_t>());
-  return made;
-}
+using golden::to_extents;
 
 inline shardmesh::dtype type_of(const fsdp_golden::stored& tensor) {
   using shardmesh::dtype;

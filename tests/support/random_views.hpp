@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random strided views over memory of their own, and a naive element loop to check kernels against.
+// Random strided views over memory of their own, to check kernels with.
 // Uses only the headers of the global module, so it can be included anywhere.
 #pragma once
 #include <shardmesh/tensor_view.hpp>
@@ -62,20 +62,6 @@ inline owned_view make(std::mt19937_64& random, const shardmesh::extents& sizes,
   for (std::byte& b : made.memory) b = static_cast<std::byte>(random());
   made.view.data = made.memory.data() + 1 + (empty ? 0 : first * static_cast<std::int64_t>(item));
   return made;
-}
-
-/// Calls `visit(index)` for every index in row-major order.
-template <class Visit>
-void for_each_index(const shardmesh::extents& sizes, Visit visit) {
-  for (const std::int64_t size : sizes)
-    if (size == 0) return;
-  shardmesh::extents index = shardmesh::extents::filled(sizes.rank(), 0);
-  for (;;) {
-    visit(index);
-    std::size_t d = sizes.rank();
-    while (d > 0 && ++index[d - 1] == sizes[d - 1]) index[--d] = 0;
-    if (d == 0) return;
-  }
 }
 
 inline shardmesh::extents random_sizes(std::mt19937_64& random) {

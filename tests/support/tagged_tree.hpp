@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A Python object tree as the golden files spell it (tagged JSON, tests/data/golden/README.md). Not here: its
-// node_adapter, which needs the module (tagged_tree_adapter.hpp).
+// node_adapter, which needs the room tree (shardmesh.test.tagged_tree).
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Folders of Hugging Face: what PyTorch wrote, indices that are right and wrong, sharding info, and how tensors fill
+// files.
 #include <fmt/format.h>
 #include <catch2/catch_test_macros.hpp>
 #include <nlohmann/json.hpp>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The pickle parser and writer: every protocol, inert callables, malformed and hostile streams, round trips, and what
+// memory they take.
 #include <algorithm>
 #include <bit>
 #include <catch2/catch_test_macros.hpp>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Placement rules of reshard: which rule a key gets, dimensions that do not exist, and whom optimizer state follows.
 #include <catch2/catch_test_macros.hpp>
 #include <string>
 #include <vector>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// safetensors files: headers read and laid out, each way of being broken, golden files, speed, and checksums.
 #include <fmt/format.h>
 #include <catch2/catch_test_macros.hpp>
 #include <nlohmann/json.hpp>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Saving from memory in every format, and loading what was saved. On one rank: tests/distributed has many.
 #include <catch2/catch_test_macros.hpp>
 
 #include <algorithm>

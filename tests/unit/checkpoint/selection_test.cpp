@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Selection of keys: only, skip, renames, prefixes and casts, in their order; what is refused and why.
 #include <catch2/catch_test_macros.hpp>
 #include <nlohmann/json.hpp>
 #include <shardmesh/dtype.hpp>

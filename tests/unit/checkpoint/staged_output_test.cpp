@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Output that appears whole or not at all: commits, overwrites, destinations that are refused, folders that ranks
+// share.
 #include <unistd.h>
 #include <catch2/catch_test_macros.hpp>
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Archives of torch.save are written byte for byte as PyTorch does, up to sizes that need ZIP64.
 #include <catch2/catch_test_macros.hpp>
 #include <checkpoint_data.hpp>
 #include <cstddef>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// A .pt state dict as names and tensors: PyTorch's rules of flattening, and objects that share or contain themselves.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <checkpoint_data.hpp>

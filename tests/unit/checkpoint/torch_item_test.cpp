@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Items of golden checkpoints: tensors, objects and versions of PyTorch, and how often the file is read.
 #include <algorithm>
 #include <bit>
 #include <catch2/catch_test_macros.hpp>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The ZIP reader: records of sound archives, contradictions of each kind, truncation, and damaged golden items.
 #include <catch2/catch_test_macros.hpp>
 #include <checkpoint_data.hpp>
 #include <cstddef>

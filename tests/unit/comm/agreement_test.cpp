@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Ranks compare what they were given: notes when they agree, and the key, both sides and ranks when they do not.
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
 #include <cstdint>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Groups of ranks: both numberings, their text, and what is refused.
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>
 #include <optional>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Text from untrusted bytes for terminals and JSON, and amounts of bytes.
 #include <catch2/catch_test_macros.hpp>
 
 #include <optional>

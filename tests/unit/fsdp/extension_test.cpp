@@ -6,7 +6,8 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <cstdint>
-#include <fstream>
+#include <elements.hpp>
+#include <golden.hpp>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
@@ -15,6 +16,7 @@
 #include <variant>
 #include <vector>
 import shardmesh.fsdp;
+import shardmesh.test.layouts;
 
 using namespace shardmesh;
 using Catch::Matchers::ContainsSubstring;
@@ -22,30 +24,10 @@ using nlohmann::json;
 
 namespace {
 
-using numbers = std::vector<std::int64_t>;
+using elements::numbers;
+using golden::to_extents;
+using golden::to_json;
 using value = state_value<host_tensor>;
-
-const json& golden() {
-  static const json data = [] {
-    std::ifstream file(SHARDMESH_TEST_DATA "/golden/seeds/tp_fsdp.json");
-    return json::parse(file);
-  }();
-  return data;
-}
-
-extents to_extents(const json& values) {
-  extents made;
-  for (const json& v : values) made.push_back(v.get<std::int64_t>());
-  return made;
-}
-
-json to_json(const extents& e) {
-  return json(std::vector<std::int64_t>(e.begin(), e.end()));
-}
-
-placement to_placement(const std::string& text) {
-  return text == "R" ? placement::replicate() : placement::shard(std::stoi(text.substr(1)));
-}
 
 json to_json(const placement& p) {
   if (p.kind == placement_kind::replicate) return {{"type", "Replicate"}};
@@ -57,12 +39,6 @@ host_tensor whole(const extents& shape) {
   auto made = host_tensor::make(dtype::int64, shape).value();
   auto* values = reinterpret_cast<std::int64_t*>(adapter<host_tensor>::view(made).data);
   std::iota(values, values + box::whole(shape).volume(), std::int64_t{0});
-  return made;
-}
-
-host_tensor part_of(const host_tensor& tensor, const box& where) {
-  auto made = host_tensor::make(dtype::int64, where.sizes).value();
-  if (!copy(adapter<host_tensor>::view(made), subview(adapter<host_tensor>::view(tensor), where))) std::abort();
   return made;
 }
 
@@ -82,24 +58,6 @@ numbers values_of(const host_tensor& tensor) {
   return {values, values + tensor.bytes().size() / sizeof(std::int64_t)};
 }
 
-// What the golden file says that a rank holds.
-numbers to_numbers(const json& holds, const extents& shape) {
-  if (holds.contains("linear")) return holds["linear"].get<numbers>();
-  std::vector<numbers> index(shape.rank());
-  if (holds.contains("index")) index = holds["index"].get<std::vector<numbers>>();
-  if (holds.contains("box"))
-    return values_of(part_of(whole(shape), {to_extents(holds["box"][0]), to_extents(holds["box"][1])}));
-  if (!holds.contains("index")) return {};
-  numbers made{0};
-  for (std::size_t d = 0; d < shape.rank(); ++d) {
-    numbers next;
-    for (const std::int64_t head : made)
-      for (const std::int64_t i : index[d]) next.push_back(head * shape[d] + i);
-    made = std::move(next);
-  }
-  return made;
-}
-
 bool failed(const json& answer) {
   return !answer.is_object() || answer.contains("exception") || answer.contains("outcome");
 }
@@ -108,7 +66,7 @@ bool failed(const json& answer) {
 
 TEST_CASE("parameters are flattened and unflattened as PyTorch's extension does it") {
   int dtensors = 0, tensors = 0;
-  for (const json& c : golden().at("extensions")) {
+  for (const json& c : golden::file("seeds/tp_fsdp.json").at("extensions")) {
     const extents shape = to_extents(c["shape"]);
     const device_mesh mesh = device_mesh::make(to_extents(c["mesh"])).value();
     const tensor_parallel_extension extension{mesh};
@@ -119,15 +77,15 @@ TEST_CASE("parameters are flattened and unflattened as PyTorch's extension does 
         auto flat = extension.pre_flatten_transform(value(whole(shape))).value();
         CHECK_FALSE(flat.placed);
         CHECK(rank["extension"].is_null());
-        CHECK(values_of(flat.local) == to_numbers(rank["flat"], shape));
+        CHECK(values_of(flat.local) == elements::held(rank["flat"], shape));
         ++tensors;
         continue;
       }
-      const layout l = layout::make(mesh, {to_placement(c["placements"][0])}, shape).value();
+      const layout l = layout::make(mesh, {golden::short_placement(c["placements"][0])}, shape).value();
       auto flat =
           extension.pre_flatten_transform(value(dtensor<host_tensor>::make(l, r, local_of(l, r)).value())).value();
       CHECK(to_json(flat.local.sizes()) == rank["flat"]["shape"]);
-      CHECK(values_of(flat.local) == to_numbers(rank["flat"], shape));
+      CHECK(values_of(flat.local) == elements::held(rank["flat"], shape));
       REQUIRE(flat.placed);
       CHECK(to_json(flat.placed->shape()) == rank["extension"]["shape"]);
       CHECK(to_json(flat.placed->placements()[0]) == rank["extension"]["placements"][0]);
@@ -136,7 +94,7 @@ TEST_CASE("parameters are flattened and unflattened as PyTorch's extension does 
       const json& expected = rank["post_unflatten"];
       CHECK(to_json(back.size()) == expected["shape"]);
       CHECK(to_json(back.layout().placements()[0]) == expected["placements"][0]);
-      CHECK(values_of(back.local()) == to_numbers(expected["local"], shape));
+      CHECK(values_of(back.local()) == elements::held(expected["local"], shape));
       ++dtensors;
     }
   }
@@ -146,7 +104,7 @@ TEST_CASE("parameters are flattened and unflattened as PyTorch's extension does 
 
 TEST_CASE("dtensors are chunked without sending, and gathered again, where PyTorch is right and where it is not") {
   int equal = 0, ours_alone = 0, refused = 0, gathered = 0;
-  for (const json& c : golden().at("chunk_dtensor")) {
+  for (const json& c : golden::file("seeds/tp_fsdp.json").at("chunk_dtensor")) {
     const extents shape = to_extents(c["shape"]);
     const device_mesh mesh = device_mesh::make(to_extents(c["mesh"])).value();
     const std::string kind = c["kind"];
@@ -192,7 +150,7 @@ TEST_CASE("dtensors are chunked without sending, and gathered again, where PyTor
       for (const placement& p : placements) ours.push_back(to_json(p));
       if (is_theirs && ours == rank["result"]["placements"] &&
           placements[fsdp_dim].kind != placement_kind::strided_shard) {
-        CHECK(values_of(chunk->local()) == to_numbers(rank["result"]["holds"], shape));
+        CHECK(values_of(chunk->local()) == elements::held(rank["result"]["holds"], shape));
         ++equal;
       } else {
         ++ours_alone;
@@ -225,7 +183,7 @@ TEST_CASE("dtensors are chunked without sending, and gathered again, where PyTor
 
 TEST_CASE("what is chunked is unwrapped again before it is loaded") {
   int equal = 0;
-  for (const json& c : golden().at("chunk_tensor")) {
+  for (const json& c : golden::file("seeds/tp_fsdp.json").at("chunk_tensor")) {
     const extents shape = to_extents(c["shape"]), sizes = to_extents(c["mesh"]);
     const std::string kind = c["kind"];
     if (!kind.starts_with("st")) continue;
@@ -255,7 +213,7 @@ TEST_CASE("what is chunked is unwrapped again before it is loaded") {
       REQUIRE(inner->local_shards().size() == shards.size());
       for (std::size_t i = 0; i < shards.size(); ++i) {
         CHECK(to_json(inner->local_shards()[i].metadata().offsets) == shards[i]["offsets"]);
-        CHECK(values_of(inner->local_shards()[i].tensor()) == to_numbers(shards[i]["holds"], shape));
+        CHECK(values_of(inner->local_shards()[i].tensor()) == elements::held(shards[i]["holds"], shape));
       }
       ++equal;
     }
@@ -265,7 +223,7 @@ TEST_CASE("what is chunked is unwrapped again before it is loaded") {
 
 TEST_CASE("specs say where this rank's tensor really is, as PyTorch's do") {
   int equal = 0;
-  for (const json& c : golden().at("rewrite_spec")) {
+  for (const json& c : golden::file("seeds/tp_fsdp.json").at("rewrite_spec")) {
     CAPTURE(c.dump());
     const bool is_listed = c.value("spec", "") == "EnumerableShardingSpec";
     const auto places = [](const json& texts) {
@@ -290,7 +248,7 @@ TEST_CASE("specs say where this rank's tensor really is, as PyTorch's do") {
 
 TEST_CASE("devices of ranks are PyTorch's, and an error where it divides by zero") {
   int equal = 0, refused = 0;
-  for (const json& c : golden().at("remote_device_str")) {
+  for (const json& c : golden::file("seeds/tp_fsdp.json").at("remote_device_str")) {
     CAPTURE(c.dump());
     const auto made = remote_device_of(c["rank"].get<std::int32_t>(), c["device_type"].get<std::string>(),
                                        c["num_devices_per_node"].get<std::int32_t>());

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>
+#include <indices.hpp>
 #include <numeric>
 #include <optional>
 #include <random>
@@ -33,18 +34,6 @@ dense random_dense(std::mt19937_64& random, std::size_t rank) {
     step *= made.sizes[order[i]];
   }
   return made;
-}
-
-template <class Visit>
-void each_index(const box& b, Visit visit) {
-  if (b.is_empty()) return;
-  extents index = b.offsets;
-  while (true) {
-    visit(index);
-    std::size_t d = b.rank();
-    while (d > 0 && ++index[d - 1] == b.end(d - 1)) --d, index[d] = b.offsets[d];
-    if (d == 0) return;
-  }
 }
 
 std::int64_t memory_offset(const extents& index, const extents& strides) {
@@ -91,7 +80,8 @@ TEST_CASE("any range of a dense tensor is at most 2 * rank - 1 boxes that are co
       REQUIRE(b.begin == at);
       REQUIRE(lies_within(b.where, box::whole(tensor.sizes)));
       std::vector<std::int64_t> found;
-      each_index(b.where, [&](const extents& index) { found.push_back(memory_offset(index, tensor.strides)); });
+      indices::for_each_in(b.where,
+                           [&](const extents& index) { found.push_back(memory_offset(index, tensor.strides)); });
       std::sort(found.begin(), found.end());
       // Strides of dimensions of size 1 do not count: their index is 0.
       for (const std::int64_t offset : found) REQUIRE(offset == at++);

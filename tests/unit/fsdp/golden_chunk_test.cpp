@@ -6,7 +6,8 @@
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>
 #include <cstring>
-#include <fstream>
+#include <elements.hpp>
+#include <golden.hpp>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -16,71 +17,16 @@
 #include <utility>
 #include <vector>
 import shardmesh.fsdp;
+import shardmesh.test.layouts;
 
 using namespace shardmesh;
 using nlohmann::json;
 
 namespace {
 
-using numbers = std::vector<std::int64_t>;
-
-const json& golden() {
-  static const json data = [] {
-    std::ifstream file(SHARDMESH_TEST_DATA "/golden/seeds/tp_fsdp.json");
-    return json::parse(file);
-  }();
-  return data;
-}
-
-extents to_extents(const json& values) {
-  extents made;
-  for (const json& v : values) made.push_back(v.get<std::int64_t>());
-  return made;
-}
-
-placement to_placement(const std::string& text) {
-  if (text == "R") return placement::replicate();
-  if (text == "P") return placement::partial(reduce_op::sum);
-  if (text.starts_with("SS")) {
-    const std::size_t colon = text.find(':');
-    return placement::strided_shard(std::stoi(text.substr(2, colon - 2)), std::stoi(text.substr(colon + 1)));
-  }
-  return placement::shard(std::stoi(text.substr(1)));
-}
-
-placement to_placement(const json& p) {
-  if (p.at("type") == "Shard") return placement::shard(p.at("dim").get<std::int32_t>());
-  return placement::replicate();
-}
-
-// The row-major numbers of the elements with these indices per dimension, in their order.
-numbers numbers_of(const std::vector<numbers>& index, const extents& shape) {
-  numbers made{0};
-  for (std::size_t d = 0; d < shape.rank(); ++d) {
-    numbers next;
-    for (const std::int64_t head : made)
-      for (const std::int64_t i : index[d]) next.push_back(head * shape[d] + i);
-    made = std::move(next);
-  }
-  return made;
-}
-
-numbers numbers_of(const box& where, const extents& shape) {
-  std::vector<numbers> index(shape.rank());
-  for (std::size_t d = 0; d < shape.rank(); ++d) {
-    index[d].resize(static_cast<std::size_t>(where.sizes[d]));
-    std::iota(index[d].begin(), index[d].end(), where.offsets[d]);
-  }
-  return numbers_of(index, shape);
-}
-
-// An index set of the golden file.
-numbers to_numbers(const json& holds, const extents& shape) {
-  if (holds.contains("box")) return numbers_of(box{to_extents(holds["box"][0]), to_extents(holds["box"][1])}, shape);
-  if (holds.contains("index")) return numbers_of(holds["index"].get<std::vector<numbers>>(), shape);
-  if (holds.contains("linear")) return holds["linear"].get<numbers>();
-  return {};
-}
+using elements::numbers;
+using golden::to_extents;
+using golden::to_json;
 
 numbers sorted(numbers values) {
   std::sort(values.begin(), values.end());
@@ -92,8 +38,8 @@ numbers held_numbers(const layout& l, std::int32_t rank) {
   std::vector<std::pair<std::int64_t, std::int64_t>> found;  // local number, element
   const extents local = l.local_shape(rank);
   for (const placed_box& b : l.boxes(rank)) {
-    const numbers elements = numbers_of(b.where, l.shape());
-    const numbers places = numbers_of(box{b.local_offsets, b.where.sizes}, local);
+    const numbers elements = elements::in(b.where, l.shape());
+    const numbers places = elements::in(box{b.local_offsets, b.where.sizes}, local);
     for (std::size_t i = 0; i < elements.size(); ++i) found.emplace_back(places[i], elements[i]);
   }
   std::sort(found.begin(), found.end());
@@ -122,10 +68,6 @@ numbers values_of(const host_tensor& tensor) {
   return values;
 }
 
-json to_json(const extents& e) {
-  return json(std::vector<std::int64_t>(e.begin(), e.end()));
-}
-
 json to_json(const std::vector<shard_metadata>& shards) {
   json made = json::array();
   for (const shard_metadata& m : shards)
@@ -142,10 +84,10 @@ bool failed(const json& answer) {
 
 TEST_CASE("boxes of layouts are exact on every mesh, also where PyTorch's are not") {
   int right = 0, wrong = 0;
-  for (const json& c : golden().at("boxes")) {
+  for (const json& c : golden::file("seeds/tp_fsdp.json").at("boxes")) {
     const extents shape = to_extents(c["shape"]);
     std::vector<placement> placements;
-    for (const json& p : c["placements"]) placements.push_back(to_placement(p.get<std::string>()));
+    for (const json& p : c["placements"]) placements.push_back(golden::short_placement(p.get<std::string>()));
     // Some meshes leave ranks of the world out: those hold nothing.
     std::vector<std::int32_t> members;
     for (std::size_t r = 0; r < c["ranks"].size(); ++r)
@@ -157,7 +99,7 @@ TEST_CASE("boxes of layouts are exact on every mesh, also where PyTorch's are no
       const json& rank = c["ranks"][r];
       CAPTURE(r);
       const auto own = static_cast<std::int32_t>(r);
-      CHECK(held_numbers(l, own) == to_numbers(rank["local"], shape));
+      CHECK(held_numbers(l, own) == elements::held(rank["local"], shape));
       if (!rank["local_box_ok"].get<bool>()) {
         ++wrong;
         continue;
@@ -174,12 +116,12 @@ TEST_CASE("boxes of layouts are exact on every mesh, also where PyTorch's are no
       const auto metadata = shards_of_layout(l, {}, own, {}, {}).value();
       numbers covered;
       for (const shard_metadata& m : metadata.shards) {
-        const numbers elements = numbers_of(m.where(), shape);
+        const numbers elements = elements::in(m.where(), shape);
         covered.insert(covered.end(), elements.begin(), elements.end());
         const numbers held = sorted(held_numbers(l, *m.rank()));
         for (const std::int64_t e : elements) CHECK(std::binary_search(held.begin(), held.end(), e));
       }
-      CHECK(sorted(covered) == numbers_of(box::whole(shape), shape));
+      CHECK(sorted(covered) == elements::in(box::whole(shape), shape));
       if (!failed(rank["shard_md"]) && !l.boxes(own).empty()) {
         const json all = to_json(metadata.shards);
         CHECK(std::find(all.begin(), all.end(), rank["shard_md"]) != all.end());
@@ -192,7 +134,7 @@ TEST_CASE("boxes of layouts are exact on every mesh, also where PyTorch's are no
 
 TEST_CASE("chunks of a whole tensor are PyTorch's") {
   int equal = 0, scalars = 0;
-  for (const json& c : golden().at("create_chunk_sharded_tensor")) {
+  for (const json& c : golden::file("seeds/tp_fsdp.json").at("create_chunk_sharded_tensor")) {
     const extents shape = to_extents(c["shape"]);
     const dtype type = parse_dtype(c["dtype"].get<std::string>()).value();
     const auto group = rank_group::make(c["group"].get<std::vector<std::int32_t>>()).value();
@@ -204,7 +146,7 @@ TEST_CASE("chunks of a whole tensor are PyTorch's") {
     for (std::int32_t r = 0; r < group.size(); ++r) {
       const auto made = create_chunk_sharded_tensor<host_tensor>(whole, r, group).value();
       for (const auto& one : made.local_shards()) {
-        CHECK(values_of(one.tensor()) == numbers_of(one.metadata().where(), shape));
+        CHECK(values_of(one.tensor()) == elements::in(one.metadata().where(), shape));
         const numbers held = values_of(one.tensor());
         covered.insert(covered.end(), held.begin(), held.end());
       }
@@ -216,7 +158,7 @@ TEST_CASE("chunks of a whole tensor are PyTorch's") {
       REQUIRE(made.local_shards().size() == local.size());
       for (std::size_t i = 0; i < local.size(); ++i) {
         CHECK(to_json(made.local_shards()[i].metadata().offsets) == local[i]["offsets"]);
-        CHECK(values_of(made.local_shards()[i].tensor()) == to_numbers(local[i]["holds"], shape));
+        CHECK(values_of(made.local_shards()[i].tensor()) == elements::held(local[i]["holds"], shape));
       }
       ++equal;
     }
@@ -229,7 +171,7 @@ TEST_CASE("chunks of a whole tensor are PyTorch's") {
 
 TEST_CASE("chunks of a tensor that is sharded already hold what their boxes say, on every rank") {
   int equal = 0, ours_alone = 0;
-  for (const json& c : golden().at("chunk_tensor")) {
+  for (const json& c : golden::file("seeds/tp_fsdp.json").at("chunk_tensor")) {
     const extents shape = to_extents(c["shape"]), mesh_sizes = to_extents(c["mesh"]);
     const std::string kind = c["kind"];
     const device_mesh mesh = device_mesh::make(mesh_sizes).value();
@@ -267,7 +209,7 @@ TEST_CASE("chunks of a tensor that is sharded already hold what their boxes say,
       for (const auto& outer : chunked->local_shards()) {
         const auto take = [&](const shard<host_tensor>& one, const extents& origin) {
           const numbers values = values_of(one.tensor());
-          CHECK(values == numbers_of(shifted(one.metadata().where(), origin), shape));
+          CHECK(values == elements::in(shifted(one.metadata().where(), origin), shape));
           held.insert(held.end(), values.begin(), values.end());
         };
         if (!outer.is_nested()) take(outer, extents::filled(shape.rank(), 0));
@@ -285,7 +227,7 @@ TEST_CASE("chunks of a tensor that is sharded already hold what their boxes say,
       for (const json& outer : rank["result"]["local"]) {
         const json& parts = outer.contains("inner") ? outer["inner"]["local"] : json::array({outer});
         for (const json& part : parts) {
-          const numbers one = to_numbers(part["holds"], shape);
+          const numbers one = elements::held(part["holds"], shape);
           expected.insert(expected.end(), one.begin(), one.end());
         }
       }
@@ -301,7 +243,7 @@ TEST_CASE("chunks of a tensor that is sharded already hold what their boxes say,
 TEST_CASE("layouts of chunked dtensors are PyTorch's where it cuts on the right mesh dimension") {
   int equal = 0, ours_alone = 0;
   for (const char* section : {"chunk_dtensor", "create_chunk_dtensor"})
-    for (const json& c : golden().at(section)) {
+    for (const json& c : golden::file("seeds/tp_fsdp.json").at(section)) {
       const extents shape = to_extents(c["shape"]);
       const device_mesh mesh = device_mesh::make(to_extents(c["mesh"])).value();
       const std::string kind = c.value("kind", "plain");
@@ -331,18 +273,17 @@ TEST_CASE("layouts of chunked dtensors are PyTorch's where it cuts on the right 
           continue;
         }
         const json& result = rank["result"];
-        std::vector<placement> theirs;
-        for (const json& p : result["placements"]) theirs.push_back(to_placement(p));
+        const std::vector<placement> theirs = golden::to_placements(result["placements"]);
         // Uneven TP: PyTorch's ranks disagree on the shape. Plain tensors on a 3-d mesh: it cuts the replicate axis.
         if (to_extents(result["shape"]) != shape || !rank["result"]["claim_ok"].get<bool>() ||
             theirs != made->placements()) {
           ++ours_alone;
           continue;
         }
-        CHECK(held_numbers(*made, static_cast<std::int32_t>(r)) == to_numbers(result["holds"], shape));
+        CHECK(held_numbers(*made, static_cast<std::int32_t>(r)) == elements::held(result["holds"], shape));
         if (!failed(rank["all_gather"]) && rank.contains("all_gather"))
           CHECK(held_numbers(gathered_layout(*made, fsdp_dim).value(), static_cast<std::int32_t>(r)) ==
-                to_numbers(rank["all_gather"], shape));
+                elements::held(rank["all_gather"], shape));
         ++equal;
       }
     }

@@ -4,6 +4,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>
 #include <cstring>
+#include <golden.hpp>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -19,11 +20,7 @@ using nlohmann::json;
 
 namespace {
 
-json to_json(const extents& e) {
-  json made = json::array();
-  for (const std::int64_t v : e) made.push_back(v);
-  return made;
-}
+using golden::to_json;
 
 json to_json(const shard_parameter_info& i) {
   if (!i.in_shard) return json{false, nullptr, nullptr, nullptr, nullptr};

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>
+#include <indices.hpp>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -20,6 +21,7 @@ using namespace shardmesh;
 
 namespace {
 
+using indices::row_major;
 using state = state_dict<host_tensor>;
 
 // A parameter of the model: its name, shape and number. Element e of parameter p is p * 1'000'000 + e everywhere.
@@ -29,30 +31,11 @@ struct wanted {
   std::int64_t first = 0;
 };
 
-std::int64_t row_major(const extents& index, const extents& shape) {
-  std::int64_t at = 0;
-  for (std::size_t d = 0; d < shape.rank(); ++d) at = at * shape[d] + index[d];
-  return at;
-}
-
-// Visits the indices of a box.
-template <class Visit>
-void each_index(const box& b, Visit visit) {
-  if (b.is_empty()) return;
-  extents index = b.offsets;
-  while (true) {
-    visit(index);
-    std::size_t d = b.rank();
-    while (d > 0 && ++index[d - 1] == b.end(d - 1)) --d, index[d] = b.offsets[d];
-    if (d == 0) return;
-  }
-}
-
 // Whether a part (row-major) at `local` holds a box of the parameter.
 bool holds(const host_tensor& part, const wanted& w, const box& where, const extents& local) {
   const auto* values = reinterpret_cast<const std::int64_t*>(part.bytes().data());
   bool ok = part.type() == dtype::int64;
-  each_index(where, [&](const extents& index) {
+  indices::for_each_in(where, [&](const extents& index) {
     extents inside = index;
     for (std::size_t d = 0; d < index.rank(); ++d) inside[d] += local[d] - where.offsets[d];
     ok = ok && values[row_major(inside, part.sizes())] == w.first + row_major(index, w.shape);
@@ -151,7 +134,7 @@ struct rank_model {
       const parameter_info& p = flat.parameters()[i];
       const wanted& w =
           *std::find_if(parameters.begin(), parameters.end(), [&](const wanted& x) { return x.key == p.fqn; });
-      each_index(box::whole(p.shape), [&](const extents& index) {
+      indices::for_each_in(box::whole(p.shape), [&](const extents& index) {
         std::int64_t at = flat.offset(i) - held.begin;
         for (std::size_t d = 0; d < index.rank(); ++d) at += index[d] * p.strides[d];
         if (at >= 0 && at < held.size) memory[u][static_cast<std::size_t>(at)] = w.first + row_major(index, p.shape);
@@ -196,8 +179,8 @@ std::int64_t least_bytes(const std::vector<planned_entry>& entries) {
       std::vector<char> held(static_cast<std::size_t>(box::whole(entry.shape).volume())), want = held;
       const auto mark = [&](std::vector<char>& cells_of) {
         return [&](const fragment& f) {
-          each_index(f.where,
-                     [&](const extents& i) { cells_of[static_cast<std::size_t>(row_major(i, entry.shape))] = 1; });
+          indices::for_each_in(
+              f.where, [&](const extents& i) { cells_of[static_cast<std::size_t>(row_major(i, entry.shape))] = 1; });
           return true;
         };
       };

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Comparison of views against a loop, and what equal means for each kind of type.
 #include <catch2/catch_test_macros.hpp>
+#include <indices.hpp>
 #include <random_views.hpp>
 #include <shardmesh/tensor_view.hpp>
 
@@ -38,7 +40,7 @@ TEST_CASE("comparing random strided views counts what a loop counts") {
     auto b = random_views::make(random, sizes, dtype::int16, 2, false);
     REQUIRE(copy(b.view, a.view));
     comparison expected;
-    random_views::for_each_index(sizes, [&](const extents& i) {
+    indices::for_each(sizes, [&](const extents& i) {
       std::int16_t x, y;
       if (random() % 40 == 0) *b.at(i) ^= std::byte{0x41};
       std::memcpy(&x, a.at(i), 2);

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+// Copies and conversions of views against a loop, at tile borders, and what is refused. Every conversion of a single
+// element: casts_test.cpp.
 #include <catch2/catch_test_macros.hpp>
+#include <indices.hpp>
 #include <random_views.hpp>
 #include <shardmesh/tensor_view.hpp>
 
@@ -34,8 +37,8 @@ TEST_CASE("a copy between random strided views moves each element and touches no
     const auto from = random_views::make(random, sizes, type, item, true);
     std::vector<std::byte> expected = to.memory;
     const std::byte* base = to.memory.data();
-    random_views::for_each_index(
-        sizes, [&](const extents& i) { std::memcpy(expected.data() + (to.at(i) - base), from.at(i), item); });
+    indices::for_each(sizes,
+                      [&](const extents& i) { std::memcpy(expected.data() + (to.at(i) - base), from.at(i), item); });
     INFO("round " << round << " " << to_string(sizes) << " " << to_string(to.view.strides) << " "
                   << to_string(from.view.strides));
     REQUIRE(copy(to.view, from.view));
@@ -57,7 +60,7 @@ TEST_CASE("a conversion between random strided views equals the conversion of ea
         random_views::make(random, sizes, from_type, static_cast<std::size_t>(item_bytes(from_type)), true);
     std::vector<std::byte> expected = to.memory;
     const std::byte* base = to.memory.data();
-    random_views::for_each_index(sizes, [&](const extents& i) {
+    indices::for_each(sizes, [&](const extents& i) {
       const tensor_view target{expected.data() + (to.at(i) - base), to_type, {}, {}, {}};
       REQUIRE(copy(target, {from.at(i), from_type, {}, {}, {}}));
     });
@@ -73,7 +76,7 @@ TEST_CASE("a view of sixteen dimensions is copied") {
   auto to = random_views::make(random, sizes, dtype::int16, 2, false);
   const auto from = random_views::make(random, sizes, dtype::int16, 2, false);
   REQUIRE(copy(to.view, from.view));
-  random_views::for_each_index(sizes, [&](const extents& i) { REQUIRE(std::memcmp(to.at(i), from.at(i), 2) == 0); });
+  indices::for_each(sizes, [&](const extents& i) { REQUIRE(std::memcmp(to.at(i), from.at(i), 2) == 0); });
 }
 
 TEST_CASE("a large transpose is exact at tile borders") {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Byte swap, conjugate and negate against a loop.
 #include <catch2/catch_test_macros.hpp>
+#include <indices.hpp>
 #include <random_views.hpp>
 #include <shardmesh/tensor_view.hpp>
 
@@ -36,7 +38,7 @@ TEST_CASE("byte swap reverses each element of a random strided view, each part o
     const extents sizes = random_views::random_sizes(random);
     auto v = random_views::make(random, sizes, type, item, false);
     auto expected = v.memory;
-    random_views::for_each_index(sizes, [&](const extents& i) {
+    indices::for_each(sizes, [&](const extents& i) {
       std::byte* element = expected.data() + (v.at(i) - v.memory.data());
       for (std::size_t at = 0; at < item; at += part) std::reverse(element + at, element + at + part);
     });

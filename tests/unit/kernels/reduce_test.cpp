@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Reductions against a loop: precision, NaN, wrapping, identities and averages.
 #include <catch2/catch_test_macros.hpp>
+#include <indices.hpp>
 #include <random_views.hpp>
 #include <shardmesh/tensor_view.hpp>
 
@@ -57,7 +59,7 @@ void check_against_loop(dtype type, combine_op op) {
     auto from = random_views::make(random, sizes, type, sizeof(T), true);
     const auto small =
         [&](random_views::owned_view& v) {  // floats without NaN; integers whose products do not overflow
-          random_views::for_each_index(sizes, [&](const extents& i) {
+          indices::for_each(sizes, [&](const extents& i) {
             const T value = static_cast<T>(static_cast<int>(random() % 23) - (std::is_signed_v<T> ? 11 : 0));
             std::memcpy(v.at(i), &value, sizeof value);
           });
@@ -66,7 +68,7 @@ void check_against_loop(dtype type, combine_op op) {
     small(from);
     std::vector<std::byte> expected = to.memory;
     const std::byte* base = to.memory.data();
-    random_views::for_each_index(sizes, [&](const extents& i) {
+    indices::for_each(sizes, [&](const extents& i) {
       T a, b;
       std::memcpy(&a, to.at(i), sizeof a);
       std::memcpy(&b, from.at(i), sizeof b);

@@ -7,9 +7,9 @@
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>
 #include <cstdlib>
+#include <dice.hpp>
 #include <numeric>
 #include <optional>
-#include <random>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -24,22 +24,6 @@ int runs(int usual) {
   const char* text = std::getenv("SHARDMESH_PROPERTY_RUNS");
   return text != nullptr && std::string_view(text) == "long" ? usual * 30 : usual;
 }
-
-class dice {
- public:
-  explicit dice(std::uint64_t seed) : engine_(seed) {}
-  std::int64_t below(std::int64_t n) {
-    return static_cast<std::int64_t>(engine_() % static_cast<std::uint64_t>(std::max<std::int64_t>(n, 1)));
-  }
-  std::size_t one_of(std::size_t n) { return static_cast<std::size_t>(below(static_cast<std::int64_t>(n))); }
-  template <class T>
-  void shuffle(std::vector<T>& values) {
-    for (std::size_t i = values.size(); i > 1; --i) std::swap(values[i - 1], values[one_of(i)]);
-  }
-
- private:
-  std::mt19937_64 engine_;
-};
 
 struct sample {
   extents shape;
@@ -75,7 +59,7 @@ sample guillotine(dice& d, std::int64_t rank, std::int64_t longest, std::int64_t
     s.boxes[at] = low;
     s.boxes.push_back(high);
   }
-  d.shuffle(s.boxes);
+  std::shuffle(s.boxes.begin(), s.boxes.end(), d.engine());
   return s;
 }
 
@@ -93,7 +77,7 @@ sample slabs(dice& d, std::int64_t rank) {
       if (d.below(30) != 0) s.boxes.push_back(b);
     }
   }
-  d.shuffle(s.boxes);
+  std::shuffle(s.boxes.begin(), s.boxes.end(), d.engine());
   return s;
 }
 

@@ -3,43 +3,24 @@
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>
-#include <fstream>
+#include <golden.hpp>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <string>
 #include <vector>
 import shardmesh.layout;
+import shardmesh.test.layouts;
 
 using namespace shardmesh;
 using nlohmann::json;
 
 namespace {
 
-extents to_extents(const json& values) {
-  extents made;
-  for (const json& v : values) made.push_back(v.get<std::int64_t>());
-  return made;
-}
-
-placement to_placement(const json& p) {
-  const auto type = p.at("type").get<std::string>();
-  if (type == "Shard") return placement::shard(p.at("dim").get<std::int32_t>());
-  if (type == "StridedShard")
-    return placement::strided_shard(p.at("dim").get<std::int32_t>(), p.at("split_factor").get<std::int64_t>());
-  return placement::replicate();
-}
+using golden::to_extents;
 
 layout to_layout(const json& c) {
-  std::vector<placement> placements;
-  for (const json& p : c.at("placements")) placements.push_back(to_placement(p));
-  const extents mesh = to_extents(c.at("mesh"));
-  return layout::make(device_mesh::make(mesh).value(), placements, to_extents(c.at("shape"))).value();
-}
-
-json golden() {
-  std::ifstream file(SHARDMESH_TEST_DATA "/golden/layouts.json");
-  return json::parse(file);
+  return golden::to_layout(c.at("mesh"), c.at("shape"), c.at("placements"));
 }
 
 // The global indices that PyTorch's local tensor holds, per dimension.
@@ -59,7 +40,7 @@ std::vector<std::vector<std::int64_t>> expected_indices(const json& rank, const 
 }  // namespace
 
 TEST_CASE("layouts hold what PyTorch's DTensors hold, in the same local order") {
-  const json all = golden();
+  const json& all = golden::file("layouts.json");
   REQUIRE(all["cases"].size() == 420);
   std::int64_t several = 0;
   for (const json& c : all["cases"]) {
@@ -105,7 +86,7 @@ TEST_CASE("layouts hold what PyTorch's DTensors hold, in the same local order") 
 }
 
 TEST_CASE("a grid answers as the list of its fragments does") {
-  const json known = golden();
+  const json& known = golden::file("layouts.json");
   for (const json& c : known["cases"]) {
     const layout l = to_layout(c);
     INFO(to_string(l));

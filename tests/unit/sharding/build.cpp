@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>
-#include <fstream>
+#include <golden.hpp>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -19,6 +19,7 @@
 #include "random_shards.hpp"
 #include "shard_cells.hpp"
 import shardmesh.sharding;
+import shardmesh.test.shards;
 
 using namespace shardmesh;
 using nlohmann::json;
@@ -27,28 +28,10 @@ namespace {
 
 constexpr std::int64_t huge = std::numeric_limits<std::int64_t>::max();
 
-json golden(const char* section) {
-  std::ifstream file(SHARDMESH_TEST_DATA "/golden/seeds/sharded_utils.json");
-  return json::parse(file)[section];
-}
-
-bool refused(const json& result) {
-  return result.is_object() && result.contains("exception");
-}
-
-extents to_extents(const json& values) {
-  return flatten_tensor_size(values.get<std::vector<std::int64_t>>()).value();
-}
-
-std::vector<shard_metadata> to_shards(const json& list) {
-  std::vector<shard_metadata> made;
-  for (const json& s : list) {
-    made.push_back({to_extents(s["offsets"]), to_extents(s["sizes"]), std::nullopt});
-    if (!s["placement"].is_null())
-      made.back().placement = parse_remote_device(s["placement"].get<std::string>()).value();
-  }
-  return made;
-}
+using golden::refused;
+using golden::to_extents;
+using golden::to_shards;
+using shards::at;
 
 void check_equal(const sharded_tensor_metadata& found, const json& expected) {
   CHECK(found.shards == to_shards(expected["shards"]));
@@ -59,10 +42,6 @@ void check_equal(const sharded_tensor_metadata& found, const json& expected) {
   CHECK(to_string(found.properties.format) == p["memory_format"].get<std::string>());
   CHECK(found.properties.requires_grad == p["requires_grad"].get<bool>());
   CHECK(found.properties.pin_memory == p["pin_memory"].get<bool>());
-}
-
-shard_metadata at(std::int32_t rank, const extents& offsets, const extents& sizes) {
-  return {offsets, sizes, remote_device{rank, "", {}}};
 }
 
 shard<fake_tensor> held(const shard_metadata& metadata, tensor_properties properties = {}) {
@@ -78,7 +57,7 @@ using gathered = std::vector<std::optional<sharded_tensor_metadata>>;
 }  // namespace
 
 TEST_CASE("grids of shards have PyTorch's metadata on every rank and in all") {
-  const json cases = golden("grids");
+  const json& cases = golden::file("seeds/sharded_utils.json").at("grids");
   REQUIRE(cases.size() == 73);
   for (const json& c : cases) {
     INFO(c["note"] << " " << c["shape"] << " " << c["shards"]);
@@ -133,7 +112,7 @@ TEST_CASE("grids of shards have PyTorch's metadata on every rank and in all") {
 }
 
 TEST_CASE("recalculated offsets are PyTorch's where shards are listed in rank order, and right otherwise") {
-  const json cases = golden("recalc");
+  const json& cases = golden::file("seeds/sharded_utils.json").at("recalc");
   REQUIRE(cases.size() == 28);
   std::size_t reordered = 0;
   for (const json& c : cases) {

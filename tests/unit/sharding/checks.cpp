@@ -3,7 +3,7 @@
 // answered (golden/seeds/sharded_utils.json).
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>
-#include <fstream>
+#include <golden.hpp>
 #include <list>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -19,17 +19,11 @@ using nlohmann::json;
 
 namespace {
 
-json golden(const char* section) {
-  std::ifstream file(SHARDMESH_TEST_DATA "/golden/seeds/sharded_utils.json");
-  return json::parse(file)[section];
-}
+using golden::refused;
+using golden::to_extents;
 
 bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
-}
-
-bool refused(const json& result) {
-  return result.is_object() && result.contains("exception");
 }
 
 template <class... Arguments>
@@ -47,7 +41,7 @@ static_assert(!tensor_property<int> && !tensor_property<const char*> && !tensor_
 }  // namespace
 
 TEST_CASE("placements mean what they mean in PyTorch, but a rank outside the group is refused for everybody") {
-  const json cases = golden("remote_device");
+  const json& cases = golden::file("seeds/sharded_utils.json").at("remote_device");
   REQUIRE(cases.size() == 18);
   for (const json& c : cases) {
     INFO(c.dump());
@@ -92,7 +86,7 @@ TEST_CASE("workers are found by their names") {
 }
 
 TEST_CASE("sizes are put together as PyTorch does") {
-  const json cases = golden("flatten_tensor_size");
+  const json& cases = golden::file("seeds/sharded_utils.json").at("flatten_tensor_size");
   REQUIRE(cases.size() == 23);
   std::size_t at_compile_time = 0, beyond = 0;
   for (const json& c : cases) {
@@ -151,14 +145,11 @@ TEST_CASE("sizes of any integer type, one by one or from any range") {
 }
 
 TEST_CASE("the destination of a gather is where it must be, whatever it holds") {
-  const json cases = golden("validate_output_tensor_for_gather");
+  const json& cases = golden::file("seeds/sharded_utils.json").at("validate_output_tensor_for_gather");
   REQUIRE(cases.size() == 240);
   std::size_t torch_passes_wrongly = 0;
   for (const json& c : cases) {
     INFO(c.dump());
-    const auto to_extents = [](const json& v) {
-      return flatten_tensor_size(v.get<std::vector<std::int64_t>>()).value();
-    };
     const auto rank = c["my_rank"].get<std::int32_t>(), destination_rank = c["dst_rank"].get<std::int32_t>();
     const extents size = to_extents(c["size"]);
     std::optional<tensor_view> out;
@@ -182,7 +173,7 @@ TEST_CASE("the destination of a gather is where it must be, whatever it holds") 
 }
 
 TEST_CASE("properties that differ are told in PyTorch's words") {
-  const json cases = golden("raise_if_mismatch");
+  const json& cases = golden::file("seeds/sharded_utils.json").at("raise_if_mismatch");
   REQUIRE(cases.size() == 63);
   std::size_t not_expressible = 0;
   for (const json& c : cases) {

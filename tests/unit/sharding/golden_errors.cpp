@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>
-#include <fstream>
+#include <golden.hpp>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -15,36 +15,22 @@
 #include "fake_tensor.hpp"
 #include "shard_cells.hpp"
 import shardmesh.sharding;
+import shardmesh.test.shards;
 
 using namespace shardmesh;
 using nlohmann::json;
 
 namespace {
 
+using golden::to_extents;
+using golden::to_shard;
+using golden::to_shards;
+
 std::vector<json> cases(const std::string& function) {
-  std::ifstream file(SHARDMESH_TEST_DATA "/golden/errors.json");
   std::vector<json> found;
-  const json all = json::parse(file);
-  for (const json& c : all["cases"])
+  for (const json& c : golden::file("errors.json").at("cases"))
     if (c["function"] == function) found.push_back(c);
   return found;
-}
-
-extents to_extents(const json& values) {
-  return flatten_tensor_size(values.get<std::vector<std::int64_t>>()).value();
-}
-
-// As written, without the checks of `make`.
-shard_metadata to_shard(const json& s) {
-  shard_metadata made{to_extents(s["offsets"]), to_extents(s["sizes"]), std::nullopt};
-  if (!s["placement"].is_null()) made.placement = parse_remote_device(s["placement"].get<std::string>()).value();
-  return made;
-}
-
-std::vector<shard_metadata> to_shards(const json& list) {
-  std::vector<shard_metadata> made;
-  for (const json& s : list) made.push_back(to_shard(s));
-  return made;
 }
 
 std::vector<shard_cells::shard> to_cells(const json& list) {

@@ -3,39 +3,26 @@
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>
-#include <fstream>
+#include <golden.hpp>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <variant>
 #include <vector>
 import shardmesh.sharding;
+import shardmesh.test.shards;
 
 using namespace shardmesh;
 using nlohmann::json;
 
 namespace {
 
-json golden(const char* section) {
-  std::ifstream file(SHARDMESH_TEST_DATA "/golden/chunk_specs.json");
-  return json::parse(file)[section];
-}
-
-extents to_extents(const json& values) {
-  return flatten_tensor_size(values.get<std::vector<std::int64_t>>()).value();
-}
+using golden::to_extents;
+using golden::to_shards;
 
 std::vector<remote_device> to_placements(const json& list) {
   std::vector<remote_device> made;
   for (const json& p : list) made.push_back(parse_remote_device(p.get<std::string>()).value());
-  return made;
-}
-
-std::vector<shard_metadata> to_shards(const json& list) {
-  std::vector<shard_metadata> made;
-  for (const json& s : list)
-    made.push_back({to_extents(s["offsets"]), to_extents(s["sizes"]),
-                    parse_remote_device(s["placement"].get<std::string>()).value()});
   return made;
 }
 
@@ -56,7 +43,7 @@ const rank_group world = rank_group::world(16);
 }  // namespace
 
 TEST_CASE("chunk specs cut as PyTorch's do, with empty chunks at the end instead of beyond it") {
-  const json cases = golden("chunk");
+  const json& cases = golden::file("chunk_specs.json").at("chunk");
   REQUIRE(cases.size() == 160);
   std::size_t moved = 0;
   for (const json& c : cases) {
@@ -90,7 +77,7 @@ TEST_CASE("chunk specs cut as PyTorch's do, with empty chunks at the end instead
 }
 
 TEST_CASE("specs are inferred as PyTorch infers them") {
-  const json cases = golden("infer");
+  const json& cases = golden::file("chunk_specs.json").at("infer");
   REQUIRE(cases.size() == 60);
   for (const json& c : cases) {
     INFO(c.dump());
@@ -108,7 +95,7 @@ TEST_CASE("specs are inferred as PyTorch infers them") {
 }
 
 TEST_CASE("what a chunk spec makes is inferred as that spec again") {
-  for (const json& c : golden("chunk")) {
+  for (const json& c : golden::file("chunk_specs.json").at("chunk")) {
     if (!c["exception"].is_null()) continue;
     INFO(c.dump());
     const extents size = to_extents(c["shape"]);
@@ -126,7 +113,7 @@ TEST_CASE("what a chunk spec makes is inferred as that spec again") {
 }
 
 TEST_CASE("listed shards are checked as PyTorch checks them") {
-  const json cases = golden("enumerable");
+  const json& cases = golden::file("chunk_specs.json").at("enumerable");
   REQUIRE(cases.size() == 8);
   for (const json& c : cases) {
     INFO(c.dump());

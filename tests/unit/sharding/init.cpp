@@ -5,7 +5,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
 #include <cstdint>
-#include <fstream>
+#include <golden.hpp>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -19,15 +19,15 @@
 #include "random_shards.hpp"
 #include "shard_cells.hpp"
 import shardmesh.sharding;
+import shardmesh.test.shards;
 
 using namespace shardmesh;
 using nlohmann::json;
 
 namespace {
 
-shard_metadata at(std::int32_t rank, const extents& offsets, const extents& sizes) {
-  return {offsets, sizes, remote_device{rank, "", {}}};
-}
+using golden::to_json;
+using shards::at;
 
 shard<fake_tensor> held(const shard_metadata& metadata, tensor_properties properties = {}) {
   return shard<fake_tensor>::make(fake_tensor::make(metadata.sizes, properties), metadata).value();
@@ -106,8 +106,7 @@ TEST_CASE("random layouts over 1 to 8 ranks become sharded tensors, or one error
 }
 
 TEST_CASE("row-wise tables without a global size follow one another as in PyTorch") {
-  std::ifstream file(SHARDMESH_TEST_DATA "/golden/seeds/sharded_utils.json");
-  const json cases = json::parse(file)["recalc_init"];
+  const json& cases = golden::file("seeds/sharded_utils.json").at("recalc_init");
   REQUIRE(cases.size() == 12);
   for (const json& c : cases) {
     INFO(c.dump());
@@ -130,17 +129,14 @@ TEST_CASE("row-wise tables without a global size follow one another as in PyTorc
       } else {
         REQUIRE(all[rank]->local_shards().size() == (*expected)["local"].size());
         for (std::size_t i = 0; i < (*expected)["local"].size(); ++i)
-          CHECK(json(std::vector<std::int64_t>(all[rank]->local_shards()[i].metadata().offsets.begin(),
-                                               all[rank]->local_shards()[i].metadata().offsets.end())) ==
-                (*expected)["local"][i]["offsets"]);
+          CHECK(to_json(all[rank]->local_shards()[i].metadata().offsets) == (*expected)["local"][i]["offsets"]);
       }
       const auto& found = all[rank]->metadata();
-      CHECK(json(std::vector<std::int64_t>(found.size.begin(), found.size.end())) == (*expected)["size"]);
+      CHECK(to_json(found.size) == (*expected)["size"]);
       REQUIRE(found.shards.size() == (*expected)["shards"].size());
       for (std::size_t i = 0; i < found.shards.size(); ++i) {
         const json& s = (*expected)["shards"][i];
-        CHECK(json(std::vector<std::int64_t>(found.shards[i].offsets.begin(), found.shards[i].offsets.end())) ==
-              s["offsets"]);
+        CHECK(to_json(found.shards[i].offsets) == s["offsets"]);
         CHECK(to_string(*found.shards[i].placement) == s["placement"].get<std::string>());
       }
       const auto spec = infer_sharding_spec_from_shards_metadata(found.shards);

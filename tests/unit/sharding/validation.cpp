@@ -15,6 +15,7 @@
 #include "random_shards.hpp"
 #include "shard_cells.hpp"
 import shardmesh.sharding;
+import shardmesh.test.shards;
 
 using namespace shardmesh;
 
@@ -22,9 +23,7 @@ namespace {
 
 constexpr std::int64_t huge = std::numeric_limits<std::int64_t>::max();
 
-shard_metadata at(std::int32_t rank, const extents& offsets, const extents& sizes) {
-  return {offsets, sizes, remote_device{rank, "", {}}};
-}
+using shards::at;
 
 std::vector<std::string> texts(const std::vector<shard_metadata>& shards, const extents& size, std::size_t most = 100) {
   const auto report = check_shards(shards, size, most);

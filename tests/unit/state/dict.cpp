@@ -16,15 +16,14 @@
 #include <variant>
 #include <vector>
 import shardmesh.state;
+import shardmesh.test.states;
 
 using namespace shardmesh;
+using namespace states;
 using test::array_tensor;
 using test::unique_tensor;
 
 namespace {
-
-using dict = state_dict<array_tensor>;
-using value = state_value<array_tensor>;
 
 static_assert(std::copyable<dict> && std::equality_comparable<value>);
 static_assert(std::movable<state_dict<unique_tensor>> && !std::copy_constructible<state_dict<unique_tensor>>);

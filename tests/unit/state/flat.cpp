@@ -13,15 +13,15 @@
 #include <variant>
 #include <vector>
 import shardmesh.state;
+import shardmesh.test.states;
 
 using namespace shardmesh;
+using namespace states;
 using test::array_tensor;
 using test::unique_tensor;
 
 namespace {
 
-using dict = state_dict<array_tensor>;
-using value = state_value<array_tensor>;
 using change = leaf_change<array_tensor>;
 
 array_tensor tensor(std::int64_t v = 0) {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// What a state dict holds, as values that checkpoint saves and loads.
 #include <catch2/catch_test_macros.hpp>
 
 #include <cstddef>

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <dice.hpp>
 #include <map>
 #include <optional>
 #include <random>
@@ -18,14 +19,13 @@
 #include <utility>
 #include <vector>
 import shardmesh.state;
+import shardmesh.test.states;
 
 using namespace shardmesh;
+using namespace states;
 using test::array_tensor;
 
 namespace {
-
-using dict = state_dict<array_tensor>;
-using sharded = sharded_tensor<array_tensor>;
 
 // A box that a group of ranks holds: cut into parts, or (one rank, no parts) held whole.
 struct region {
@@ -33,19 +33,6 @@ struct region {
   std::vector<std::int32_t> ranks;  // ascending
   bool is_cut = false;
   std::vector<region> parts;
-};
-
-class dice {
- public:
-  explicit dice(std::uint64_t seed) : random_(seed) {}
-  std::int64_t up_to(std::int64_t most) {
-    return static_cast<std::int64_t>(random_() % static_cast<std::uint64_t>(most + 1));
-  }
-  bool one_in(std::int64_t n) { return up_to(n - 1) == 0; }
-  std::mt19937_64& engine() { return random_; }
-
- private:
-  std::mt19937_64 random_;
 };
 
 // Cuts a box again and again along any dimension, also at its ends (empty parts).
@@ -91,18 +78,6 @@ bool holds(const region& r, std::int32_t rank) {
 
 shard_metadata on_rank(const box& b, std::int32_t rank) {
   return {b.offsets, b.sizes, remote_device{.rank = rank, .worker = {}, .where = {}}};
-}
-
-std::vector<std::int64_t> cells_of(const box& b, const extents& whole) {
-  std::vector<std::int64_t> cells;
-  for (std::int64_t cell = 0; cell < test::count_of(whole); ++cell) {
-    std::int64_t rest = cell;
-    bool inside = true;
-    for (std::size_t d = whole.rank(); d-- > 0; rest /= whole[d])
-      inside &= rest % whole[d] >= b.offsets[d] && rest % whole[d] < b.end(d);
-    if (inside) cells.push_back(cell);
-  }
-  return cells;
 }
 
 // What one rank sees of a region: itself wherever it is a holder, any holder of what it does not hold.

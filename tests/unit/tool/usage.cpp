@@ -2,6 +2,7 @@
 // What the command line says when it is used wrongly, and what --json prints when there is nothing to print about.
 #include <catch2/catch_test_macros.hpp>
 #include <nlohmann/json.hpp>
+#include <refusal.hpp>
 #include <run_tool.hpp>
 #include <string>
 
@@ -9,44 +10,33 @@ using nlohmann::json;
 
 namespace {
 
-// Wrong usage: status 2, nothing on stdout, one line on stderr, which is returned.
-std::string refusal(const std::string& arguments) {
-  INFO(arguments);
-  const auto run = run_tool(arguments);
-  CHECK(run.status == 2);
-  CHECK(run.out.empty());
-  CHECK(run.error_lines() == 1);
-  return run.err;
-}
-
-bool says(const std::string& line, const std::string& part) {
-  INFO(line);
-  CHECK(line.find(part) != std::string::npos);
-  return line.find(part) != std::string::npos;
+// Wrong usage has a status of its own.
+std::string misuse(const std::string& arguments) {
+  return refusal(arguments, 2);
 }
 
 }  // namespace
 
 TEST_CASE("unknown commands and options are named in one line") {
-  CHECK(says(refusal("no-such-command"), "unknown command 'no-such-command'"));
-  CHECK(says(refusal("no-such-command --json x"), "unknown command 'no-such-command'"));
-  CHECK(says(refusal("--frobnicate"), "unknown option '--frobnicate'"));
-  CHECK(says(refusal("inspect --frobnicate"), "shardmesh inspect: unknown option '--frobnicate'"));
-  CHECK(says(refusal("verify somewhere --frobnicate 3"), "unknown option '--frobnicate'"));
-  CHECK(says(refusal("verify one two"), "unexpected argument 'two'"));
-  CHECK(says(refusal(""), "a command is missing"));
-  CHECK(says(refusal("diff only_one"), "B is required"));
-  CHECK(says(refusal("$'no\\nlines\\e[1m'"), "unknown command"));
+  CHECK(says(misuse("no-such-command"), "unknown command 'no-such-command'"));
+  CHECK(says(misuse("no-such-command --json x"), "unknown command 'no-such-command'"));
+  CHECK(says(misuse("--frobnicate"), "unknown option '--frobnicate'"));
+  CHECK(says(misuse("inspect --frobnicate"), "shardmesh inspect: unknown option '--frobnicate'"));
+  CHECK(says(misuse("verify somewhere --frobnicate 3"), "unknown option '--frobnicate'"));
+  CHECK(says(misuse("verify one two"), "unexpected argument 'two'"));
+  CHECK(says(misuse(""), "a command is missing"));
+  CHECK(says(misuse("diff only_one"), "B is required"));
+  CHECK(says(misuse("$'no\\nlines\\e[1m'"), "unknown command"));
 }
 
 TEST_CASE("values of options that make no sense are named in one plain line") {
   for (const std::string value : {"abc", "-1", "1.5", "99999999999999999999"}) {
-    CHECK(says(refusal("inspect x --limit=" + value), "--limit"));
-    CHECK(says(refusal("inspect x --limit=" + value), "'" + value + "' is not a whole number of at least 0"));
+    CHECK(says(misuse("inspect x --limit=" + value), "--limit"));
+    CHECK(says(misuse("inspect x --limit=" + value), "'" + value + "' is not a whole number of at least 0"));
   }
   for (const std::string value : {"abc", "-1", "nan", "NaN", "-nan", "1e-3x"})
-    CHECK(says(refusal("diff x y --tolerance=" + value), "'" + value + "' is not a number of at least 0"));
-  CHECK(says(refusal("inspect x --threads 99999"), "--threads"));
+    CHECK(says(misuse("diff x y --tolerance=" + value), "'" + value + "' is not a number of at least 0"));
+  CHECK(says(misuse("inspect x --threads 99999"), "--threads"));
 }
 
 TEST_CASE("with --json, one valid document even when there is nothing to open") {

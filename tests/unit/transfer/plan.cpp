@@ -4,10 +4,11 @@
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
 #include <cstdint>
-#include <fstream>
+#include <golden.hpp>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
+import shardmesh.test.layouts;
 import shardmesh.transfer;
 
 using namespace shardmesh;
@@ -42,29 +43,6 @@ error plan_error(const distribution& from, const distribution& to, dtype a = dty
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-extents to_extents(const json& values) {
-  extents made;
-  for (const json& v : values) made.push_back(v.get<std::int64_t>());
-  return made;
-}
-
-layout to_layout(const json& mesh, const json& shape, const json& specs) {
-  std::vector<placement> placements;
-  for (const json& p : specs) {
-    const auto type = p.at("type").get<std::string>();
-    if (type == "Shard")
-      placements.push_back(placement::shard(p.at("dim").get<std::int32_t>()));
-    else if (type == "StridedShard")
-      placements.push_back(
-          placement::strided_shard(p.at("dim").get<std::int32_t>(), p.at("split_factor").get<std::int64_t>()));
-    else if (type == "Partial")
-      placements.push_back(placement::partial(parse_reduce_op(p.value("reduce_op", "sum")).value()));
-    else
-      placements.push_back(placement::replicate());
-  }
-  return layout::make(device_mesh::make(to_extents(mesh)).value(), placements, to_extents(shape)).value();
 }
 
 }  // namespace
@@ -237,8 +215,7 @@ TEST_CASE("the digest depends on what moves, not on how it was described") {
 }
 
 TEST_CASE("PyTorch's redistribution cases plan at their lower bound") {
-  std::ifstream file(SHARDMESH_TEST_DATA "/golden/redistribute.json");
-  const json all = json::parse(file);
+  const json& all = golden::file("redistribute.json");
   std::size_t cases = 0;
   const auto run = [&](const layout& from, const layout& to) {
     INFO(to_string(from) << " -> " << to_string(to));
@@ -248,8 +225,8 @@ TEST_CASE("PyTorch's redistribution cases plan at their lower bound") {
     ++cases;
   };
   for (const json& c : all["same_mesh"])
-    run(to_layout(c["mesh"], c["shape"], c["src"]), to_layout(c["mesh"], c["shape"], c["dst"]));
+    run(golden::to_layout(c["mesh"], c["shape"], c["src"]), golden::to_layout(c["mesh"], c["shape"], c["dst"]));
   for (const json& c : all["other_mesh"])
-    run(to_layout(c["src_mesh"], c["shape"], c["src"]), to_layout(c["dst_mesh"], c["shape"], c["dst"]));
+    run(golden::to_layout(c["src_mesh"], c["shape"], c["src"]), golden::to_layout(c["dst_mesh"], c["shape"], c["dst"]));
   CHECK(cases == 300);
 }

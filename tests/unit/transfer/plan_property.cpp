@@ -5,15 +5,21 @@
 #include <bit>
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>
+#include <dice.hpp>
+#include <indices.hpp>
 #include <map>
 #include <random>
 #include <string>
 #include <vector>
+import shardmesh.test.layouts;
 import shardmesh.transfer;
 
 using namespace shardmesh;
 
 namespace {
+
+using indices::row_major;
+using indices::sum;
 
 // What a local cell holds: an element of the tensor and the terms that are in it (bits). Cell -1: never written.
 struct content {
@@ -27,55 +33,14 @@ struct buffer {
   extents sizes;
   std::vector<content> cells;
   content& at(const extents& index) {
-    std::int64_t flat = 0;
-    for (std::size_t d = 0; d < sizes.rank(); ++d) {
-      REQUIRE((index[d] >= 0 && index[d] < sizes[d]));
-      flat = flat * sizes[d] + index[d];
-    }
-    return cells[static_cast<std::size_t>(flat)];
+    for (std::size_t d = 0; d < sizes.rank(); ++d) REQUIRE((index[d] >= 0 && index[d] < sizes[d]));
+    return cells[static_cast<std::size_t>(row_major(index, sizes))];
   }
 };
 
 buffer make_buffer(const extents& sizes) {
   return {sizes, std::vector<content>(static_cast<std::size_t>(box::whole(sizes).volume()))};
 }
-
-// Visits every index of a box of these sizes.
-template <class Visit>
-void each_index(const extents& sizes, Visit visit) {
-  if (box::whole(sizes).is_empty()) return;
-  extents index = extents::filled(sizes.rank(), 0);
-  while (true) {
-    visit(index);
-    std::size_t d = sizes.rank();
-    while (d > 0 && ++index[d - 1] == sizes[d - 1]) index[--d] = 0;
-    if (d == 0) return;
-  }
-}
-
-extents sum(extents a, const extents& b) {
-  for (std::size_t d = 0; d < a.rank(); ++d) a[d] += b[d];
-  return a;
-}
-
-std::int64_t cell_number(const extents& shape, const extents& index) {
-  std::int64_t flat = 0;
-  for (std::size_t d = 0; d < shape.rank(); ++d) flat = flat * shape[d] + index[d];
-  return flat;
-}
-
-class dice {
- public:
-  explicit dice(std::uint64_t seed) : random_(seed) {}
-  std::int64_t below(std::int64_t n) { return static_cast<std::int64_t>(random_() % static_cast<std::uint64_t>(n)); }
-  template <class T>
-  T pick(std::initializer_list<T> values) {
-    return values.begin()[below(static_cast<std::int64_t>(values.size()))];
-  }
-
- private:
-  std::mt19937_64 random_;
-};
 
 layout random_layout(dice& roll, const extents& shape, bool partial) {
   std::vector<std::int64_t> sizes;
@@ -122,12 +87,6 @@ struct world {
   std::map<std::pair<owner_id, box>, std::int32_t> last_term;
 };
 
-std::vector<fragment> all_fragments(const distribution& d) {
-  std::vector<fragment> all;
-  d.for_each_owner([&](owner_id o) { d.fragments_of(o, [&](const fragment& f) { return all.push_back(f), true; }); });
-  return all;
-}
-
 world make_world(const layout& from, const layout& to) {
   world w{from, to, std::max(from.mesh().rank_limit(), to.mesh().rank_limit()), {}, {}, {}, {}};
   for (owner_id r = 0; r < w.ranks; ++r) {
@@ -137,10 +96,10 @@ world make_world(const layout& from, const layout& to) {
     w.sources.push_back(sized(from));
     w.destinations.push_back(sized(to));
   }
-  for (const fragment& f : all_fragments(distribute(from).value()))
-    each_index(f.where.sizes, [&](const extents& i) {
+  for (const fragment& f : fragments::all_of(distribute(from).value()))
+    indices::for_each(f.where.sizes, [&](const extents& i) {
       w.sources[static_cast<std::size_t>(f.owner)].at(sum(i, f.local_offsets)) = {
-          cell_number(from.shape(), sum(i, f.where.offsets)), std::uint64_t{1} << f.term};
+          row_major(sum(i, f.where.offsets), from.shape()), std::uint64_t{1} << f.term};
     });
   return w;
 }
@@ -165,11 +124,11 @@ void carry_out(world& w, const step& s) {
       last->second = s.term;
     }
   }
-  each_index(s.where.sizes, [&](const extents& i) {
+  indices::for_each(s.where.sizes, [&](const extents& i) {
     const content value = from.at(sum(i, s.from.offsets));
     content& target = to.at(sum(i, s.to.offsets));
     if (s.kind == step_kind::copy) {
-      REQUIRE(value.cell == cell_number(w.from.shape(), sum(i, s.where.offsets)));
+      REQUIRE(value.cell == row_major(sum(i, s.where.offsets), w.from.shape()));
       REQUIRE(target.cell == -1);
       target = value;
     } else if (s.kind == step_kind::accumulate) {
@@ -188,10 +147,10 @@ void carry_out(world& w, const step& s) {
 // Bytes that must move, counted cell by cell from who holds and who wants what.
 std::int64_t brute_force_bound(const layout& from, const layout& to, std::int64_t item, std::int64_t wire,
                                bool same_terms, bool reduce) {
-  const auto held = all_fragments(distribute(from).value());
-  const auto wanted = all_fragments(distribute(to).value());
+  const auto held = fragments::all_of(distribute(from).value());
+  const auto wanted = fragments::all_of(distribute(to).value());
   std::int64_t bytes = 0;
-  each_index(from.shape(), [&](const extents& i) {
+  indices::for_each(from.shape(), [&](const extents& i) {
     const auto owners = [&](const std::vector<fragment>& all) {
       std::vector<std::pair<owner_id, std::int32_t>> found;  // (owner, term)
       for (const fragment& f : all)
@@ -260,15 +219,15 @@ void check_case(const layout& from, const layout& to, dtype from_type, dtype to_
   // Every destination cell: the right element, all terms in it, or the identity.
   const std::uint64_t every_term = (std::uint64_t{1} << source.terms()) - 1;
   std::vector<std::int64_t> written(static_cast<std::size_t>(w.ranks), 0);
-  for (const fragment& f : all_fragments(destination)) {
-    each_index(f.where.sizes, [&](const extents& i) {
+  for (const fragment& f : fragments::all_of(destination)) {
+    indices::for_each(f.where.sizes, [&](const extents& i) {
       const content& c = w.destinations[static_cast<std::size_t>(f.owner)].at(sum(i, f.local_offsets));
       ++written[static_cast<std::size_t>(f.owner)];
       if (!same_terms && f.term != 0) {
         REQUIRE(c.identity);
         return;
       }
-      REQUIRE(c.cell == cell_number(to.shape(), sum(i, f.where.offsets)));
+      REQUIRE(c.cell == row_major(sum(i, f.where.offsets), to.shape()));
       REQUIRE(c.terms == (same_terms ? std::uint64_t{1} << f.term : every_term));
       const int scales = !same_terms ? (from.reduction() == reduce_op::avg && from.divisor() > 1 ? 1 : 0) +
                                            (to.reduction() == reduce_op::avg && to.divisor() > 1 ? 1 : 0)

@@ -22,8 +22,8 @@
 #include <utility>
 #include <variant>
 #include <vector>
+import shardmesh.test.tagged_tree;
 import shardmesh.tree;
-#include <tagged_tree_adapter.hpp>
 
 using namespace shardmesh;
 using nlohmann::json;

@@ -10,8 +10,8 @@
 #include <utility>
 #include <variant>
 #include <vector>
+import shardmesh.test.tagged_tree;
 import shardmesh.tree;
-#include <tagged_tree_adapter.hpp>
 
 using namespace shardmesh;
 
@@ -115,6 +115,23 @@ struct shardmesh::node_adapter<handle> {
   }
 };
 
+namespace {
+
+// Transforms a tree of handles into one of owners, and walks both together: how many nodes were met in both.
+std::size_t nodes_transformed(const handle& root) {
+  const auto owned = transform(root, [](const path&, const handle& n) {
+    if (node_adapter<handle>::kind(n) == node_kind::leaf) return transformed<owner>::replace({});
+    return transformed<owner>::keep();
+  });
+  std::size_t met = 0;
+  CHECK(visit_together(root, owned.value(), [&](const path&, const handle* a, const owner* b) {
+    return ++met, a && b ? visit_step::into : visit_step::stop;
+  }));
+  return met;
+}
+
+}  // namespace
+
 TEST_CASE("a tree a million deep is walked, zipped, transformed, flattened and built") {
   arena memory = deep_arena();
   const handle root{&memory, 0};
@@ -134,15 +151,7 @@ TEST_CASE("a tree a million deep is walked, zipped, transformed, flattened and b
   CHECK(met == million + 1);
   CHECK(deepest == 0);
 
-  const auto owned = transform(root, [](const path&, const handle& n) {
-    if (node_adapter<handle>::kind(n) == node_kind::leaf) return transformed<owner>::replace({});
-    return transformed<owner>::keep();
-  });
-  met = 0;
-  CHECK(visit_together(root, owned.value(), [&](const path&, const handle* a, const owner* b) {
-    return ++met, a && b ? visit_step::into : visit_step::stop;
-  }));
-  CHECK(met == million + 1);
+  CHECK(nodes_transformed(root) == million + 1);
 
   const auto flat = flatten_tree(root).value();
   CHECK(flat.spec.nodes().size() == million + 1);
@@ -171,15 +180,7 @@ TEST_CASE("a tree a million wide is walked, zipped, transformed, flattened and b
   CHECK(met == million);
   CHECK(memory.asked < million * 3 / 2);
 
-  const auto owned = transform(root, [](const path&, const handle& n) {
-    if (node_adapter<handle>::kind(n) == node_kind::leaf) return transformed<owner>::replace({});
-    return transformed<owner>::keep();
-  });
-  met = 0;
-  CHECK(visit_together(root, owned.value(), [&](const path&, const handle* a, const owner* b) {
-    return ++met, a && b ? visit_step::into : visit_step::stop;
-  }));
-  CHECK(met == million + 1);
+  CHECK(nodes_transformed(root) == million + 1);
 
   const auto flat = flatten_tree(root).value();
   CHECK(flat.leaves.size() == million);

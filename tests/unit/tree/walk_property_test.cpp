@@ -13,8 +13,8 @@
 #include <utility>
 #include <variant>
 #include <vector>
+import shardmesh.test.tagged_tree;
 import shardmesh.tree;
-#include <tagged_tree_adapter.hpp>
 
 using namespace shardmesh;
 using tagged::node;

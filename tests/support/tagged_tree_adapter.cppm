@@ -1,9 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// node_adapter of tagged::node. Include it after `import shardmesh.tree;` (it has no includes of its own, so that
-// includes stay first) and after tagged_tree.hpp.
-#pragma once
+// shardmesh.test.tagged_tree: node_adapter of tagged::node (tagged_tree.hpp), so that it is walked as a tree. Tests
+// only.
+module;
+#include <string>
+#include <tagged_tree.hpp>
+#include <utility>
+#include <variant>
+#include <vector>
 
-template <>
+export module shardmesh.test.tagged_tree;
+
+import shardmesh.tree;
+
+export template <>
 struct shardmesh::node_adapter<tagged::node> {
   static node_kind kind(const tagged::node& n) {
     if (n.is_mapping()) return node_kind::mapping;

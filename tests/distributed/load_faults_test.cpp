@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// What goes wrong while ranks load together: every rank gets the same error, which names keys, shapes and files.
+#include <catch2/catch_test_macros.hpp>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <rank_folder.hpp>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+import shardmesh.checkpoint;
+import shardmesh.test.saving;
+
+using namespace shardmesh;
+using namespace saving;
+using namespace std::chrono_literals;
+namespace fs = std::filesystem;
+
+TEST_CASE("a load names the keys that are missing, surplus or of another kind, and the wanted shapes") {
+  const fabric::rank_folder folder("load");
+  on_ranks({1, 2, 4}, [&](any_communicator& comm) -> std::string {
+    const fs::path checkpoint = folder.path / ("of-" + std::to_string(comm.size()));
+    rows mine(comm.rank(), comm.size(), 5);
+    mine.state.objects.push_back({{"step"}, {}, {std::int64_t{3}}});
+    const save_report saved =
+        save(checkpoint, mine.state, comm, {.saving = {.output = {.overwrite = true}}, .call = within(30s)});
+    if (!saved.ok()) return text_of(saved.problems);
+    const std::int32_t last = comm.size() - 1;
+    const auto says = [&](const std::function<void(held_state&)>& change, const std::vector<std::string>& texts,
+                          const rank_load_options& options = {}) {
+      rows wanted(comm.rank(), comm.size(), 0);
+      wanted.state.objects = mine.state.objects;
+      if (comm.rank() == last) change(wanted.state);
+      return must_say(load(checkpoint, wanted.state, comm, options).problems, texts);
+    };
+    std::string wrong = says([](held_state& s) { s.objects.push_back({{"lr"}, {}, {0.5}}); },
+                             {"lr: the checkpoint has no such object (rank " + std::to_string(last) + ")"});
+    if (!wrong.empty()) return wrong;
+    wrong = says([](held_state& s) { s.tensors.push_back({{"v"}, {2}, dtype::int8, {}}); },
+                 {"v: the checkpoint has no such tensor (rank " + std::to_string(last) + ")"});
+    if (!wrong.empty()) return wrong;
+    wrong = says(
+        [](held_state& s) {
+          s.objects.clear();
+          s.tensors.push_back({{"step"}, {2}, dtype::int8, {}});
+        },
+        {"step: "});
+    if (!wrong.empty()) return wrong;
+    if (comm.size() == 1) {
+      wrong =
+          says([](held_state& s) { s.tensors.front().shape[0] += 1; },
+               {"w: the wanted tensor has another shape than the stored one (rank 0): expected [64, 32], found [65"});
+      if (!wrong.empty()) return wrong;
+    }
+    // Missing keys may be ignored, surplus ones refused.
+    rows wanted(comm.rank(), comm.size(), 0);
+    wanted.state.objects.push_back({{"lr"}, {}, {0.5}});
+    const rank_load_report report = load(checkpoint, wanted.state, comm, {.missing = key_check::ignore});
+    if (!report.ok()) return text_of(report.problems);
+    if (report.missing != std::vector<std::string>{"lr"} || report.unexpected != std::vector<std::string>{"step"} ||
+        report.loaded != std::vector<std::string>{"w"})
+      return "the report names other keys";
+    if (wanted.memory != mine.memory) return "the values differ";
+    return must_say(
+        load(checkpoint, wanted.state, comm, {.missing = key_check::ignore, .unexpected = key_check::strict}).problems,
+        {"step: the checkpoint has it and no rank wants it"});
+  });
+}
+
+TEST_CASE("a rank that cannot open the checkpoint, or opens another one, fails the load on every rank") {
+  const fabric::rank_folder folder("open");
+  on_ranks({2, 3}, [&](any_communicator& comm) -> std::string {
+    rows mine(comm.rank(), comm.size(), 5);
+    for (const char* name : {"a", "b"}) {
+      if (name[0] == 'b') mine.state.objects.push_back({{"step"}, {}, {true}});
+      const save_report saved = save(folder.path / name, mine.state, comm, {.saving = {.output = {.overwrite = true}}});
+      if (!saved.ok()) return text_of(saved.problems);
+    }
+    const auto from = [&](const char* name) {
+      return load(folder.path / (comm.rank() == 1 ? name : "a"), mine.state, comm).problems;
+    };
+    if (std::string wrong = must_say(from("nowhere"), {"nowhere", "(rank 1)"}); !wrong.empty()) return wrong;
+    return must_say(from("b"), {"ranks disagree", "(checkpoint)", "1 tensors and 1 objects"});
+  });
+}
+
+TEST_CASE("a chunk that is damaged fails the load on every rank, naming the file") {
+  const fabric::rank_folder folder("damaged");
+  on_ranks({2, 4}, [&](any_communicator& comm) -> std::string {
+    const fs::path checkpoint = folder.path / ("of-" + std::to_string(comm.size()));
+    rows mine(comm.rank(), comm.size(), 5);
+    const save_report saved = save(checkpoint, mine.state, comm, {.saving = {.output = {.overwrite = true}}});
+    if (!saved.ok()) return text_of(saved.problems);
+    if (comm.rank() == 0) fs::resize_file(checkpoint / "__1_0.distcp", 100);
+    static_cast<void>(comm.all_gather({}, within(30s)));
+    return must_say(load(checkpoint, mine.state, comm).problems, {"__1_0.distcp"});
+  });
+}

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Elements of a tensor as row-major numbers: what a rank holds is a list of them, in local order. Include before
+// imports.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <golden.hpp>
+#include <indices.hpp>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+namespace elements {
+
+using numbers = std::vector<std::int64_t>;
+
+/// The elements with these indices per dimension, in their order.
+inline numbers at(const std::vector<numbers>& index, const shardmesh::extents& shape) {
+  numbers made{0};
+  for (std::size_t d = 0; d < shape.rank(); ++d) {
+    numbers next;
+    for (const std::int64_t head : made)
+      for (const std::int64_t i : index[d]) next.push_back(head * shape[d] + i);
+    made = std::move(next);
+  }
+  return made;
+}
+
+/// The elements of a box (shardmesh::box, which is a type of a module).
+template <class Box>
+numbers in(const Box& where, const shardmesh::extents& shape) {
+  numbers made;
+  indices::for_each_in(where, [&](const auto& index) { made.push_back(indices::row_major(index, shape)); });
+  return made;
+}
+
+/// What seeds/tp_fsdp.json says that a rank holds: a box, indices per dimension, or numbers.
+inline numbers held(const nlohmann::json& holds, const shardmesh::extents& shape) {
+  if (holds.contains("linear")) return holds["linear"].get<numbers>();
+  if (holds.contains("index")) return at(holds["index"].get<std::vector<numbers>>(), shape);
+  if (!holds.contains("box")) return {};
+  const struct {
+    shardmesh::extents offsets, sizes;
+  } where{golden::to_extents(holds["box"][0]), golden::to_extents(holds["box"][1])};
+  return in(where, shape);
+}
+
+}  // namespace elements

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Golden JSON: files of tests/data/golden and the values that all of them spell alike. Types of modules are read by
+// shardmesh.test.layouts and shardmesh.test.shards. Include before imports.
+#pragma once
+#include <shardmesh/extents.hpp>
+
+#include <cstdint>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace golden {
+
+/// A file under tests/data/golden, read once: golden::file("seeds/traverse.json").
+inline const nlohmann::json& file(const std::string& name) {
+  static std::mutex lock;
+  static std::map<std::string, nlohmann::json> read;
+  const std::lock_guard guard(lock);
+  const auto [entry, is_new] = read.try_emplace(name);
+  if (is_new) {
+    std::ifstream stream(SHARDMESH_TEST_DATA "/golden/" + name);
+    entry->second = nlohmann::json::parse(stream);
+  }
+  return entry->second;
+}
+
+/// A list of numbers, whatever they are: nothing is checked.
+inline shardmesh::extents to_extents(const nlohmann::json& values) {
+  shardmesh::extents made;
+  for (const nlohmann::json& v : values) made.push_back(v.get<std::int64_t>());
+  return made;
+}
+
+inline nlohmann::json to_json(const shardmesh::extents& values) {
+  return nlohmann::json(std::vector<std::int64_t>(values.begin(), values.end()));
+}
+
+/// Whether PyTorch raised instead of answering.
+inline bool refused(const nlohmann::json& answer) {
+  return answer.is_object() && answer.contains("exception");
+}
+
+}  // namespace golden

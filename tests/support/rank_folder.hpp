@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// A folder that all ranks of a test share, also where they are processes. Include before imports.
+#pragma once
+#include <fabric.hpp>
+#include <filesystem>
+#include <string>
+#include <system_error>
+
+namespace fabric {
+
+/// The same folder on every rank, of this run of the test: `name` is the test's own. Removed with the object.
+struct rank_folder {
+  std::filesystem::path path;
+  explicit rank_folder(const std::string& name)
+      : path(std::filesystem::temp_directory_path() / ("shardmesh-ranks-" + std::to_string(seed()) + "-" + name)) {
+    std::error_code ignored;
+    std::filesystem::create_directories(path, ignored);
+  }
+  rank_folder(const rank_folder&) = delete;
+  ~rank_folder() {
+    // No rank takes it away while another one looks into it.
+    for (const kind& one : all()) one.run(1, [](void*) { return std::string(); });
+    std::error_code ignored;
+    std::filesystem::remove_all(path, ignored);
+  }
+};
+
+}  // namespace fabric

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// shardmesh.test.saving: what tests of ranks that save and load together hold, and what they look at. Tests only.
+module;
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+export module shardmesh.test.saving;
+
+import shardmesh.checkpoint;
+
+export namespace saving {
+
+/// Rows of one tensor on every rank, the same number everywhere; `value` is in every element.
+struct rows {
+  static constexpr std::int64_t per_rank = 64, width = 32;
+  std::vector<std::int32_t> memory;
+  shardmesh::held_state state;
+
+  rows(std::int32_t rank, std::int32_t ranks, std::int32_t value);
+  shardmesh::tensor_view view();
+  shardmesh::held_tensor& tensor() { return state.tensors.front(); }
+  shardmesh::held_part& part() { return tensor().parts.front(); }
+};
+
+std::string text_of(std::span<const shardmesh::error> problems);
+
+/// "" when there are problems, and their text says all of this.
+std::string must_say(std::span<const shardmesh::error> problems, const std::vector<std::string>& texts);
+
+/// fabric::on_ranks.
+void on_ranks(const std::vector<std::int32_t>& sizes,
+              const std::function<std::string(shardmesh::any_communicator&)>& body);
+
+/// A call that may take so long.
+shardmesh::call_options within(std::chrono::milliseconds time);
+
+/// How many entries a folder has.
+std::size_t entries(const std::filesystem::path& folder);
+
+}  // namespace saving

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// shardmesh.test.states: state dicts of array_tensor from golden JSON (tagged as tests/data/golden/README.md says), and
+// as JSON again, to be compared with PyTorch's. Tests only.
+module;
+#include <array_tensor.hpp>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+export module shardmesh.test.states;
+
+import shardmesh.state;
+
+export namespace states {
+
+using dict = shardmesh::state_dict<test::array_tensor>;
+using value = shardmesh::state_value<test::array_tensor>;
+using sharded = shardmesh::sharded_tensor<test::array_tensor>;
+
+shardmesh::path path_of(const nlohmann::json& keys);
+
+/// What the one tag of an object says: {"$tuple": this}. Null where there is none.
+const nlohmann::json* tagged(const nlohmann::json& j, const char* tag);
+
+/// The entries of a mapping, ordered or not. Null where it is none.
+const nlohmann::json* mapping_of(const nlohmann::json& j);
+
+/// What lies at a key in PyTorch's terms, or null.
+const nlohmann::json* child_of(const nlohmann::json& j, const nlohmann::json& key);
+
+shardmesh::shard_metadata shard_of(const nlohmann::json& j);
+
+/// The row-major index in a tensor of sizes `whole` of each element of a box: what a tensor of a test holds.
+std::vector<std::int64_t> cells_of(const shardmesh::box& b, const shardmesh::extents& whole);
+
+/// One rank of a golden case.
+struct reader {
+  std::int32_t rank = 0;
+  bool requires_grad = false;  // the files do not say it of tensors
+
+  shardmesh::result<dict> read(const nlohmann::json& j) const;
+  shardmesh::result<value> leaf(const nlohmann::json& j) const;
+
+ private:
+  test::array_tensor tensor(const nlohmann::json& t) const;
+  /// Tensors of shards hold the indices of the elements that they claim.
+  shardmesh::result<sharded> sharded_tensor_of(const nlohmann::json& st, const shardmesh::extents& whole,
+                                               const shardmesh::extents& origin) const;
+  shardmesh::result<void> add(shardmesh::state_dict_builder<test::array_tensor>& b, const nlohmann::json& j,
+                              const shardmesh::path_key& key) const;
+};
+
+/// What a state dict looks like in JSON, ours and PyTorch's: no values, which the tests compare on their own.
+nlohmann::json dict_json(const dict& d);
+nlohmann::json without_values(const nlohmann::json& j);
+
+}  // namespace states
