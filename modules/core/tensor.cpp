@@ -4,16 +4,19 @@ module;
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
+#include <optional>
 module shardmesh.core;
 
 namespace shardmesh {
 
 extents contiguous_strides(const extents& sizes) {
+  constexpr std::int64_t unreachable = std::numeric_limits<std::int64_t>::max();
   extents strides = sizes;
   std::int64_t step = 1;
   for (std::size_t d = sizes.rank(); d-- > 0;) {
     strides[d] = step;
-    step *= std::max<std::int64_t>(sizes[d], 1);
+    step = checked_multiply(step, std::max<std::int64_t>(sizes[d], 1)).value_or(unreachable);
   }
   return strides;
 }

@@ -20,7 +20,8 @@ concept allocatable_tensor = local_tensor<T> && requires(dtype type, const exten
   { adapter<std::remove_const_t<T>>::allocate(type, sizes, where) } -> std::same_as<std::remove_const_t<T>>;
 };
 
-/// Row-major strides, in elements. Sizes of 0 count as 1, as in PyTorch.
+/// Row-major strides, in elements. Sizes of 0 count as 1, as in PyTorch; a stride that does not fit then (or of sizes
+/// that are no valid tensor's) is 2^63 - 1.
 extents contiguous_strides(const extents& sizes);
 /// Row-major without gaps (dimensions of size 1 may have any stride; an empty tensor is contiguous).
 bool is_contiguous(const tensor_view& view);

@@ -3,6 +3,7 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 
@@ -45,4 +46,12 @@ TEST_CASE("an error's text names key, file, boxes, ranks, expectation and hint i
                       .with_hint("save again");
   CHECK(to_string(e) ==
         "dir/.metadata: w\\n: shards overlap in [4:6, 0:8) (ranks 2, 5): expected one holder, found two; save again");
+}
+
+TEST_CASE("row-major strides count sizes of 0 as 1, and do not wrap") {
+  constexpr std::int64_t huge = std::int64_t{1} << 62;
+  CHECK(contiguous_strides({2, 3, 5}) == extents{15, 5, 1});
+  CHECK(contiguous_strides({2, 0, 5}) == extents{5, 5, 1});
+  CHECK(contiguous_strides({4, huge, 0}) == extents{huge, 1, 1});
+  CHECK(contiguous_strides({2, 4, huge}) == extents{std::numeric_limits<std::int64_t>::max(), huge, 1});
 }

@@ -154,7 +154,7 @@ TEST_CASE("rewriting items gives every destination its elements, front to back, 
       const auto wanted = expected_values(shape, to_boxes[i]);
       const auto& got = sink.bytes[static_cast<std::int32_t>(i)];
       REQUIRE(got.size() == wanted.size() * 8);
-      CHECK(std::memcmp(got.data(), wanted.data(), got.size()) == 0);
+      CHECK((got.empty() || std::memcmp(got.data(), wanted.data(), got.size()) == 0));
     }
     CHECK(source.elements_read == static_cast<std::int64_t>(expected_values(shape, box::whole(shape)).size()));
   }
