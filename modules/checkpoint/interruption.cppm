@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: one answer to whether a long call is to end: the caller cancelled it, one way or the other, or its
-// deadline has passed.
+// Not exported: whether a save is to end: the caller cancelled it, one way or the other, or its deadline has passed.
 module shardmesh.checkpoint:interruption;
 
 import shardmesh.std;

@@ -7,7 +7,6 @@ module;
 #include <try.hpp>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cstddef>
 #include <cstdint>

@@ -3,9 +3,7 @@ module;
 #include <fmt/format.h>
 #include <try.hpp>
 
-#include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -15,11 +13,9 @@ module;
 #include <optional>
 #include <random>
 #include <span>
-#include <stop_token>
 #include <string>
 #include <string_view>
 #include <thread>
-#include <tuple>
 #include <utility>
 #include <vector>
 module shardmesh.checkpoint;
