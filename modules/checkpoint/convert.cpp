@@ -88,7 +88,7 @@ void split_at_dots(path& where, std::string_view key) {
 
 save_report convert(checkpoint_reader& reader, const std::filesystem::path& destination,
                     const convert_options& options) {
-  if (auto apart = check_not_inside(destination, reader.path()); !apart) return failed(std::move(apart).take_error());
+  if (auto apart = check_apart(destination, reader); !apart) return failed(std::move(apart).take_error());
   conversion work = select_for_output(reader, options.selection);
   if (!work.problems.empty()) {
     save_report report;

@@ -63,6 +63,9 @@ class dcp_files {
   std::int64_t data_bytes_ = 0;
 };
 
+/// Bytes of all chunks' elements: what the files will hold at least. Saturates.
+std::int64_t data_bytes_of(std::span<const output_tensor> tensors);
+
 /// Adds `.metadata` and the checksum record: all that a folder lacks before it is committed.
 /// `ranges` are those of all items; the metadata's own is added.
 result<void> finish_dcp_folder(staged_output& output, std::span<const output_tensor> tensors,

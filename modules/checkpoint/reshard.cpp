@@ -149,7 +149,9 @@ reshard_plan plan_reshard(checkpoint_reader& reader, const reshard_options& opti
 
 save_report reshard(checkpoint_reader& reader, const std::filesystem::path& destination,
                     const reshard_options& options) {
-  if (auto apart = check_not_inside(destination, reader.path()); !apart) return failed(std::move(apart).take_error());
+  if (auto apart = check_apart(destination, reader); !apart) return failed(std::move(apart).take_error());
+  if (options.like)
+    if (auto apart = check_apart(destination, *options.like); !apart) return failed(std::move(apart).take_error());
   reshard_plan plan = plan_reshard(reader, options);
   if (!plan.problems.empty()) {
     save_report report;

@@ -7,6 +7,7 @@ module;
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -15,6 +16,9 @@ module;
 #include <utility>
 #include <vector>
 module shardmesh.checkpoint;
+
+import :replaceable;
+import :seen_destination;
 
 namespace shardmesh {
 namespace {
@@ -102,8 +106,10 @@ class safetensors_save {
       SHARDMESH_TRY(objects_text_, format_objects(objects_));
     }
     SHARDMESH_CHECK(plan_files(destination));
+    if (!format_.folder) SHARDMESH_CHECK(look_beside(destination));
     SHARDMESH_TRY(staged_output output, format_.folder ? staged_output::directory(destination, options_.output)
                                                        : staged_output::file(destination, options_.output));
+    SHARDMESH_CHECK(output.reserve(planned_bytes()));
     // The copy beside a single file is made durable before and renamed after the file that holds the objects as well.
     std::optional<staged_output> beside;
     if (!format_.folder && !objects_.empty()) {
@@ -114,11 +120,17 @@ class safetensors_save {
       SHARDMESH_CHECK(add_text(beside ? *beside : output, format_.folder ? "objects.json" : "", objects_text_));
     if (format_.folder) SHARDMESH_CHECK(write_folder_files(output));
     if (beside) SHARDMESH_CHECK(beside->prepare());
+    if (options_.cancel.stop_requested()) return fail(errc::cancelled, "the save was cancelled");
     SHARDMESH_CHECK(output.commit());
-    if (beside)
-      SHARDMESH_CHECK(beside->commit());
-    else if (!format_.folder)
+    report_.notes = output.notes();
+    if (beside) {
+      auto placed = beside->commit();
+      if (!placed)
+        return std::move(placed).take_error().with_hint("the file itself was written, with the objects in its header");
+      report_.notes.insert(report_.notes.end(), beside->notes().begin(), beside->notes().end());
+    } else if (!format_.folder) {
       remove_stale_objects(destination);
+    }
     report_.files = static_cast<std::int64_t>(files_.size());
     report_.tensors = static_cast<std::int64_t>(tensors_.size());
     report_.objects = static_cast<std::int64_t>(objects_.size());
@@ -173,11 +185,33 @@ class safetensors_save {
     return {};
   }
 
-  // The copy that belonged to a file which was just replaced by one without objects; only when it is ours.
-  static void remove_stale_objects(const std::filesystem::path& destination) {
+  std::int64_t planned_bytes() const {
+    auto total = static_cast<std::int64_t>(objects_text_.size());
+    for (const planned_file& file : files_)
+      total = checked_add(total, file.layout.size_bytes).value_or(std::numeric_limits<std::int64_t>::max());
+    return total;
+  }
+
+  // An overwrite replaces or removes the copy of the objects of the file that it replaces, and nothing else that has
+  // its name.
+  result<void> look_beside(const std::filesystem::path& destination) {
+    if (!options_.output.overwrite) return {};
+    const std::filesystem::path beside = objects_beside(destination);
+    SHARDMESH_TRY(old_objects_, look_at(beside));
+    if (!old_objects_.self) return {};
+    const bool is_copy = old_objects_.is_file() && is_objects_file(beside);
+    if (!is_copy && !objects_.empty())
+      return fail(errc::destination_exists, "is not a file of objects that shardmesh wrote, and is not replaced")
+          .with_file(beside.string());
+    if (!is_copy) old_objects_ = {};
+    return {};
+  }
+
+  // The copy that belonged to a file which was just replaced by one without objects.
+  void remove_stale_objects(const std::filesystem::path& destination) const {
     const std::filesystem::path stale = objects_beside(destination);
-    const auto bytes = read_file(stale, std::int64_t{1} << 30);
-    if (!bytes || !parse_objects({reinterpret_cast<const char*>(bytes->data()), bytes->size()})) return;
+    const auto now = look_at(stale);
+    if (!old_objects_.self || !now || change_between(old_objects_, *now, false)) return;
     std::error_code ignored;
     std::filesystem::remove(stale, ignored);
   }
@@ -208,6 +242,7 @@ class safetensors_save {
   std::vector<planned_file> files_;
   hf_shard_plan shards_;
   std::string objects_text_;
+  seen_destination old_objects_;  // the copy beside a single file that an overwrite found
   std::vector<checksum_range> ranges_;
 };
 
