@@ -17,6 +17,7 @@ export import :diff;
 export import :formats;
 export import :hf;
 export import :item_writer;
+export import :key_role;
 export import :load;
 export import :load_on_ranks;
 export import :object_json;

@@ -171,7 +171,17 @@ void print_summary(out_buffer& out, const checkpoint_reader& reader, const shown
   const catalog& contents = reader.contents();
   std::map<std::string_view, std::pair<std::int64_t, std::int64_t>> by_dtype;  // bytes, tensors
   std::map<std::string, std::int64_t> top_level;
-  std::int64_t chunks = 0, parameters = 0, optimizer = 0, bytes = 0;
+  std::int64_t chunks = 0, parameters = 0, optimizer = 0, other = 0, bytes = 0;
+  key_roles roles;
+  for (const tensor_entry& tensor : contents.tensors) roles.add(tensor.key);
+  for (const object_entry& object : contents.objects) roles.add(object.key);
+  // Floating tensors of the model are its parameters and buffers; counters, packed weights and a trainer's state are
+  // not.
+  const auto count_of = [&](key_role role, dtype type) -> std::int64_t& {
+    if (role == key_role::optimizer) return optimizer;
+    const bool is_number = kind(type) == dtype_kind::floating || kind(type) == dtype_kind::complex;
+    return role == key_role::model && is_number ? parameters : other;
+  };
   for (const std::size_t i : shown.tensors) {
     const tensor_entry& tensor = contents.tensors[i];
     chunks += tensor.chunk_count;
@@ -181,7 +191,7 @@ void print_summary(out_buffer& out, const checkpoint_reader& reader, const shown
     dtype_bytes += size;
     ++count;
     bytes += size;
-    (is_optimizer_key(tensor.key) ? optimizer : parameters) += numel;
+    count_of(roles.role_of(tensor.key), tensor.type) += numel;
     ++top_level[tensor.key.substr(0, tensor.key.find('.'))];
   }
   for (const std::size_t i : shown.objects)
@@ -192,8 +202,11 @@ void print_summary(out_buffer& out, const checkpoint_reader& reader, const shown
   out.print("{}: {}{}{}, {} tensors in {} chunks, {} objects, {} files\n", escaped(reader.path().string()),
             name(contents.format), contents.version.empty() ? "" : " ", escaped(contents.version), shown.tensors.size(),
             chunks, shown.objects.size(), contents.files.size());
+  std::vector<std::string> beside;
+  if (optimizer > 0) beside.push_back(fmt::format("{} numbers of optimizer state", optimizer));
+  if (other > 0) beside.push_back(fmt::format("{} other numbers", other));
   out.print("  parameters  {}{}\n", parameters,
-            optimizer > 0 ? fmt::format(" (and {} numbers of optimizer state)", optimizer) : "");
+            beside.empty() ? std::string() : fmt::format(" (and {})", fmt::join(beside, ", ")));
   std::vector<std::string> dtypes;
   for (const auto& [type, total] : by_dtype)
     dtypes.push_back(fmt::format("{} {} in {}", type, human_bytes(total.first), total.second));
