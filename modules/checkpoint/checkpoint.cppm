@@ -50,9 +50,11 @@ export import :zip;
 
 import :archive_from_json;
 import :checked_source;
+import :checkpoint_folders;
 import :chunk_cache;
 import :interruption;
 import :load_balancer;
+import :name_list;
 import :path_wire;
 import :pickle_opcode;
 import :pickle_text;

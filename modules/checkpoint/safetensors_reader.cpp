@@ -20,6 +20,8 @@ module;
 #include <vector>
 module shardmesh.checkpoint;
 
+import :name_list;
+
 namespace shardmesh {
 namespace fs = std::filesystem;
 namespace {
@@ -46,6 +48,11 @@ class safetensors_reader final : public checkpoint_reader {
       SHARDMESH_CHECK(keep_checksums(file));
       sources_.push_back(std::move(file.source));
     }
+    if (!folder.set_aside.empty())
+      warnings_.push_back(fail(errc::duplicate_key, fmt::format("has other copies of the model, which are not read: {}",
+                                                                name_list(folder.set_aside)))
+                              .with_file(path.string())
+                              .with_hint("open one of them by its name to read it"));
     for (hf_tensor& tensor : folder.tensors) {
       tensor_entry entry;
       entry.key = std::move(tensor.name);
