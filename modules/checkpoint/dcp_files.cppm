@@ -63,7 +63,7 @@ class dcp_files {
   std::int64_t data_bytes_ = 0;
 };
 
-/// Adds `.metadata` and the checksum record: all that a folder lacks before it is committed.
+/// Adds `.metadata`, the side files and the checksum record: all that a folder lacks before it is committed.
 /// `ranges` are those of all items; the metadata's own is added.
 result<void> finish_dcp_folder(staged_output& output, std::span<const output_tensor> tensors,
                                std::span<const output_object> objects, std::span<const dcp_place> places,

@@ -25,7 +25,11 @@ result<std::vector<std::byte>> checkpoint_reader::chunk_archive(const tensor_ent
 }
 
 const dcp_extras& checkpoint_reader::extras() const {
-  static const dcp_extras none{nullptr, "1.0.0", true, true, {}};
+  static const dcp_extras none = [] {
+    dcp_extras made;
+    made.version = "1.0.0";
+    return made;
+  }();
   return none;
 }
 

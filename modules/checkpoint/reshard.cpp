@@ -16,6 +16,7 @@ module;
 #include <vector>
 module shardmesh.checkpoint;
 
+import :carried;
 import :load_balancer;
 
 namespace shardmesh {
@@ -156,9 +157,10 @@ save_report reshard(checkpoint_reader& reader, const std::filesystem::path& dest
     report.problems = std::move(plan.problems);
     return report;
   }
+  const auto extras = carried_to_dcp(reader, plan.tensors, plan.objects, plan.notes);
+  if (!extras) return failed(extras.cause());
   chunk_source source(reader, {}, true);
-  save_report report =
-      save_dcp(destination, std::move(plan.tensors), plan.objects, source, reader.extras(), options.saving);
+  save_report report = save_dcp(destination, std::move(plan.tensors), plan.objects, source, *extras, options.saving);
   report.notes.insert(report.notes.begin(), plan.notes.begin(), plan.notes.end());
   report.excluded = plan.excluded;
   return report;

@@ -64,10 +64,22 @@ bool belongs_to_checkpoint(const fs::directory_entry& entry) {
          name.ends_with(".objects.json") || name == "objects.json";
 }
 
+// The files of the folder's own record: what we copied beside a checkpoint is among them.
+std::set<std::string> recorded_files(const fs::path& folder) {
+  std::set<std::string> names;
+  const auto bytes = read_file(folder / checksum_file_name, std::int64_t{1} << 32);
+  const auto ranges = bytes ? parse_checksums({reinterpret_cast<const char*>(bytes->data()), bytes->size()})
+                            : result<std::vector<checksum_range>>(bytes.cause());
+  if (ranges)
+    for (const checksum_range& range : *ranges) names.insert(range.file);
+  return names;
+}
+
 result<void> check_replaceable(const fs::path& destination) {
   std::error_code code;
+  const std::set<std::string> recorded = recorded_files(destination);
   for (const auto& entry : fs::directory_iterator(destination, code))
-    if (!belongs_to_checkpoint(entry))
+    if (!belongs_to_checkpoint(entry) && (entry.is_directory() || !recorded.contains(entry.path().filename().string())))
       return fail(errc::destination_exists, "the folder holds more than a checkpoint and is not replaced")
           .with_file(destination.string())
           .with_values("", entry.path().filename().string())
