@@ -475,6 +475,9 @@ dcp_metadata merge_dcp_metadata(std::vector<dcp_metadata> parts) {
       }
     made.problems.insert(made.problems.end(), part.problems.begin(), part.problems.end());
   }
+  std::erase_if(made.extras.planner_entries, [&](const auto& named) {
+    return group_of.contains(named.first) || objects.contains(named.first);  // another rank's entries
+  });
   made.contents = std::move(merge.merged);
   return made;
 }

@@ -316,6 +316,7 @@ TEST_CASE("plans of the old layout are dropped when the layout changes, and carr
   reshard_options options;
   options.mesh = parse_mesh("2").value();
   options.default_placements = {placement::shard(0)};
+  CHECK(plan_reshard(*reader, options).notes == notes);
   const save_report resharded = reshard(*reader, at / "resharded", options);
   REQUIRE(resharded.ok());
   CHECK(resharded.notes == notes);
