@@ -107,6 +107,7 @@ result<void> finish_dcp_folder(staged_output& output, std::span<const output_ten
   SHARDMESH_TRY(const std::int32_t file, output.add_file(".metadata"));
   SHARDMESH_CHECK(output.write(file, 0, metadata));
   ranges.push_back({".metadata", 0, static_cast<std::int64_t>(metadata.size()), to_hex(xxh3(metadata))});
+  SHARDMESH_CHECK(copy_side_files(output, extras.side_files, ranges));
   const std::string record = format_checksums(ranges);
   SHARDMESH_TRY(const std::int32_t number, output.add_file(checksum_file_name));
   return output.write(number, 0, std::as_bytes(std::span(record)));

@@ -9,6 +9,7 @@ module;
 #include <filesystem>
 #include <limits>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,6 +18,7 @@ module;
 #include <vector>
 module shardmesh.checkpoint;
 
+import :file_texts;
 import :replaceable;
 import :seen_destination;
 
@@ -86,19 +88,43 @@ class safetensors_save {
     } else {
       std::vector<std::int64_t> sizes;
       for (std::size_t i = 0; i < tensors_.size(); ++i) sizes.push_back(bytes_of_tensor(i));
-      SHARDMESH_TRY(shards_, plan_hf_shards(sizes, format_.max_shard_bytes));
+      SHARDMESH_TRY(shards_, plan_hf_shards(sizes, format_.max_shard_bytes, format_.stem));
       for (const std::string& name : shards_.file_names) files_.push_back({name, {}, {}, 0});
       for (std::size_t i = 0; i < tensors_.size(); ++i) files_[shards_.file_of[i]].tensors.push_back(i);
     }
-    for (planned_file& file : files_) {
-      std::vector<std::pair<std::string, std::string>> metadata{
-          {"format", "pt"}, {std::string(safetensors_checksum_key), checksum_placeholder(file.tensors.size())}};
+    std::vector<std::vector<std::pair<std::string, std::string>>> texts = carried_texts();
+    for (std::size_t f = 0; f < files_.size(); ++f) {
+      planned_file& file = files_[f];
+      auto metadata = std::move(texts[f]);
+      if (std::none_of(metadata.begin(), metadata.end(), [](const auto& text) { return text.first == "format"; }))
+        metadata.insert(metadata.begin(), {"format", "pt"});
+      metadata.emplace_back(safetensors_checksum_key, checksum_placeholder(file.tensors.size()));
       if (!format_.folder && !objects_text_.empty()) metadata.emplace_back(embedded_objects_key, objects_text_);
       auto layout = layout_safetensors(described(file.tensors), metadata);
       if (!layout) return std::move(layout).take_error().with_file((destination / file.name).string());
       file.layout = std::move(*layout);
     }
     return {};
+  }
+
+  // Per file: what the source's files say that gave it tensors. The first takes what files without tensors say, too.
+  std::vector<std::vector<std::pair<std::string, std::string>>> carried_texts() {
+    std::vector<std::vector<std::pair<std::string, std::string>>> texts(files_.size());
+    if (format_.carried == nullptr) return texts;
+    std::vector<std::set<std::int32_t>> contributors(files_.size());
+    std::set<std::int32_t> used;
+    for (std::size_t f = 0; f < files_.size(); ++f)
+      for (const std::size_t i : files_[f].tensors)
+        tensors_[i].bytes.from.for_each_owner([&](owner_id file) {
+          contributors[f].insert(file);
+          used.insert(file);
+        });
+    for (const file_text& text : format_.carried->texts)
+      if (!used.contains(text.file)) contributors.front().insert(text.file);
+    text_merge merge(*format_.carried);
+    for (std::size_t f = 0; f < files_.size(); ++f) texts[f] = merge.of(contributors[f]);
+    report_.notes = merge.notes();
+    return texts;
   }
 
   result<void> write(const std::filesystem::path& destination, any_item_source source) {
@@ -221,8 +247,9 @@ class safetensors_save {
       std::vector<std::pair<std::string, std::string>> weight_map;
       for (std::size_t i = 0; i < tensors_.size(); ++i)
         weight_map.emplace_back(tensors_[i].key, shards_.file_names[shards_.file_of[i]]);
-      SHARDMESH_CHECK(add_text(output, std::string(hf_index_name), write_hf_index(shards_.total_size, weight_map)));
+      SHARDMESH_CHECK(add_text(output, hf_index_name_of(format_.stem), write_hf_index(shards_.total_size, weight_map)));
     }
+    SHARDMESH_CHECK(copy_side_files(output, format_.side_files, ranges_));
     const std::string record = format_checksums(ranges_);
     SHARDMESH_TRY(const std::int32_t number, output.add_file(checksum_file_name));
     return output.write(number, 0, bytes_of(record));
