@@ -23,9 +23,9 @@ using golden::to_extents;
 
 inline shardmesh::dtype type_of(const fsdp_golden::stored& tensor) {
   using shardmesh::dtype;
-  if (tensor.type == "BF16") return dtype::bfloat16;
-  if (tensor.type == "F64") return dtype::float64;
-  return tensor.type == "I64" ? dtype::int64 : dtype::float32;
+  static const std::map<std::string, dtype> types{
+      {"BF16", dtype::bfloat16}, {"F32", dtype::float32}, {"F64", dtype::float64}, {"I64", dtype::int64}};
+  return types.at(tensor.type);  // another one is new to these tests
 }
 
 inline shardmesh::tensor_view view_of(fsdp_golden::stored& tensor) {
