@@ -30,6 +30,7 @@ struct stored_properties {
   bool requires_grad = false;
   bool pin_memory = false;
   std::int32_t memory_format = 0;  // _MEM_FORMAT_ENCODING: 0 contiguous, 1 channels last, 2 preserve
+  std::optional<extents> strides;  // since PyTorch 2.15: of the part that rank 0 had in memory; older ones do not say
   friend bool operator==(const stored_properties&, const stored_properties&) = default;
 };
 
@@ -52,6 +53,14 @@ struct object_entry {
   stored_range place;
 };
 
+/// A text that whoever wrote a file attached to it: an entry of safetensors' `__metadata__`. What describes the file
+/// itself (our checksums, PyTorch's sharding info) is not among them.
+struct file_text {
+  std::string key, value;
+  std::int32_t file = -1;  // index into catalog::files; -1: of the whole checkpoint
+  friend bool operator==(const file_text&, const file_text&) = default;
+};
+
 /// A defect of coverage, in a checkpoint's words (chunks instead of ranks).
 error to_error(const cover_problem& problem);
 
@@ -64,6 +73,8 @@ class catalog {
   std::vector<tensor_entry> tensors;
   std::vector<object_entry> objects;
   std::vector<stored_range> chunk_places;
+  std::vector<file_text> texts;  // by file
+  std::string stem;              // hf: what its files' names begin with, "model" of model-00001-of-00002.safetensors
 
   /// Appends a chunk to the last tensor. Precondition: the box has the tensor's rank.
   void add_chunk(const box& where, const stored_range& place);

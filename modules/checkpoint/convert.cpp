@@ -16,6 +16,8 @@ module;
 #include <vector>
 module shardmesh.checkpoint;
 
+import :carried;
+
 namespace shardmesh {
 namespace {
 
@@ -88,7 +90,7 @@ void split_at_dots(path& where, std::string_view key) {
 
 save_report convert(checkpoint_reader& reader, const std::filesystem::path& destination,
                     const convert_options& options) {
-  if (auto apart = check_not_inside(destination, reader.path()); !apart) return failed(std::move(apart).take_error());
+  if (auto apart = check_apart(destination, reader); !apart) return failed(std::move(apart).take_error());
   conversion work = select_for_output(reader, options.selection);
   if (!work.problems.empty()) {
     save_report report;
@@ -105,15 +107,19 @@ save_report convert(checkpoint_reader& reader, const std::filesystem::path& dest
       for (output_tensor& tensor : work.tensors) split_at_dots(tensor.where, tensor.key);
       for (output_object& object : work.objects) split_at_dots(object.where, object.key);
     }
-    report = save_dcp(destination, std::move(work.tensors), work.objects, source, reader.extras(), options.saving);
+    const auto extras = carried_to_dcp(reader, work.tensors, work.objects, work.notes);
+    if (!extras) return failed(extras.cause());
+    report = save_dcp(destination, std::move(work.tensors), work.objects, source, *extras, options.saving);
   } else {
     if (options.skip_unsupported) skipped_tensors = drop_unsupported(work.tensors);
     if (options.skip_objects) skipped_objects = static_cast<std::int64_t>(std::exchange(work.objects, {}).size());
     auto incomplete = objects_not_held_whole(work.objects);
     if (!incomplete) return failed(std::move(incomplete).take_error());
     work.notes.insert(work.notes.end(), incomplete->begin(), incomplete->end());
-    const safetensors_options format{options.to == target_format::hf, options.max_shard_bytes};
-    report = save_safetensors(destination, std::move(work.tensors), work.objects, source, format, options.saving);
+    auto format = carried_to_safetensors(reader, options.to == target_format::hf, work.notes);
+    if (!format) return failed(std::move(format).take_error());
+    format->max_shard_bytes = options.max_shard_bytes;
+    report = save_safetensors(destination, std::move(work.tensors), work.objects, source, *format, options.saving);
   }
   report.skipped_tensors = skipped_tensors;
   report.skipped_objects = skipped_objects;

@@ -123,6 +123,11 @@ class metadata_parser {
       for (const auto [key, where] : planner.pairs())
         if (const auto fqn = key.text()) paths_.emplace(*fqn, where);
     for (const auto [key, entry] : entries.pairs()) read_entry(key, entry);
+    for (const auto [key, where] : planner.pairs())
+      if (const auto name = key.text(); name && !names_.contains(*name))
+        made_.extras.planner_entries.emplace_back(*name, where);
+    read_texts(root.attribute(dcp_texts_attribute));
+    for (const auto [key, strides] : root.attribute(dcp_strides_attribute).pairs()) read_later_strides(key, strides);
     const pickle_value storage = root.attribute("storage_data");
     if (storage.kind() == pickle_kind::dict)
       for (const auto [index, info] : storage.pairs()) read_place(index, info);
@@ -146,7 +151,9 @@ class metadata_parser {
     if (state.kind() == pickle_kind::tuple && state.size() == 2) state = state.items()[0];  // (dict, slots)
     for (const auto [key, value] : state.pairs()) {
       const auto field = key.text();
-      if (!field || *field == "state_dict_metadata" || *field == "planner_data" || *field == "storage_data") continue;
+      if (!field || *field == "state_dict_metadata" || *field == "planner_data" || *field == "storage_data" ||
+          *field == dcp_texts_attribute || *field == dcp_strides_attribute)
+        continue;
       if (*field == "version" && value.text()) {
         made_.extras.version = *value.text();
         made_.extras.has_version = true;
@@ -155,6 +162,39 @@ class metadata_parser {
       }
     }
     made_.contents.version = made_.extras.version;
+  }
+
+  // Bounded, since a pickle may name one long text a million times.
+  void read_texts(pickle_value texts) {
+    std::int64_t total = 0;
+    for (const auto [key, value] : texts.pairs()) {
+      if (!key.text() || !value.text()) {
+        problem(errc::bad_format, "holds a text that is none", dcp_texts_attribute);
+        return;
+      }
+      total += static_cast<std::int64_t>(key.text()->size() + value.text()->size());
+      if (total > max_safetensors_header_bytes) {
+        problem(errc::bad_format, "holds more text than a safetensors file can", dcp_texts_attribute).expected =
+            fmt::format("at most {} bytes", max_safetensors_header_bytes);
+        return;
+      }
+      made_.contents.texts.push_back({std::string(*key.text()), std::string(*value.text()), -1});
+    }
+  }
+
+  // Informative: strides that make no sense are as good as none.
+  static std::optional<extents> read_strides(pickle_value strides, std::size_t rank) {
+    if (strides.kind() != pickle_kind::tuple || strides.size() != rank) return std::nullopt;
+    auto read = read_sizes(strides, "strides");
+    if (!read) return std::nullopt;
+    return *read;
+  }
+  void read_later_strides(pickle_value key, pickle_value strides) {
+    const auto name = key.text();
+    const auto entry = name ? names_.find(*name) : names_.end();
+    if (entry == names_.end() || entry->second < 0) return;
+    tensor_entry& tensor = made_.contents.tensors[static_cast<std::size_t>(entry->second)];
+    tensor.properties.strides = read_strides(strides, tensor.shape.rank());
   }
 
   path path_of(std::string_view key) {
@@ -208,6 +248,7 @@ class metadata_parser {
     if (!volume || !size_bytes(tensor.type, *volume))
       return problem(fail(errc::overflow, "its size does not fit in 64 bits").with_values("", to_string(*shape)), key);
     tensor.shape = *shape;
+    tensor.properties.strides = read_strides(property(properties, 5, "strides"), shape->rank());
     tensor.where = path_of(key);
     names_.emplace(std::string(key), static_cast<std::int64_t>(made_.contents.tensors.size()));
     made_.contents.tensors.push_back(std::move(tensor));
@@ -415,6 +456,7 @@ dcp_metadata merge_dcp_metadata(std::vector<dcp_metadata> parts) {
   made.extras = parts.front().extras;
   catalog_merge merge;
   merge.merged.version = made.extras.version;
+  merge.merged.texts = parts.front().contents.texts;
   std::unordered_map<std::string_view, std::size_t> group_of;
   std::vector<std::vector<std::pair<const catalog*, const tensor_entry*>>> groups;
   for (const dcp_metadata& part : parts)
@@ -433,6 +475,9 @@ dcp_metadata merge_dcp_metadata(std::vector<dcp_metadata> parts) {
       }
     made.problems.insert(made.problems.end(), part.problems.begin(), part.problems.end());
   }
+  std::erase_if(made.extras.planner_entries, [&](const auto& named) {
+    return group_of.contains(named.first) || objects.contains(named.first);  // another rank's entries
+  });
   made.contents = std::move(merge.merged);
   return made;
 }

@@ -15,6 +15,8 @@ module;
 #include <vector>
 module shardmesh.checkpoint;
 
+import :checkpoint_folders;
+
 namespace shardmesh {
 namespace fs = std::filesystem;
 
@@ -23,7 +25,11 @@ result<std::vector<std::byte>> checkpoint_reader::chunk_archive(const tensor_ent
 }
 
 const dcp_extras& checkpoint_reader::extras() const {
-  static const dcp_extras none{nullptr, "1.0.0", true, true, {}};
+  static const dcp_extras none = [] {
+    dcp_extras made;
+    made.version = "1.0.0";
+    return made;
+  }();
   return none;
 }
 
@@ -83,18 +89,13 @@ result<std::unique_ptr<checkpoint_reader>> open_checkpoint(const fs::path& path,
     SHARDMESH_TRY(const bool is_safetensors, looks_like_safetensors(path));
     return is_safetensors ? open_safetensors(path, options) : open_torch_file(path, options);
   }
-  bool has_safetensors = false, has_dcp = false;
-  for (const auto& entry : fs::directory_iterator(path, code)) {
-    const std::string file = entry.path().filename().string();
-    has_dcp |= file.ends_with(".metadata") || file.starts_with(".metadata") || file.ends_with(".distcp");
-    has_safetensors |= file.ends_with(".safetensors") || file.ends_with(".safetensors.index.json");
-  }
-  if (code) return fail_sys(code.value(), "cannot list", path.string());
-  if (has_dcp) return open_dcp(path, options);
-  if (has_safetensors) return open_hf(path, options);
+  SHARDMESH_TRY(const auto format, format_of_folder(path));
+  if (format) return *format == checkpoint_format::dcp ? open_dcp(path, options) : open_hf(path, options);
+  const std::string below = checkpoints_below(path);
   return fail(errc::bad_format, "is not a checkpoint")
       .with_file(path.string())
-      .with_values(".metadata, *.distcp or *.safetensors in the folder", "none of them");
+      .with_values(".metadata, *.distcp or *.safetensors in the folder", "none of them")
+      .with_hint(below.empty() ? "" : "it holds these: " + below);
 }
 
 }  // namespace shardmesh

@@ -16,6 +16,7 @@ module;
 #include <vector>
 module shardmesh.checkpoint;
 
+import :carried;
 import :load_balancer;
 
 namespace shardmesh {
@@ -144,21 +145,29 @@ reshard_plan plan_reshard(checkpoint_reader& reader, const reshard_options& opti
     refused.problems.push_back(fail(errc::invalid_argument, "a mesh or a checkpoint to follow is needed"));
     return refused;
   }
-  return planning(reader, options).run();
+  reshard_plan plan = planning(reader, options).run();
+  if (!plan.problems.empty()) return plan;
+  if (auto carried = carried_to_dcp(reader, plan.tensors, plan.objects, plan.notes); !carried)
+    plan.problems.push_back(std::move(carried).take_error());
+  return plan;
 }
 
 save_report reshard(checkpoint_reader& reader, const std::filesystem::path& destination,
                     const reshard_options& options) {
-  if (auto apart = check_not_inside(destination, reader.path()); !apart) return failed(std::move(apart).take_error());
+  if (auto apart = check_apart(destination, reader); !apart) return failed(std::move(apart).take_error());
+  if (options.like)
+    if (auto apart = check_apart(destination, *options.like); !apart) return failed(std::move(apart).take_error());
   reshard_plan plan = plan_reshard(reader, options);
   if (!plan.problems.empty()) {
     save_report report;
     report.problems = std::move(plan.problems);
     return report;
   }
+  std::vector<std::string> said;  // by the plan
+  const auto extras = carried_to_dcp(reader, plan.tensors, plan.objects, said);
+  if (!extras) return failed(extras.cause());
   chunk_source source(reader, {}, true);
-  save_report report =
-      save_dcp(destination, std::move(plan.tensors), plan.objects, source, reader.extras(), options.saving);
+  save_report report = save_dcp(destination, std::move(plan.tensors), plan.objects, source, *extras, options.saving);
   report.notes.insert(report.notes.begin(), plan.notes.begin(), plan.notes.end());
   report.excluded = plan.excluded;
   return report;

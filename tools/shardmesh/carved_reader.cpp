@@ -47,6 +47,8 @@ class carved_reader final : public checkpoint_reader {
     contents_.files = stored.files;
     contents_.transforms = stored.transforms;
     contents_.objects = stored.objects;
+    contents_.texts = stored.texts;
+    contents_.stem = stored.stem;
     path_ = inner_->path();
     warnings_ = inner_->warnings();
     problems_ = inner_->problems();

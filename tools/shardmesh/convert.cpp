@@ -13,6 +13,7 @@
 #include "report.hpp"
 #include "saving.hpp"
 #include "selection_options.hpp"
+#include "signals.hpp"
 
 import shardmesh;
 
@@ -30,6 +31,7 @@ int run(arguments& given, const common_options& common, bool format_given) {
   auto reader = open_checkpoint(given.source);
   if (!reader) return report(reader.cause());
   if (!given.flat_spec.empty()) {
+    if (const auto apart = check_apart(given.destination, given.flat_spec); !apart) return report(apart.cause());
     const auto units = read_flat_spec(given.flat_spec);
     if (!units) return report(units.cause());
     reader = carve(*std::move(reader), *units);
@@ -48,6 +50,8 @@ int run(arguments& given, const common_options& common, bool format_given) {
   progress_bar bar((*reader)->contents().tensor_bytes());
   given.options.saving.progress = [&bar](std::int64_t bytes) { bar.advance(bytes); };
   given.options.saving.threads = common.threads;
+  given.options.saving.cancel = common.cancel;
+  const unwinding_on_signals unwinding;
   return print_report(convert(**reader, given.destination, given.options), given.destination);
 }
 

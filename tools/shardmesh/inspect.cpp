@@ -107,6 +107,61 @@ void end_json(out_buffer& out, const std::vector<error>& problems) {
   out.print("}}\n");
 }
 
+// What the files' writers attached to them, key by key: the different values with the files that say so.
+using texts_by_key = std::map<std::string_view, std::vector<const file_text*>>;
+texts_by_key different_texts(const catalog& contents) {
+  texts_by_key texts;
+  for (const file_text& text : contents.texts) {
+    auto& values = texts[text.key];
+    if (std::none_of(values.begin(), values.end(), [&](const file_text* known) { return known->value == text.value; }))
+      values.push_back(&text);
+  }
+  return texts;
+}
+
+std::string_view file_of(const catalog& contents, const file_text& text) {
+  return text.file < 0 ? std::string_view{} : contents.files[static_cast<std::size_t>(text.file)];
+}
+
+// One line a key; long values are cut.
+void print_texts(out_buffer& out, const catalog& contents) {
+  constexpr std::size_t most_keys = 20, longest = 100;
+  std::size_t printed = 0;
+  const texts_by_key texts = different_texts(contents);
+  for (const auto& [key, values] : texts) {
+    if (printed++ == most_keys) {
+      out.print("  metadata    ... and {} more keys\n", texts.size() - most_keys);
+      return;
+    }
+    const std::string& value = values.front()->value;
+    out.print(
+        "  metadata    {}: {}{}{}\n", escaped(key), escaped(std::string_view(value).substr(0, longest)),
+        value.size() > longest ? fmt::format("... ({})", human_bytes(static_cast<std::int64_t>(value.size()))) : "",
+        values.size() > 1 ? fmt::format(" (and {} other values)", values.size() - 1) : "");
+  }
+}
+
+// {KEY:VALUE}; where files differ {KEY:{FILE:VALUE}}, the first file of each value.
+void print_json_texts(out_buffer& out, const catalog& contents) {
+  out.print(R"(,"metadata":{{)");
+  std::string_view separator;
+  for (const auto& [key, values] : different_texts(contents)) {
+    out.print("{}{}:", separator, json_quoted(key));
+    separator = ",";
+    if (values.size() == 1) {
+      out.print("{}", json_quoted(values.front()->value));
+      continue;
+    }
+    std::string_view inner = "{";
+    for (const file_text* text : values) {
+      out.print("{}{}:{}", inner, json_quoted(file_of(contents, *text)), json_quoted(text->value));
+      inner = ",";
+    }
+    out.print("}}");
+  }
+  out.print("}}");
+}
+
 int print_json(checkpoint_reader& reader, const shown_entries& shown) {
   const catalog& contents = reader.contents();
   // Objects are read first: a document that was begun must be whole.
@@ -150,6 +205,7 @@ int print_json(checkpoint_reader& reader, const shown_entries& shown) {
     separator = ",";
   }
   out.print("}}");
+  print_json_texts(out, contents);
   end_json(out, problems);
   return status;
 }
@@ -171,7 +227,17 @@ void print_summary(out_buffer& out, const checkpoint_reader& reader, const shown
   const catalog& contents = reader.contents();
   std::map<std::string_view, std::pair<std::int64_t, std::int64_t>> by_dtype;  // bytes, tensors
   std::map<std::string, std::int64_t> top_level;
-  std::int64_t chunks = 0, parameters = 0, optimizer = 0, bytes = 0;
+  std::int64_t chunks = 0, parameters = 0, optimizer = 0, other = 0, bytes = 0;
+  key_roles roles;
+  for (const tensor_entry& tensor : contents.tensors) roles.add(tensor.key);
+  for (const object_entry& object : contents.objects) roles.add(object.key);
+  // Floating tensors of the model are its parameters and buffers; counters, packed weights and a trainer's state are
+  // not.
+  const auto count_of = [&](key_role role, dtype type) -> std::int64_t& {
+    if (role == key_role::optimizer) return optimizer;
+    const bool is_number = kind(type) == dtype_kind::floating || kind(type) == dtype_kind::complex;
+    return role == key_role::model && is_number ? parameters : other;
+  };
   for (const std::size_t i : shown.tensors) {
     const tensor_entry& tensor = contents.tensors[i];
     chunks += tensor.chunk_count;
@@ -181,7 +247,7 @@ void print_summary(out_buffer& out, const checkpoint_reader& reader, const shown
     dtype_bytes += size;
     ++count;
     bytes += size;
-    (is_optimizer_key(tensor.key) ? optimizer : parameters) += numel;
+    count_of(roles.role_of(tensor.key), tensor.type) += numel;
     ++top_level[tensor.key.substr(0, tensor.key.find('.'))];
   }
   for (const std::size_t i : shown.objects)
@@ -192,8 +258,11 @@ void print_summary(out_buffer& out, const checkpoint_reader& reader, const shown
   out.print("{}: {}{}{}, {} tensors in {} chunks, {} objects, {} files\n", escaped(reader.path().string()),
             name(contents.format), contents.version.empty() ? "" : " ", escaped(contents.version), shown.tensors.size(),
             chunks, shown.objects.size(), contents.files.size());
+  std::vector<std::string> beside;
+  if (optimizer > 0) beside.push_back(fmt::format("{} numbers of optimizer state", optimizer));
+  if (other > 0) beside.push_back(fmt::format("{} other numbers", other));
   out.print("  parameters  {}{}\n", parameters,
-            optimizer > 0 ? fmt::format(" (and {} numbers of optimizer state)", optimizer) : "");
+            beside.empty() ? std::string() : fmt::format(" (and {})", fmt::join(beside, ", ")));
   std::vector<std::string> dtypes;
   for (const auto& [type, total] : by_dtype)
     dtypes.push_back(fmt::format("{} {} in {}", type, human_bytes(total.first), total.second));
@@ -208,6 +277,7 @@ void print_summary(out_buffer& out, const checkpoint_reader& reader, const shown
     keys.push_back(fmt::format("{} ({})", escaped(key), count));
   }
   out.print("  keys        {}\n", fmt::join(keys, ", "));
+  print_texts(out, contents);
 }
 
 int print_list(checkpoint_reader& reader, const shown_entries& shown, const arguments& given) {

@@ -8,13 +8,16 @@
 #include <iostream>
 
 #include "command.hpp"
+#include "signals.hpp"
 
 int main(int argc, char** argv) {
+  const std::stop_token cancel = tool::end_on_signals();
   CLI::App app{"shardmesh: sharded checkpoints without Python", "shardmesh"};
   app.set_version_flag("--version", "shardmesh " SHARDMESH_VERSION);
   app.require_subcommand(1);
   app.fallthrough();
   tool::invocation call;
+  call.common.cancel = cancel;
   app.add_option("--threads", call.common.threads, "Worker threads (default: all cores)")->check(CLI::Range(0, 4096));
   tool::add_inspect(app, call);
   tool::add_verify(app, call);
@@ -24,6 +27,7 @@ int main(int argc, char** argv) {
   tool::add_layout(app, call);
   tool::add_plan(app, call);
   tool::add_check_shards(app, call);
+  tool::add_clean(app, call);
   int status = tool::done;
   try {
     app.parse(argc, argv);

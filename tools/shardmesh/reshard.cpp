@@ -15,6 +15,7 @@
 #include "report.hpp"
 #include "saving.hpp"
 #include "selection_options.hpp"
+#include "signals.hpp"
 
 import shardmesh;
 
@@ -93,6 +94,8 @@ int run(arguments& given, const common_options& common) {
   }
   given.options.saving.threads = common.threads;
   if (given.dry_run) return print_plan(plan_reshard(**reader, given.options));
+  given.options.saving.cancel = common.cancel;
+  const unwinding_on_signals unwinding;
   progress_bar bar((*reader)->contents().tensor_bytes());
   given.options.saving.progress = [&bar](std::int64_t bytes) { bar.advance(bytes); };
   return print_report(reshard(**reader, given.destination, given.options), given.destination);

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "command.hpp"
+#include "leftovers.hpp"
 #include "report.hpp"
 
 import shardmesh;
@@ -40,6 +41,7 @@ int run(const arguments& given, const common_options& common) {
   for (const error& e : report.problems) print_problem(e);
   if (report.unnamed_problems > 0) print_problem(fmt::format("... and {} more problems", report.unnamed_problems));
   for (const error& e : report.warnings) print_problem("warning: " + to_string(e));
+  for (const std::string& line : leftover_notes(given.path)) print_problem("note: " + line);
   if (!reader) return status_of(reader.cause());
   int status = report.ok() && !(given.strict && !report.warnings.empty()) ? done : problem;
   for (const error& e : report.problems)

@@ -133,7 +133,7 @@ TEST_CASE("every golden object has the type and the JSON value that PyTorch says
 }
 
 TEST_CASE("items of other PyTorch versions open") {
-  for (const char* era : {"era_torch_1.13.1", "era_torch_2.1.2", "era_torch_2.4.1"}) {
+  for (const char* era : {"era_torch_1.13.1", "era_torch_2.1.2", "era_torch_2.4.1", "era_torch_2.15.0"}) {
     int opened = 0;
     for (const auto& file : std::filesystem::directory_iterator(data::golden() / era / "checkpoint")) {
       if (file.path().filename().string().find(".distcp") == std::string::npos) continue;
