@@ -61,6 +61,8 @@ def check_objects(oracle, case, said):
         if not expected or "value" not in expected or key not in objects or case.unreadable:
             continue
         found = objects[key]
+        oracle.check(found["type"] == expected["type"], case.name,
+                     f"inspect: {key}: type is {found['type']}, expected {expected['type']}")
         if expected.get("type") in KINDS:
             oracle.check(found["kind"] == KINDS[expected["type"]], case.name,
                          f"inspect: {key}: kind is {found['kind']}, expected {KINDS[expected['type']]}")

@@ -34,8 +34,7 @@ inline nlohmann::json read_json(const std::filesystem::path& path) {
 /// Every `.metadata` and `__<rank>.metadata` of the sound golden cases.
 inline std::vector<std::filesystem::path> metadata_files() {
   std::vector<std::filesystem::path> found;
-  const auto follow = std::filesystem::directory_options::follow_directory_symlink;  // of a copy with one file changed
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(golden(), follow)) {
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(golden())) {
     const std::string name = entry.path().filename().string();
     const bool corrupt = entry.path().string().find("/corrupt/") != std::string::npos;
     if (!corrupt && entry.is_regular_file() && name.ends_with(".metadata")) found.push_back(entry.path());
