@@ -52,6 +52,7 @@ const tensor_entry& chunk_source::tensor_of(std::int32_t chunk) const {
 
 result<void> chunk_source::read(item_id item, const box& part, const tensor_view& to) {
   const tensor_entry& tensor = tensor_of(item.slot);
+  if (auto held = check_host_memory(to); !held) return std::move(held).take_error().with_key(tensor.key).with_box(part);
   SHARDMESH_TRY(const auto chunk, reader_.open_chunk(tensor, item.slot));
   const bool check = check_sums_ && checked_source::can_check(*chunk);
   auto done = check ? read_box(*checked(item.slot, chunk), chunk->tensor, part, to, options_)
