@@ -44,6 +44,7 @@ struct tensor_entry {
   std::int32_t chunk_count = 0;
   stored_properties properties;
   std::string opaque_type;  // not empty: a representation that we do not know (opaque-tensor), its Python type
+  std::string opaque_kind;  // what it is then, for people: "sparse COO tensor"
 };
 
 /// A thing that is not a tensor. Its bytes are `place` (DCP), or it lies inside the one pickle of a .pt file.
@@ -51,6 +52,8 @@ struct object_entry {
   std::string key;
   path where;
   stored_range place;
+  /// Of a .pt file: tensors inside that no entry names, so that nothing can carry them.
+  std::int64_t hidden_tensors = 0;
 };
 
 /// A text that whoever wrote a file attached to it: an entry of safetensors' `__metadata__`. What describes the file

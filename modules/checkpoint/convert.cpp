@@ -8,6 +8,7 @@ module;
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,6 +18,7 @@ module;
 module shardmesh.checkpoint;
 
 import :carried;
+import :split_reader;
 
 namespace shardmesh {
 namespace {
@@ -67,6 +69,20 @@ result<void> drop_equal_tensors(checkpoint_reader& reader, conversion& work) {
   return {};
 }
 
+// Opaque tensors have an archive of their own in DCP; other formats have no place for it.
+void refuse_archives(const checkpoint_reader& reader, conversion& work) {
+  for (std::size_t i = 0; i < work.tensors.size(); ++i) {
+    if (!work.tensors[i].archive) continue;
+    const tensor_entry& stored = reader.contents().tensors[work.sources[i]];
+    work.problems.push_back(
+        fail(errc::unsupported, fmt::format("a {} cannot be written as safetensors", stored.opaque_kind))
+            .with_key(stored.key)
+            .with_file(reader.path().string())
+            .with_values("", stored.opaque_type)
+            .with_hint("skip_unsupported leaves it out"));
+  }
+}
+
 // Leaves out what safetensors cannot hold; the writer refuses whatever is left of it.
 std::int64_t drop_unsupported(std::vector<output_tensor>& tensors) {
   const auto unsupported = [](const output_tensor& tensor) {
@@ -88,10 +104,21 @@ void split_at_dots(path& where, std::string_view key) {
 
 }  // namespace
 
-save_report convert(checkpoint_reader& reader, const std::filesystem::path& destination,
+save_report convert(checkpoint_reader& given, const std::filesystem::path& destination,
                     const convert_options& options) {
-  if (auto apart = check_apart(destination, reader); !apart) return failed(std::move(apart).take_error());
+  if (auto apart = check_apart(destination, given); !apart) return failed(std::move(apart).take_error());
+  // DCP holds objects with tensors inside as they are; elsewhere their tensors are entries.
+  std::unique_ptr<checkpoint_reader> split;
+  if (options.to != target_format::dcp) {
+    auto made = split_objects(given);
+    if (!made) return failed(std::move(made).take_error());
+    split = *std::move(made);
+  }
+  checkpoint_reader& reader = split ? *split : given;
   conversion work = select_for_output(reader, options.selection);
+  save_report skipped;
+  settle_unsupported(work, options.skip_unsupported, skipped);
+  if (options.to != target_format::dcp && !options.skip_unsupported) refuse_archives(reader, work);
   if (!work.problems.empty()) {
     save_report report;
     report.problems = std::move(work.problems);
@@ -99,7 +126,7 @@ save_report convert(checkpoint_reader& reader, const std::filesystem::path& dest
   }
   if (options.dedup)
     if (auto done = drop_equal_tensors(reader, work); !done) return failed(std::move(done).take_error());
-  std::int64_t skipped_tensors = 0, skipped_objects = 0;
+  std::int64_t skipped_tensors = skipped.skipped_tensors, skipped_objects = skipped.skipped_objects;
   chunk_source source(reader, {}, true);
   save_report report;
   if (options.to == target_format::dcp) {
@@ -111,8 +138,8 @@ save_report convert(checkpoint_reader& reader, const std::filesystem::path& dest
     if (!extras) return failed(extras.cause());
     report = save_dcp(destination, std::move(work.tensors), work.objects, source, *extras, options.saving);
   } else {
-    if (options.skip_unsupported) skipped_tensors = drop_unsupported(work.tensors);
-    if (options.skip_objects) skipped_objects = static_cast<std::int64_t>(std::exchange(work.objects, {}).size());
+    if (options.skip_unsupported) skipped_tensors += drop_unsupported(work.tensors);
+    if (options.skip_objects) skipped_objects += static_cast<std::int64_t>(std::exchange(work.objects, {}).size());
     auto incomplete = objects_not_held_whole(work.objects);
     if (!incomplete) return failed(std::move(incomplete).take_error());
     work.notes.insert(work.notes.end(), incomplete->begin(), incomplete->end());

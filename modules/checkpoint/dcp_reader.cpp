@@ -19,6 +19,8 @@ module;
 #include <vector>
 module shardmesh.checkpoint;
 
+import :split_reader;
+
 namespace shardmesh {
 namespace fs = std::filesystem;
 namespace {
@@ -111,10 +113,23 @@ class dcp_reader final : public checkpoint_reader {
     auto value = [&]() -> result<object_value> {
       SHARDMESH_TRY(const auto source, item_source_of(object.place));
       SHARDMESH_TRY(const torch_item item, torch_item::open(*source));
-      return describe_object(item, item.root(), *source);
+      SHARDMESH_TRY(object_value described, describe_object(item, item.root(), *source));
+      SHARDMESH_TRY(described.tensors, tensors_inside(item, object));
+      return described;
     }();
     if (!value) return name_in(std::move(value).take_error(), object.key, object.place);
     return value;
+  }
+
+  result<opened_object> open_object(std::size_t index) override {
+    const object_entry& object = contents_.objects[index];
+    auto opened = [&]() -> result<opened_object> {
+      SHARDMESH_TRY(const auto source, item_source_of(object.place));
+      SHARDMESH_TRY(torch_item item, torch_item::open(*source));
+      return opened_object{source, std::make_shared<const torch_item>(std::move(item))};
+    }();
+    if (!opened) return name_in(std::move(opened).take_error(), object.key, object.place);
+    return opened;
   }
 
   result<std::vector<std::byte>> object_archive(std::size_t index) override {
@@ -139,7 +154,9 @@ class dcp_reader final : public checkpoint_reader {
       const auto source = item_source_of(place);
       if (!source) continue;  // verify and reading say what is wrong
       const auto item = torch_item::open(**source);
-      if (item && item->is_opaque_tensor(item->root())) tensor.opaque_type = classify(*item, item->root()).type;
+      if (!item || !item->is_opaque_tensor(item->root())) continue;
+      tensor.opaque_type = classify(*item, item->root()).type;
+      tensor.opaque_kind = tensor_kind(item->root());
     }
   }
 
@@ -181,7 +198,7 @@ class dcp_reader final : public checkpoint_reader {
     if (!root) {
       const object_class what = classify(item, item.root());
       if (what.kind == object_kind::opaque_tensor)
-        return fail(errc::unsupported, "holds a tensor of a representation that we do not know")
+        return fail(errc::unsupported, fmt::format("holds a {}, which is not read", tensor_kind(item.root())))
             .with_values("", what.type);
       return fail(errc::bad_format, "the item is not a tensor").with_values("torch.Tensor", what.type);
     }

@@ -63,7 +63,8 @@ class comparer {
   result<std::vector<difference>> compare_objects(const diff_entry& a, const diff_entry& b) const {
     SHARDMESH_TRY(const object_value left, left_.reader.read_object(a.index));
     SHARDMESH_TRY(const object_value right, right_.reader.read_object(b.index));
-    if (left.kind == right.kind && left.type == right.type && left.json == right.json && left.kind != "opaque")
+    if (left.kind == right.kind && left.type == right.type && left.json == right.json &&
+        (left.kind != "opaque" || is_whole_json(left.json)))
       return std::vector<difference>{};
     if (left.kind == "opaque" && right.kind == "opaque" && left.type == right.type)
       return compare_opaque(a, b, left.type);

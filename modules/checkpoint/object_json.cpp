@@ -17,20 +17,12 @@ module;
 #include <vector>
 module shardmesh.checkpoint;
 
+import :numpy_value;
+
 namespace shardmesh {
 namespace {
 
 constexpr std::int64_t plain_integer_limit = std::int64_t{1} << 53;  // JSON readers keep integers exact up to here
-
-std::string hex(std::string_view bytes) {
-  std::string out;
-  out.reserve(bytes.size() * 2);
-  for (const char c : bytes) {
-    out += "0123456789abcdef"[static_cast<unsigned char>(c) >> 4];
-    out += "0123456789abcdef"[static_cast<unsigned char>(c) & 15];
-  }
-  return out;
-}
 
 /// Prints one value; recursion is bounded by `max_depth`, output by `limit_bytes`.
 class printer {
@@ -51,6 +43,7 @@ class printer {
   result<void> print_tensor(std::size_t index);
   result<void> print_composite(const pickle_value& value, object_kind kind);
   void print_integer(const pickle_value& value);
+  void print_other(const pickle_value& value, const std::string& type);
   void tagged(std::string_view tag, std::string_view text) {
     out += "{\"" + std::string(tag) + "\":" + json_quoted(text) + "}";
   }
@@ -72,6 +65,18 @@ void printer::print_integer(const pickle_value& value) {
   } else {
     tagged("$other", "builtins.int");
   }
+}
+
+// The type comes first: PyTorch's golden data knows no more of these, and readers of it need not look further.
+void printer::print_other(const pickle_value& value, const std::string& type) {
+  out += "{\"$other\":" + json_quoted(type);
+  if (const auto bounds = range_of(value))
+    out += fmt::format(",\"range\":[{},{},{}]", (*bounds)[0], (*bounds)[1], (*bounds)[2]);
+  else if (const auto numpy = numpy_value_of(value))
+    out += "," + numpy_members(*numpy);
+  else if (const auto name = global_text(value))
+    out += ",\"name\":" + json_quoted(*name);
+  out += '}';
 }
 
 result<void> printer::print(const pickle_value& value) {
@@ -99,12 +104,12 @@ result<void> printer::print(const pickle_value& value) {
       if (is_utf8(*value.text()))
         out += json_quoted(*value.text());
       else
-        tagged("$str", hex(*value.text()));
+        tagged("$str", hex_digits(*value.text()));
       return {};
     case object_kind::bytes:
-      return tagged("$bytes", hex(*bytes_of(value))), result<void>{};
+      return tagged("$bytes", hex_digits(*bytes_of(value))), result<void>{};
     case object_kind::bytearray:
-      return tagged("$bytearray", hex(*bytes_of(value))), result<void>{};
+      return tagged("$bytearray", hex_digits(*bytes_of(value))), result<void>{};
     case object_kind::dtype:
       return tagged("$dtype", value.global_name()), result<void>{};
     case object_kind::device: {
@@ -116,8 +121,8 @@ result<void> printer::print(const pickle_value& value) {
     case object_kind::tensor:
       return print_tensor(*item_.tensor_of(value));
     case object_kind::global:
-      return tagged("$other", found.type), result<void>{};
     case object_kind::opaque:
+      return print_other(value, found.type), result<void>{};
     case object_kind::opaque_tensor:
       return tagged("$other", found.type), result<void>{};
     default:
@@ -233,6 +238,29 @@ result<std::string> object_json(const byte_source& source, const torch_item& ite
     return problem.file.empty() ? std::move(problem).with_file(source.name()) : problem;
   }
   return std::move(made.out);
+}
+
+bool is_whole_json(std::string_view json) {
+  if (json.find("{\"$tensor\":") != std::string_view::npos) return false;
+  constexpr std::string_view other = "{\"$other\":\"";
+  for (std::size_t at = json.find(other); at != std::string_view::npos; at = json.find(other, at)) {
+    // Quotes inside of a JSON string are escaped, so neither these tags nor the ends of names occur in one.
+    at += other.size();
+    while (at < json.size() && json[at] != '"') at += json[at] == '\\' ? 2 : 1;
+    const std::string_view rest = json.substr(std::min(at, json.size()));
+    if (!rest.starts_with("\",\"range\":") && !rest.starts_with("\",\"dtype\":")) return false;
+  }
+  return true;
+}
+
+std::string hex_digits(std::string_view bytes) {
+  std::string out;
+  out.reserve(bytes.size() * 2);
+  for (const char c : bytes) {
+    out += "0123456789abcdef"[static_cast<unsigned char>(c) >> 4];
+    out += "0123456789abcdef"[static_cast<unsigned char>(c) & 15];
+  }
+  return out;
 }
 
 std::string float_hex(double value) {

@@ -64,11 +64,11 @@ result<std::vector<std::string>> objects_not_held_whole(std::span<const output_o
   for (const output_object& object : objects) {
     auto value = object.json();
     if (!value) return std::move(value).take_error().with_key(object.key);
-    const bool opaque = value->find("{\"$other\":") != std::string::npos;
-    if (opaque || value->find("{\"$tensor\":") != std::string::npos)
-      lines.push_back(fmt::format(
-          "{} is not held whole by objects.json: it has {}", object.key,
-          opaque ? "values that are not plain data" : "tensors inside, of which only the digests are kept"));
+    if (is_whole_json(*value)) continue;
+    const bool has_tensors = value->find("{\"$tensor\":") != std::string::npos;
+    lines.push_back(fmt::format(
+        "{} is not held whole by objects.json: it has {}", object.key,
+        has_tensors ? "tensors inside, of which only the digests are kept" : "values that are not plain data"));
   }
   return lines;
 }

@@ -24,6 +24,10 @@ result<std::vector<std::byte>> checkpoint_reader::chunk_archive(const tensor_ent
   return fail(errc::unsupported, "the format has no archive of a chunk").with_key(tensor.key);
 }
 
+result<opened_object> checkpoint_reader::open_object(std::size_t index) {
+  return fail(errc::unsupported, "the format's objects have no archives").with_key(contents_.objects[index].key);
+}
+
 const dcp_extras& checkpoint_reader::extras() const {
   static const dcp_extras none = [] {
     dcp_extras made;

@@ -42,6 +42,10 @@ class planning {
  public:
   planning(checkpoint_reader& reader, const reshard_options& options) : options_(options) {
     conversion chosen = select_for_output(reader, options.selection);
+    save_report skipped;
+    settle_unsupported(chosen, options.skip_unsupported, skipped);
+    plan_.skipped_tensors = skipped.skipped_tensors;
+    plan_.skipped_objects = skipped.skipped_objects;
     plan_.problems = std::move(chosen.problems);
     plan_.notes = std::move(chosen.notes);
     plan_.tensors = std::move(chosen.tensors);
@@ -170,6 +174,8 @@ save_report reshard(checkpoint_reader& reader, const std::filesystem::path& dest
   save_report report = save_dcp(destination, std::move(plan.tensors), plan.objects, source, *extras, options.saving);
   report.notes.insert(report.notes.begin(), plan.notes.begin(), plan.notes.end());
   report.excluded = plan.excluded;
+  report.skipped_tensors = plan.skipped_tensors;
+  report.skipped_objects = plan.skipped_objects;
   return report;
 }
 

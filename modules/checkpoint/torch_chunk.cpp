@@ -52,8 +52,6 @@ result<object_value> describe_object(const torch_item& item, const pickle_value&
   const object_class what = classify(item, value);
   object_value described{std::string(name(what.kind)), what.type, "null"};
   if (what.kind == object_kind::opaque_tensor) return described;
-  if (what.kind == object_kind::opaque)
-    return described.json = "{\"$other\":" + json_quoted(what.type) + "}", described;
   SHARDMESH_TRY(described.json, object_json(source, item, value));
   return described;
 }

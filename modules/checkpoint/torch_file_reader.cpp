@@ -11,9 +11,11 @@ module;
 #include <memory>
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 module shardmesh.checkpoint;
+
+import :object_parts;
+import :split_reader;
 
 namespace shardmesh {
 namespace fs = std::filesystem;
@@ -37,9 +39,8 @@ class torch_file_reader final : public checkpoint_reader {
       return cause;
     }
     item_ = std::make_unique<torch_item>(std::move(*item));
-    auto entries = flatten_state_dict(*item_, item_->root());
-    if (!entries) return std::move(entries).take_error().with_file(path_.string());
-    for (const flat_entry& entry : *entries) add(entry);
+    auto listed = list();
+    if (!listed) return std::move(listed).take_error().with_file(path_.string());
     return {};
   }
 
@@ -60,7 +61,7 @@ class torch_file_reader final : public checkpoint_reader {
     const auto refuse = [&](error e) {
       return std::move(e).with_key(contents_.objects[index].key).with_file(path_.string());
     };
-    if (holds_tensor(objects_[index]))
+    if (holds_tensors(*item_, objects_[index]))
       return refuse(
           fail(errc::unsupported, "an object of a .pt file that holds tensors cannot be written as a DCP item"));
     pickle_writer out;
@@ -69,54 +70,38 @@ class torch_file_reader final : public checkpoint_reader {
   }
 
  private:
-  void add(const flat_entry& entry) {
-    shardmesh::path where;
-    for (const flat_path_item& item : entry.path) {
-      if (const auto* name = std::get_if<std::string>(&item))
-        where.push_back(*name);
-      else
-        where.push_back(std::get<std::int64_t>(item));
+  // A state dict, or what is none and has tensors in it: a list of them, a whole nn.Module.
+  result<void> list() {
+    const pickle_value root = item_->root();
+    std::vector<flat_entry> entries{{{}, {}, root, {}, 0}};
+    const bool is_tensor = item_->tensor_of(root) || item_->is_opaque_tensor(root);
+    if (is_mapping(root) || is_tensor || !holds_tensors(*item_, root)) {
+      SHARDMESH_TRY(entries, flatten_state_dict(*item_, root));
     }
+    SHARDMESH_TRY(taken_apart parts, take_apart(*item_, std::move(entries)));
+    notes_ = std::move(parts.notes);
+    for (const flat_entry& entry : parts.entries) {
+      if (entry.path.empty())
+        return fail(errc::unsupported, fmt::format("it holds a {}, whose tensors ({}) have no names",
+                                                   escaped(classify(*item_, root).type), entry.hidden_tensors))
+            .with_hint("load it in Python and torch.save its state_dict()");
+      add(entry);
+    }
+    return {};
+  }
+
+  void add(const flat_entry& entry) {
     if (!entry.tensor && !item_->is_opaque_tensor(entry.value)) {
-      contents_.objects.push_back({entry.fqn, std::move(where), {}});
+      contents_.objects.push_back({entry.fqn, path_of(entry), {}, entry.hidden_tensors});
       objects_.push_back(entry.value);
       return;
     }
-    tensor_entry made;
-    made.key = entry.fqn;
-    made.where = std::move(where);
-    if (!entry.tensor) {
-      made.opaque_type = classify(*item_, entry.value).type;
-      contents_.tensors.push_back(std::move(made));
-      return;
-    }
+    contents_.tensors.push_back(tensor_of_entry(*item_, entry));
+    if (!entry.tensor) return;
     const torch_tensor& tensor = item_->tensors()[*entry.tensor];
-    made.type = tensor.type;
-    made.shape = tensor.sizes;
-    made.properties.requires_grad = tensor.requires_grad;
-    contents_.tensors.push_back(std::move(made));
     const torch_storage& storage = item_->storages()[tensor.storage];
     contents_.add_chunk(box::whole(tensor.sizes), {0, 0, storage.offset, storage.stored_bytes});
     chunk_tensors_.push_back(*entry.tensor);
-  }
-
-  // A persistent id below the value is a storage. Shared values are looked at once.
-  bool holds_tensor(const pickle_value& value) const {
-    std::vector<pickle_value> pending{value};
-    for (std::size_t budget = 0; !pending.empty(); ++budget) {
-      const pickle_value at = pending.back();
-      pending.pop_back();
-      if (item_->tensor_of(at) || item_->is_opaque_tensor(at)) return true;
-      if (budget > 1'000'000) return true;  // too tangled to prove: refuse rather than lose bytes
-      for (const pickle_value item : sequence_items(at)) pending.push_back(item);
-      for (const auto [key, item] : mapping_entries(at).pairs()) pending.push_back(item);
-      if (at.kind() == pickle_kind::persistent) return true;
-      if (at.kind() == pickle_kind::record) {
-        pending.push_back(at.args());
-        pending.push_back(at.state());
-      }
-    }
-    return false;
   }
 
   file_pool pool_;

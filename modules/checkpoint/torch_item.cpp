@@ -20,6 +20,8 @@ module;
 #include <vector>
 module shardmesh.checkpoint;
 
+import :foreign_file;
+
 namespace shardmesh {
 namespace {
 
@@ -135,9 +137,11 @@ result<torch_item> torch_item_reader::open_zip() {
   const std::string& first = directory_.records().front().name;
   prefix_ = first.substr(0, first.find('/') + 1);
   const zip_record* data = directory_.find(prefix_ + "data.pkl");
-  if (data == nullptr) return bad("the archive has no record \"" + prefix_ + "data.pkl\"");
+  if (data == nullptr) return not_torch_archive(directory_, prefix_ + "data.pkl").with_file(source_.name());
   if (directory_.find(prefix_ + "constants.pkl") != nullptr)
-    return fail(errc::unsupported, "a TorchScript archive is not a checkpoint").with_file(source_.name());
+    return fail(errc::unsupported, "a TorchScript archive is not a checkpoint")
+        .with_file(source_.name())
+        .with_hint("torch.save(torch.jit.load(FILE).state_dict(), ...)");
   SHARDMESH_TRY(auto bytes, read_record(source_, *data, options_.pickle_limit_bytes));
   SHARDMESH_TRY(auto graph, pickle_graph::parse(std::move(bytes)));
   torch_item item(std::move(graph));
@@ -155,9 +159,12 @@ result<torch_item> torch_item_reader::open_zip() {
 // and bulk data may follow, so ever longer beginnings are tried.
 result<torch_item> torch_item_reader::open_stream() {
   const std::int64_t size = source_.size_bytes(), most = std::min(size, options_.pickle_limit_bytes);
-  std::array<std::byte, 1> first{};
+  std::array<std::byte, 32> beginning{};
   if (size == 0) return bad("it is empty");
+  const auto first =
+      std::span(beginning).first(static_cast<std::size_t>(std::min<std::int64_t>(size, beginning.size())));
   SHARDMESH_CHECK(source_.read(0, first));
+  if (auto foreign = foreign_beginning(first)) return std::move(*foreign).with_file(source_.name());
   const bool has_protocol = first[0] == std::byte{0x80};
   for (std::int64_t window = 1 << 16;; window *= 8) {
     const std::int64_t length = std::min(window, most);
@@ -363,6 +370,7 @@ result<bool> torch_item_reader::read_tensor(torch_item& item, const pickle_value
 
 /// The storage of a persistent id ("storage", class, key, location, count), made when it is new.
 result<std::size_t> torch_item_reader::storage_of(torch_item& item, const pickle_value& reference) {
+  if (reference.is_record_of("torch.storage", "_load_from_bytes")) return tensors_of_bare_pickle();
   const pickle_items id = reference.persistent_id().items();
   if (id.size() < 5 || id.size() > 6 || id[0].text() != "storage" || !id[2].text() ||
       id[1].kind() != pickle_kind::global)

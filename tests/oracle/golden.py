@@ -178,7 +178,14 @@ def check_converted(oracle, case):
     tensors, _ = read_safetensors(target)
     wanted = {key for key, tensor in case.tensors.items() if tensor["in_safetensors"]}
     oracle.check(wanted <= set(tensors), case.name, f"convert: missing {sorted(wanted - set(tensors))[:8]}")
-    extra = set(tensors) - set(case.tensors)
+    # An object with tensors in it is taken apart: these have its name and their path in it.
+    whole = [key for key, entry in case.objects.items() if "$tensor" in json.dumps((entry or {}).get("value"))]
+    inside = {key for key in tensors if any(key.startswith(f"{name}.") for name in whole)}
+    digests = json.dumps([case.objects[name]["value"] for name in whole])
+    for key in inside:
+        oracle.check(sha256(tensors[key][2]) in digests, case.name, f"convert: {key}: the bytes differ")
+    oracle.check(bool(inside) == bool(whole), case.name, f"convert: tensors inside {whole} are missing")
+    extra = set(tensors) - set(case.tensors) - inside
     oracle.check(not extra, case.name, f"convert: unexpected {sorted(extra)[:8]}")
     for key in wanted & set(tensors):
         _, shape, data = tensors[key]

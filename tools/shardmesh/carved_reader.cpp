@@ -52,6 +52,7 @@ class carved_reader final : public checkpoint_reader {
     path_ = inner_->path();
     warnings_ = inner_->warnings();
     problems_ = inner_->problems();
+    notes_ = inner_->notes();
   }
 
   result<std::shared_ptr<const opened_chunk>> open_chunk(const tensor_entry&, std::int32_t chunk) override {
@@ -71,11 +72,14 @@ class carved_reader final : public checkpoint_reader {
   }
   result<object_value> read_object(std::size_t index) override { return inner_->read_object(index); }
   result<std::vector<std::byte>> object_archive(std::size_t index) override { return inner_->object_archive(index); }
+  result<opened_object> open_object(std::size_t index) override { return inner_->open_object(index); }
   const dcp_extras& extras() const override { return inner_->extras(); }
   void identify_opaque_tensors() override {
     inner_->identify_opaque_tensors();
-    for (std::size_t i = 0; i < contents_.tensors.size(); ++i)
+    for (std::size_t i = 0; i < contents_.tensors.size(); ++i) {
       contents_.tensors[i].opaque_type = inner_->contents().tensors[origins_[i]].opaque_type;
+      contents_.tensors[i].opaque_kind = inner_->contents().tensors[origins_[i]].opaque_kind;
+    }
   }
   result<std::vector<std::byte>> chunk_archive(const tensor_entry&, std::int32_t chunk) override {
     const piece& from = pieces_[static_cast<std::size_t>(chunk)];

@@ -88,7 +88,7 @@ void add_convert(CLI::App& app, invocation& call) {
   command->add_flag("--skip-objects", given->options.skip_objects,
                     "safetensors, hf: drop what is not a tensor instead of writing objects.json");
   command->add_flag("--skip-unsupported", given->options.skip_unsupported,
-                    "Drop tensors that the destination cannot hold, instead of refusing");
+                    "Drop tensors that the destination cannot hold, and objects that hold such, instead of refusing");
   command->add_flag("--dedup", given->options.dedup, "Write tensors with equal stored bytes (tied weights) once");
   command
       ->add_option("--flat-spec", given->flat_spec,

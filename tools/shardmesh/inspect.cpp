@@ -101,6 +101,18 @@ void print_json_tensor(out_buffer& out, const catalog& contents, const tensor_en
   out.print("]}}");
 }
 
+// The tensors inside an object, by the keys that they get where it is taken apart.
+void print_tensors_inside(out_buffer& out, const std::vector<tensor_entry>& tensors) {
+  if (tensors.empty()) return;
+  std::string_view separator = R"(,"tensors":{)";
+  for (const tensor_entry& tensor : tensors) {
+    out.print(R"({}{}:{{"dtype":"{}","shape":[{}]}})", separator, json_quoted(tensor.key), name(tensor.type),
+              fmt::join(tensor.shape.begin(), tensor.shape.end(), ","));
+    separator = ",";
+  }
+  out.print("}}");
+}
+
 // A list of what is wrong ends a document, where there is something.
 void end_json(out_buffer& out, const std::vector<error>& problems) {
   if (!problems.empty()) out.print(R"(,"problems":[{}])", to_json(problems));
@@ -195,13 +207,15 @@ int print_json(checkpoint_reader& reader, const shown_entries& shown) {
   out.print(R"(}},"objects":{{)");
   separator = "";
   for (const auto& [i, value] : values) {
-    out.print(R"({}{}:{{"kind":{},"type":{},"value":{}}})", separator, json_quoted(contents.objects[i].key),
+    out.print(R"({}{}:{{"kind":{},"type":{},"value":{})", separator, json_quoted(contents.objects[i].key),
               json_quoted(value.kind), json_quoted(value.type), value.json);
+    print_tensors_inside(out, value.tensors);
+    out.print("}}");
     separator = ",";
   }
   for (const tensor_entry* tensor : opaque) {
-    out.print(R"({}{}:{{"kind":"opaque-tensor","type":{},"value":null}})", separator, json_quoted(tensor->key),
-              json_quoted(tensor->opaque_type));
+    out.print(R"({}{}:{{"kind":"opaque-tensor","type":{},"value":null,"representation":{}}})", separator,
+              json_quoted(tensor->key), json_quoted(tensor->opaque_type), json_quoted(tensor->opaque_kind));
     separator = ",";
   }
   out.print("}}");
@@ -280,6 +294,15 @@ void print_summary(out_buffer& out, const checkpoint_reader& reader, const shown
   print_texts(out, contents);
 }
 
+// An object's JSON, or the type of what is opaque with what we know of its value.
+std::string shown_text(const object_value& value) {
+  const std::string tag = R"({"$other":)" + json_quoted(value.type);
+  if (value.kind != "opaque") return value.json;
+  const bool has_members = value.json.size() > tag.size() + 2 && value.json.starts_with(tag);
+  return escaped(value.type) +
+         (has_members ? " " + value.json.substr(tag.size() + 1, value.json.size() - tag.size() - 2) : "");
+}
+
 int print_list(checkpoint_reader& reader, const shown_entries& shown, const arguments& given) {
   const catalog& contents = reader.contents();
   out_buffer out;
@@ -295,7 +318,9 @@ int print_list(checkpoint_reader& reader, const shown_entries& shown, const argu
     const tensor_entry& tensor = contents.tensors[i];
     out.print("{:<{}}  {:<14} {:<18} {} chunk{}{}\n", escaped(tensor.key), widest, name(tensor.type),
               to_string(tensor.shape), tensor.chunk_count, tensor.chunk_count == 1 ? "" : "s",
-              tensor.opaque_type.empty() ? "" : fmt::format("  opaque-tensor {}", escaped(tensor.opaque_type)));
+              tensor.opaque_type.empty()
+                  ? ""
+                  : fmt::format("  opaque-tensor {}: {}", escaped(tensor.opaque_type), escaped(tensor.opaque_kind)));
     if (!given.map) continue;
     const auto held = held_by_ranks(contents, tensor);
     if (!held)
@@ -310,10 +335,13 @@ int print_list(checkpoint_reader& reader, const shown_entries& shown, const argu
       status = std::max(status, report(value.cause()));
       continue;
     }
-    const bool is_long = value->json.size() > 60;
-    out.print("{:<{}}  {:<14} {}{}\n", escaped(contents.objects[i].key), widest, value->kind,
-              value->kind == "opaque" ? escaped(value->type) : value->json.substr(0, is_long ? 57 : 60),
-              is_long ? "..." : "");
+    const std::string text = shown_text(*value);
+    const bool is_long = text.size() > 60;
+    const std::int64_t hidden = contents.objects[i].hidden_tensors;
+    out.print("{:<{}}  {:<14} {}{}{}{}\n", escaped(contents.objects[i].key), widest, value->kind,
+              text.substr(0, is_long ? 57 : 60), is_long ? "..." : "",
+              value->tensors.empty() ? "" : fmt::format("  ({} tensors inside)", value->tensors.size()),
+              hidden == 0 ? "" : fmt::format("  ({} tensors inside that have no name)", hidden));
   }
   if (limit < all) out.print("... and {} more\n", all - limit);
   return status;
@@ -336,6 +364,7 @@ int run(const arguments& given) {
   int status = given.json ? print_json(**reader, *shown) : print_list(**reader, *shown, given);
   for (const error& e : (*reader)->problems()) status = std::max(status, report(e));
   for (const error& e : (*reader)->warnings()) print_problem("warning: " + to_string(e));
+  for (const std::string& note : (*reader)->notes()) print_problem("note: " + escaped(note));
   return status;
 }
 

@@ -125,6 +125,8 @@ void add_reshard(CLI::App& app, invocation& call) {
       "Optimizer state does not take its parameter's placement");
   command->add_option("--like", given->like, "Take boxes and ranks of every tensor from another checkpoint")
       ->type_name("CKPT");
+  command->add_flag("--skip-unsupported", given->options.skip_unsupported,
+                    "Drop tensors that cannot be cut or written, and objects that hold such, instead of refusing");
   command->add_flag("--dry-run", given->dry_run, "Say what each rank's file would hold, write nothing");
   add_saving_options(*command, given->options.saving);
   add_selection_options(*command, given->options.selection);
