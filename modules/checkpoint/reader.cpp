@@ -22,6 +22,10 @@ result<std::vector<std::byte>> checkpoint_reader::chunk_archive(const tensor_ent
   return fail(errc::unsupported, "the format has no archive of a chunk").with_key(tensor.key);
 }
 
+result<std::shared_ptr<const byte_source>> checkpoint_reader::item_bytes(const stored_range&) {
+  return fail(errc::unsupported, "the format has no items").with_file(path_.string());
+}
+
 const dcp_extras& checkpoint_reader::extras() const {
   static const dcp_extras none{nullptr, "1.0.0", true, true, {}};
   return none;

@@ -27,7 +27,7 @@ struct arguments {
 };
 
 int run(arguments& given, const common_options& common, bool format_given) {
-  auto reader = open_checkpoint(given.source);
+  auto reader = open_checkpoint(given.source, {.limits = read_limits{}.times(common.limit_factor)});
   if (!reader) return report(reader.cause());
   if (!given.flat_spec.empty()) {
     const auto units = read_flat_spec(given.flat_spec);
