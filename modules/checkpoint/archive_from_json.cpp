@@ -30,7 +30,8 @@ class object_pickler {
   }
 
  private:
-  // Depth is bounded: object_json prints at most 500 levels, and the parser below refuses more.
+  // Depth is bounded: object_json prints at most 200 levels of three brackets each, more than `max_json_depth` is
+  // refused.
   result<void> write(const json& value) {
     if (value.is_null()) return out_.none(), result<void>{};
     if (value.is_boolean()) return out_.boolean(value.get<bool>()), result<void>{};
@@ -213,6 +214,7 @@ class object_pickler {
 }  // namespace
 
 result<std::vector<std::byte>> archive_from_json(std::string_view text) {
+  SHARDMESH_CHECK(check_json_depth(text));
   const json value = json::parse(text, nullptr, false);
   if (value.is_discarded()) return fail(errc::bad_format, "the object's value is not JSON");
   SHARDMESH_TRY(const std::vector<std::byte> pickle, object_pickler().pickle(value));

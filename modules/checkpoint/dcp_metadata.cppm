@@ -7,6 +7,7 @@ import shardmesh.core;
 import :catalog;
 import :output;
 import :pickle;
+import :read_limits;
 import :side_files;
 
 export namespace shardmesh {
@@ -35,8 +36,10 @@ struct dcp_metadata {
 /// \errors errc::bad_pickle; errc::bad_format when the root is no Metadata. Defects of single entries (a negative size,
 /// a
 ///         chunk out of bounds, a path that leaves the folder) are problems, each naming file and key.
+/// `budget`: what is made of the bytes is built there; null: one of its own.
 /// Cost: O(bytes). Source: torch/distributed/checkpoint/metadata.py, filesystem.py
-result<dcp_metadata> parse_dcp_metadata(std::vector<std::byte> bytes, std::string_view file);
+result<dcp_metadata> parse_dcp_metadata(std::vector<std::byte> bytes, std::string_view file,
+                                        read_budget* budget = nullptr);
 
 /// Attributes of Metadata that shardmesh adds; PyTorch keeps and ignores what it does not know.
 inline constexpr std::string_view dcp_texts_attribute = "safetensors_metadata";

@@ -38,6 +38,7 @@ result<std::optional<saved_offsets>> read_sharding_info(const hf_file& file) {
         .with_file(file.source->name());
   };
   if (text->find('\0') != std::string_view::npos) return bad({}, "is not JSON");
+  if (auto shallow = check_json_depth(*text); !shallow) return bad({}, shallow.cause().message);
   const auto info = nlohmann::json::parse(*text, nullptr, false);
   if (!info.is_object()) return bad({}, "is not a JSON object");
   saved_offsets offsets;

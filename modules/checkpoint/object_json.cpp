@@ -24,7 +24,12 @@ namespace {
 
 constexpr std::int64_t plain_integer_limit = std::int64_t{1} << 53;  // JSON readers keep integers exact up to here
 
-/// Prints one value; recursion is bounded by `max_depth`, output by `limit_bytes`.
+/// Digits of a huge integer take time in the square of their number, each time that it is printed.
+std::size_t number_cost(const pickle_value& value) {
+  return value.as_int() ? 0 : value.decimal().value_or("").size() * 16;
+}
+
+/// Prints one value, without recursion; depth is bounded by `max_depth`, output by `limit_bytes`.
 class printer {
  public:
   printer(const byte_source& source, const torch_item& item, const object_json_options& options)
@@ -37,11 +42,30 @@ class printer {
   std::string out;
 
  private:
-  result<void> print_items(std::string_view tag, const pickle_items& items);
-  result<void> print_set(std::string_view tag, const pickle_items& items);
-  result<void> print_pairs(std::string_view tag, const pickle_pairs& pairs);
+  // What was printed since the last call is paid for; copies are, too (`copied`).
+  result<void> pay(std::size_t copied = 0);
+  struct element {
+    std::optional<std::int64_t> number;
+    std::string text;
+  };
+  // A composite that is being printed.
+  struct frame {
+    pickle_value value;
+    pickle_items items;  // of sequences and sets
+    pickle_pairs pairs;
+    bool is_mapping = false, is_set = false;
+    std::size_t next = 0, count = 0;  // parts: items, or keys and values in turn
+    std::size_t begin = 0;            // in `out`: of the first part
+    std::size_t element_at = 0;       // of the part that was opened last
+    std::vector<element> elements;    // of a set
+    std::string_view closing;
+  };
+  // Prints a value that has no parts, opens one that has.
+  result<void> open(const pickle_value& value);
+  void open_composite(const pickle_value& value, object_kind kind);
+  result<void> step();
+  void sort_elements(frame& set);
   result<void> print_tensor(std::size_t index);
-  result<void> print_composite(const pickle_value& value, object_kind kind);
   void print_integer(const pickle_value& value);
   void print_other(const pickle_value& value, const std::string& type);
   void tagged(std::string_view tag, std::string_view text) {
@@ -52,7 +76,8 @@ class printer {
   const torch_item& item_;
   const object_json_options& options_;
   std::int64_t tensor_budget_;
-  std::vector<std::uint64_t> open_;  // the composites that the current value lies in
+  std::size_t paid_ = 0;     // of `out`
+  std::vector<frame> open_;  // the composites that the current value lies in
   std::unordered_map<std::size_t, std::string> tensors_;
 };
 
@@ -79,9 +104,18 @@ void printer::print_other(const pickle_value& value, const std::string& type) {
   out += '}';
 }
 
-result<void> printer::print(const pickle_value& value) {
+result<void> printer::pay(std::size_t copied) {
   if (static_cast<std::int64_t>(out.size()) > options_.limit_bytes)
-    return fail(errc::unsupported, fmt::format("an object is longer than {} bytes of JSON", options_.limit_bytes));
+    return beyond_limit("an object is too long as JSON: shared parts are printed each time", options_.limit_bytes);
+  const std::size_t printed = out.size() > paid_ ? out.size() - paid_ : 0;
+  paid_ = out.size();
+  if (options_.budget == nullptr || printed + copied == 0) return {};
+  // Text takes longer to make than its bytes take room.
+  return options_.budget->build(static_cast<std::int64_t>(printed + copied) * 4);
+}
+
+result<void> printer::open(const pickle_value& value) {
+  SHARDMESH_CHECK(pay());
   const object_class found = classify(item_, value);
   switch (found.kind) {
     case object_kind::none:
@@ -91,7 +125,8 @@ result<void> printer::print(const pickle_value& value) {
       out += *value.as_bool() ? "true" : "false";
       return {};
     case object_kind::integer:
-      return print_integer(value), result<void>{};
+      print_integer(value);
+      return pay(number_cost(value));
     case object_kind::floating:
       return tagged("$float", float_hex(*value.as_float())), result<void>{};
     case object_kind::complex: {
@@ -128,85 +163,86 @@ result<void> printer::print(const pickle_value& value) {
     default:
       break;
   }
-  const auto inside = std::find(open_.rbegin(), open_.rend(), value.identity());
+  const auto inside = std::find_if(open_.rbegin(), open_.rend(),
+                                   [&value](const frame& outer) { return outer.value.identity() == value.identity(); });
   if (inside != open_.rend()) {
     out += fmt::format("{{\"$ref\":{}}}", inside - open_.rbegin() + 1);
     return {};
   }
   if (open_.size() >= static_cast<std::size_t>(options_.max_depth))
     return fail(errc::unsupported, fmt::format("an object is nested deeper than {} levels", options_.max_depth));
-  open_.push_back(value.identity());
-  SHARDMESH_CHECK(print_composite(value, found.kind));
-  open_.pop_back();
-  return {};
+  return open_composite(value, found.kind), result<void>{};
 }
 
-result<void> printer::print_composite(const pickle_value& value, object_kind kind) {
+void printer::open_composite(const pickle_value& value, object_kind kind) {
+  frame made;
+  made.value = value;
+  std::string_view tag;
   switch (kind) {
     case object_kind::list:
-      return print_items("", value.items());
     case object_kind::tuple:
-      return print_items("$tuple", value.items());
     case object_kind::size:
-      return print_items("$size", sequence_items(value));
+      tag = kind == object_kind::list ? "" : kind == object_kind::tuple ? "$tuple" : "$size";
+      made.items = sequence_items(value);
+      break;
     case object_kind::set:
-      return print_set("$set", sequence_items(value));
     case object_kind::frozenset:
-      return print_set("$frozenset", sequence_items(value));
-    case object_kind::odict:
-      return print_pairs("$odict", mapping_entries(value).pairs());
+      tag = kind == object_kind::set ? "$set" : "$frozenset";
+      made.items = sequence_items(value);
+      made.is_set = true;
+      break;
     default:
-      return print_pairs("$dict", value.pairs());
+      tag = kind == object_kind::odict ? "$odict" : "$dict";
+      made.pairs = kind == object_kind::odict ? mapping_entries(value).pairs() : value.pairs();
+      made.is_mapping = true;
   }
-}
-
-result<void> printer::print_items(std::string_view tag, const pickle_items& items) {
+  made.count = made.is_mapping ? 2 * made.pairs.size() : made.items.size();
+  made.closing = tag.empty() ? "]" : "]}";
   if (!tag.empty()) out += "{\"" + std::string(tag) + "\":";
   out += '[';
-  for (std::size_t i = 0; i < items.size(); ++i) {
-    if (i > 0) out += ',';
-    SHARDMESH_CHECK(print(items[i]));
-  }
-  out += tag.empty() ? "]" : "]}";
-  return {};
+  made.begin = out.size();
+  open_.push_back(std::move(made));
 }
 
 // Sets have no order of their own: integers by value, then the rest by its text, so that equal sets print equally.
-result<void> printer::print_set(std::string_view tag, const pickle_items& items) {
-  struct element {
-    std::optional<std::int64_t> number;
-    std::string text;
-  };
-  std::vector<element> elements;
-  const std::string before = std::move(out);
-  std::int64_t total = static_cast<std::int64_t>(before.size());
-  for (const pickle_value item : items) {
-    out.clear();
-    SHARDMESH_CHECK(print(item));
-    total += static_cast<std::int64_t>(out.size());
-    if (total > options_.limit_bytes) return fail(errc::unsupported, "an object is too long as JSON");
-    elements.push_back({item.as_int(), out});
-  }
-  std::sort(elements.begin(), elements.end(), [](const element& a, const element& b) {
+void printer::sort_elements(frame& set) {
+  std::sort(set.elements.begin(), set.elements.end(), [](const element& a, const element& b) {
     if (a.number.has_value() != b.number.has_value()) return a.number.has_value();
     return a.number != b.number ? a.number < b.number : a.text < b.text;
   });
-  out = before + "{\"" + std::string(tag) + "\":[";
-  for (std::size_t i = 0; i < elements.size(); ++i) out += (i > 0 ? "," : "") + elements[i].text;
-  out += "]}";
-  return {};
+  out.resize(set.begin);
+  for (std::size_t i = 0; i < set.elements.size(); ++i) (out += i > 0 ? "," : "") += set.elements[i].text;
+  paid_ = out.size();
 }
 
-result<void> printer::print_pairs(std::string_view tag, const pickle_pairs& pairs) {
-  out += "{\"" + std::string(tag) + "\":[";
-  for (std::size_t i = 0; i < pairs.size(); ++i) {
-    out += i > 0 ? ",[" : "[";
-    SHARDMESH_CHECK(print(pairs[i].key));
-    out += ',';
-    SHARDMESH_CHECK(print(pairs[i].value));
-    out += ']';
+// The next part of the innermost composite, or its end.
+result<void> printer::step() {
+  frame& now = open_.back();
+  if (now.is_set && now.next > 0) {
+    SHARDMESH_CHECK(pay(2 * (out.size() - now.element_at)));
+    now.elements.push_back({now.items[now.next - 1].as_int(), out.substr(now.element_at)});
   }
-  out += "]}";
+  const std::size_t i = now.next;
+  if (i == now.count) {
+    if (now.is_set) sort_elements(now);
+    if (now.is_mapping && i > 0) out += ']';
+    out += now.closing;
+    open_.pop_back();
+    return {};
+  }
+  ++now.next;
+  if (now.is_mapping) {
+    out += i % 2 == 1 ? "," : i > 0 ? "],[" : "[";
+    return open(i % 2 == 0 ? now.pairs[i / 2].key : now.pairs[i / 2].value);
+  }
+  if (i > 0 && !now.is_set) out += ',';
+  now.element_at = out.size();
+  return open(now.items[i]);
+}
+
+result<void> printer::print(const pickle_value& value) {
+  SHARDMESH_CHECK(open(value));
+  while (!open_.empty()) SHARDMESH_CHECK(step());
   return {};
 }
 

@@ -6,6 +6,7 @@ export module shardmesh.checkpoint:object_json;
 import shardmesh.std;
 import shardmesh.core;
 import :pickle;
+import :read_limits;
 import :storage;
 import :torch_item;
 
@@ -17,7 +18,9 @@ struct object_json_options {
   /// Largest storage that is read, and largest tensor that is resolved, for a digest.
   std::int64_t tensor_limit_bytes = std::int64_t{1} << 32;
   /// Deepest nesting: JSON parsers refuse more.
-  int max_depth = 500;
+  int max_depth = 200;
+  /// Of the checkpoint that the object belongs to: what is printed is built. Null: `limit_bytes` alone.
+  read_budget* budget = nullptr;
 };
 
 /// One line of valid JSON. `source` is the item's bytes (tensors inside the object are read for their SHA-256).

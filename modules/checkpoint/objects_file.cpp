@@ -82,6 +82,7 @@ result<std::vector<stored_object>> parse_objects(std::string_view text) {
   const std::string_view stated = text.substr(opening.size(), digit_count);
   if (const std::string found = digest_of(zeroed); found != stated)
     return fail(errc::checksum_mismatch, "is not what was written").with_values(std::string(stated), found);
+  SHARDMESH_CHECK(check_json_depth(text));
   const json document = json::parse(text, nullptr, false);
   if (!document.is_object() || !document.contains("objects") || !document["objects"].is_object())
     return malformed("not JSON");

@@ -28,6 +28,10 @@ result<opened_object> checkpoint_reader::open_object(std::size_t index) {
   return fail(errc::unsupported, "the format's objects have no archives").with_key(contents_.objects[index].key);
 }
 
+result<std::shared_ptr<const byte_source>> checkpoint_reader::item_bytes(const stored_range&) {
+  return fail(errc::unsupported, "the format has no items").with_file(path_.string());
+}
+
 const dcp_extras& checkpoint_reader::extras() const {
   static const dcp_extras none = [] {
     dcp_extras made;

@@ -9,6 +9,7 @@ import shardmesh.layout;
 import shardmesh.transfer;
 import :catalog;
 import :dcp_metadata;
+import :read_limits;
 import :storage;
 import :stored_tensor;
 import :torch_item;
@@ -39,10 +40,13 @@ struct object_value {
 struct opened_object {
   std::shared_ptr<const byte_source> source;
   std::shared_ptr<const torch_item> item;
+  std::shared_ptr<read_budget> budget;  // of the checkpoint
+  std::string place;                    // names the item there
 };
 
 struct open_options {
   std::size_t max_open_files = 128;
+  read_limits limits = {};
 };
 
 class checkpoint_reader {
@@ -71,6 +75,8 @@ class checkpoint_reader {
   virtual const dcp_extras& extras() const;
   /// Opens one chunk of every tensor to learn which are of an unknown representation (tensor_entry::opaque_type).
   virtual void identify_opaque_tensors() {}
+  /// The bytes of an item, decoded. errc::unsupported for formats without items; errors name the file.
+  virtual result<std::shared_ptr<const byte_source>> item_bytes(const stored_range& place);
   /// An opaque tensor's chunk, verbatim, when the format can give it.
   virtual result<std::vector<std::byte>> chunk_archive(const tensor_entry& tensor, std::int32_t chunk);
 

@@ -3,6 +3,7 @@ module;
 #include <fmt/format.h>
 #include <try.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -65,7 +66,8 @@ class split_reader final : public checkpoint_reader {
     const auto own = static_cast<std::size_t>(chunk) - inner_.contents().chunk_places.size();
     if (static_cast<std::size_t>(chunk) < inner_.contents().chunk_places.size())
       return inner_.open_chunk(tensor, chunk);
-    auto opened = open_torch_tensor(*tensors_[own].object->item, tensors_[own].tensor, tensors_[own].object->source);
+    const opened_object& object = *tensors_[own].object;
+    auto opened = open_torch_tensor(*object.item, tensors_[own].tensor, object.source, *object.budget, object.place);
     if (!opened) return located(std::move(opened).take_error(), tensor.key);
     return std::make_shared<const opened_chunk>(std::move(*opened));
   }
@@ -73,7 +75,7 @@ class split_reader final : public checkpoint_reader {
   result<object_value> read_object(std::size_t index) override {
     const part& from = objects_[index];
     if (!from.object) return inner_.read_object(from.index);
-    auto value = describe_object(*from.object->item, from.value, *from.object->source);
+    auto value = describe_object(*from.object->item, from.value, *from.object->source, *from.object->budget);
     if (!value) return located(std::move(value).take_error(), contents_.objects[index].key);
     return value;
   }
@@ -119,6 +121,14 @@ class split_reader final : public checkpoint_reader {
     return e.key.empty() ? std::move(e).with_key(key) : e;
   }
 
+  // A view may repeat what is stored (zeros(1).expand(2**38)).
+  static result<void> spend_repeated(const opened_object& object, std::size_t index) {
+    const torch_tensor& tensor = object.item->tensors()[index];
+    const std::int64_t bytes = size_bytes(tensor.type, checked_volume(tensor.sizes).value_or(0)).value_or(0);
+    const std::int64_t stored = std::min(bytes, object.item->storages()[tensor.storage].size_bytes);
+    return object.budget->expand(bytes - stored, stored);
+  }
+
   result<void> add_parts(const object_entry& whole, opened_object opened) {
     const auto object = std::make_shared<const opened_object>(std::move(opened));
     auto parts = take_apart(*object->item, {entry_of(whole, object->item->root())});
@@ -132,6 +142,8 @@ class split_reader final : public checkpoint_reader {
       }
       contents_.tensors.push_back(tensor_of_entry(*object->item, entry));
       if (!entry.tensor) continue;
+      if (auto done = spend_repeated(*object, *entry.tensor); !done)
+        return located(std::move(done).take_error(), entry.fqn);
       contents_.add_chunk(box::whole(contents_.tensors.back().shape), whole.place);
       tensors_.push_back({object, *entry.tensor});
     }

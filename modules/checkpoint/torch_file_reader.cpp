@@ -5,10 +5,13 @@ module;
 #include <fmt/format.h>
 #include <try.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,7 +26,8 @@ namespace {
 
 class torch_file_reader final : public checkpoint_reader {
  public:
-  torch_file_reader(fs::path file, const open_options& options) : pool_(options.max_open_files) {
+  torch_file_reader(fs::path file, const open_options& options)
+      : pool_(options.max_open_files), budget_(options.limits) {
     path_ = std::move(file);
     contents_.format = checkpoint_format::torch_file;
     contents_.files.push_back(path_.filename().string());
@@ -32,7 +36,8 @@ class torch_file_reader final : public checkpoint_reader {
   result<void> open() {
     SHARDMESH_TRY(std::unique_ptr<byte_source> source, pool_.open(path_));
     source_ = std::move(source);
-    auto item = torch_item::open(*source_);
+    auto item =
+        torch_item::open(*source_, {.pickle_limit_bytes = budget_.limits().description_bytes, .budget = &budget_});
     if (!item) {
       error cause = std::move(item).take_error();
       if (cause.file.empty()) cause.file = path_.string();
@@ -41,18 +46,24 @@ class torch_file_reader final : public checkpoint_reader {
     item_ = std::make_unique<torch_item>(std::move(*item));
     auto listed = list();
     if (!listed) return std::move(listed).take_error().with_file(path_.string());
+    find_expanded();
     return {};
   }
 
   result<std::shared_ptr<const opened_chunk>> open_chunk(const tensor_entry& tensor, std::int32_t chunk) override {
-    auto opened = open_torch_tensor(*item_, chunk_tensors_[static_cast<std::size_t>(chunk)], source_);
-    if (!opened) return std::move(opened).take_error().with_key(tensor.key).with_file(path_.string());
+    if (chunk >= first_expanded_) return *expanded_;
+    if (const auto refusal = budget_.refusal()) return *refusal;
+    auto opened = open_torch_tensor(*item_, chunk_tensors_[static_cast<std::size_t>(chunk)], source_, budget_, "");
+    if (!opened) return budget_.keep(std::move(opened).take_error().with_key(tensor.key).with_file(path_.string()));
     return std::make_shared<const opened_chunk>(std::move(*opened));
   }
 
   result<object_value> read_object(std::size_t index) override {
-    auto value = describe_object(*item_, objects_[index], *source_);
-    if (!value) return std::move(value).take_error().with_key(contents_.objects[index].key).with_file(path_.string());
+    if (const auto refusal = budget_.refusal()) return *refusal;
+    auto value = describe_object(*item_, objects_[index], *source_, budget_);
+    if (!value)
+      return budget_.keep(
+          std::move(value).take_error().with_key(contents_.objects[index].key).with_file(path_.string()));
     return value;
   }
 
@@ -70,13 +81,36 @@ class torch_file_reader final : public checkpoint_reader {
   }
 
  private:
+  // Views may repeat what is stored (zeros(1).expand(2**38)), and many may share one storage. From the tensor on that
+  // makes all of them together implausibly many bytes, none is read.
+  void find_expanded() {
+    std::int64_t left = source_->size_bytes();
+    for (const tensor_entry& tensor : contents_.tensors) {
+      if (tensor.chunk_count == 0) continue;
+      const std::int64_t bytes = size_bytes(tensor.type, checked_volume(tensor.shape).value_or(0)).value_or(0);
+      const std::int64_t stored = std::min(bytes, left);
+      left -= stored;
+      auto done = budget_.expand(bytes - stored, stored);
+      if (done) continue;
+      first_expanded_ = tensor.first_chunk;
+      expanded_ = std::move(done).take_error().with_key(tensor.key).with_file(path_.string());
+      problems_.push_back(*expanded_);
+      return;
+    }
+  }
+
   // A state dict, or what is none and has tensors in it: a list of them, a whole nn.Module.
   result<void> list() {
     const pickle_value root = item_->root();
     std::vector<flat_entry> entries{{{}, {}, root, {}, 0}};
     const bool is_tensor = item_->tensor_of(root) || item_->is_opaque_tensor(root);
+    // Every entry takes a byte or two of the pickle, unless parts are shared: then these limits are what ends it.
+    const auto pickle_bytes = static_cast<std::int64_t>(item_->graph().consumed_bytes());
     if (is_mapping(root) || is_tensor || !holds_tensors(*item_, root)) {
-      SHARDMESH_TRY(entries, flatten_state_dict(*item_, root));
+      SHARDMESH_TRY(entries, flatten_state_dict(*item_, root,
+                                                {.max_entries = static_cast<std::size_t>(250'000 + pickle_bytes / 2),
+                                                 .max_depth = 64,  // it recurses
+                                                 .max_path_bytes = static_cast<std::size_t>(budget_.left_to_build())}));
     }
     SHARDMESH_TRY(taken_apart parts, take_apart(*item_, std::move(entries)));
     notes_ = std::move(parts.notes);
@@ -109,6 +143,9 @@ class torch_file_reader final : public checkpoint_reader {
   std::unique_ptr<torch_item> item_;
   std::vector<pickle_value> objects_;
   std::vector<std::size_t> chunk_tensors_;
+  read_budget budget_;
+  std::int32_t first_expanded_ = std::numeric_limits<std::int32_t>::max();
+  std::optional<error> expanded_;
 };
 
 }  // namespace

@@ -93,6 +93,9 @@ class verification {
     report_.bytes = contents.tensor_bytes();
     report_.checked_bytes = checked_bytes_;
     if (!options_.quick) check_record();
+    report_.globals = find_globals(reader_.path(), &reader_, {.threads = options_.threads, .limits = options_.limits});
+    for (const error& problem : report_.globals.problems) add(problem);
+    for (error& warning : warnings_of(report_.globals, reader_.path())) report_.warnings.push_back(std::move(warning));
     return std::move(report_);
   }
 

@@ -2,6 +2,7 @@
 // What the command line's files share: one `add_*` per command, the exit statuses, and how problems are printed.
 #pragma once
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <stop_token>
 #include <string>
 
@@ -12,8 +13,9 @@ enum exit_status : int { done = 0, problem = 1, wrong_usage = 2, not_completed =
 
 /// Options that every command has.
 struct common_options {
-  int threads = 0;           // 0: all cores
-  std::stop_token cancel{};  // of commands that write: SIGINT and SIGTERM (see signals.hpp)
+  int threads = 0;                // 0: all cores
+  std::int64_t limit_factor = 1;  // times the limits of what reading an untrusted file may cost
+  std::stop_token cancel{};       // of commands that write: SIGINT and SIGTERM (see signals.hpp)
 };
 
 /// What a command does once its arguments are parsed; returns the exit status.

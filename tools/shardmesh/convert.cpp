@@ -28,7 +28,7 @@ struct arguments {
 };
 
 int run(arguments& given, const common_options& common, bool format_given) {
-  auto reader = open_checkpoint(given.source);
+  auto reader = open_checkpoint(given.source, {.limits = read_limits{}.times(common.limit_factor)});
   if (!reader) return report(reader.cause());
   if (!given.flat_spec.empty()) {
     if (const auto apart = check_apart(given.destination, given.flat_spec); !apart) return report(apart.cause());

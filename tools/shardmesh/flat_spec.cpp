@@ -119,6 +119,7 @@ result<flat_spec_unit> unit_of(const json& value, const std::string& where) {
 }
 
 result<std::vector<flat_spec_unit>> units_of(const std::string& text) {
+  SHARDMESH_CHECK(check_json_depth(text));
   json spec;
   try {
     spec = json::parse(text);

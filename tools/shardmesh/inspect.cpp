@@ -114,7 +114,8 @@ void print_tensors_inside(out_buffer& out, const std::vector<tensor_entry>& tens
 }
 
 // A list of what is wrong ends a document, where there is something.
-void end_json(out_buffer& out, const std::vector<error>& problems) {
+void end_json(out_buffer& out, const std::vector<error>& problems, const global_report& globals) {
+  out.print(R"(,"globals":[{}])", to_json(globals));
   if (!problems.empty()) out.print(R"(,"problems":[{}])", to_json(problems));
   out.print("}}\n");
 }
@@ -174,7 +175,7 @@ void print_json_texts(out_buffer& out, const catalog& contents) {
   out.print("}}");
 }
 
-int print_json(checkpoint_reader& reader, const shown_entries& shown) {
+int print_json(checkpoint_reader& reader, const shown_entries& shown, const global_report& globals) {
   const catalog& contents = reader.contents();
   // Objects are read first: a document that was begun must be whole.
   std::map<std::size_t, object_value> values;
@@ -184,7 +185,7 @@ int print_json(checkpoint_reader& reader, const shown_entries& shown) {
     auto value = shown_object(reader, i);
     if (value) {
       values[i] = std::move(*value);
-    } else {
+    } else if (problems.empty() || problems.back() != value.cause()) {  // a limit that was met is said once
       status = std::max(status, report(value.cause()));
       problems.push_back(value.cause());
     }
@@ -220,7 +221,7 @@ int print_json(checkpoint_reader& reader, const shown_entries& shown) {
   }
   out.print("}}");
   print_json_texts(out, contents);
-  end_json(out, problems);
+  end_json(out, problems, globals);
   return status;
 }
 
@@ -303,16 +304,19 @@ std::string shown_text(const object_value& value) {
          (has_members ? " " + value.json.substr(tag.size() + 1, value.json.size() - tag.size() - 2) : "");
 }
 
-int print_list(checkpoint_reader& reader, const shown_entries& shown, const arguments& given) {
+int print_list(checkpoint_reader& reader, const shown_entries& shown, const arguments& given,
+               const global_report& globals) {
   const catalog& contents = reader.contents();
   out_buffer out;
   print_summary(out, reader, shown);
+  out.print("{}", globals_text(globals));
   const std::size_t all = shown.tensors.size() + shown.objects.size();
   const std::size_t limit = given.limit < 0 ? all : static_cast<std::size_t>(given.limit);
   std::size_t widest = 0, printed = 0;
   for (const std::size_t i : shown.tensors)
     widest = std::max(widest, std::min<std::size_t>(contents.tensors[i].key.size(), 60));
   int status = done;
+  std::optional<error> said;  // a limit that was met is said once
   for (const std::size_t i : shown.tensors) {
     if (printed++ >= limit) break;
     const tensor_entry& tensor = contents.tensors[i];
@@ -332,7 +336,8 @@ int print_list(checkpoint_reader& reader, const shown_entries& shown, const argu
     if (printed++ >= limit) break;
     auto value = shown_object(reader, i);
     if (!value) {
-      status = std::max(status, report(value.cause()));
+      if (said != value.cause()) status = std::max(status, report(value.cause()));
+      said = value.cause();
       continue;
     }
     const std::string text = shown_text(*value);
@@ -347,21 +352,27 @@ int print_list(checkpoint_reader& reader, const shown_entries& shown, const argu
   return status;
 }
 
-int report_nothing(const error& cause, bool json) {
+int report_nothing(const error& cause, bool json, const global_report& globals) {
+  if (!json) fmt::print("{}", globals_text(globals));
   if (json) {
     out_buffer out;
     out.print(R"({{"format":null,"version":null,"tensors":{{}},"objects":{{}})");
-    end_json(out, {cause});
+    end_json(out, {cause}, globals);
   }
   return report(cause);
 }
 
-int run(const arguments& given) {
-  auto reader = open_checkpoint(given.path);
-  if (!reader) return report_nothing(reader.cause(), given.json);
+int run(const arguments& given, const common_options& common) {
+  const read_limits limits = read_limits{}.times(common.limit_factor);
+  auto reader = open_checkpoint(given.path, {.limits = limits});
+  // Also of what cannot be read: Python runs a damaged pickle up to its defect.
+  const global_report globals =
+      find_globals(given.path, reader ? reader->get() : nullptr, {.threads = common.threads, .limits = limits});
+  if (!reader) return report_nothing(reader.cause(), given.json, globals);
   const auto shown = choose((*reader)->contents(), given);
-  if (!shown) return report_nothing(shown.cause(), given.json);
-  int status = given.json ? print_json(**reader, *shown) : print_list(**reader, *shown, given);
+  if (!shown) return report_nothing(shown.cause(), given.json, globals);
+  int status = given.json ? print_json(**reader, *shown, globals) : print_list(**reader, *shown, given, globals);
+  for (const error& e : globals.problems) status = std::max(status, report(e));
   for (const error& e : (*reader)->problems()) status = std::max(status, report(e));
   for (const error& e : (*reader)->warnings()) print_problem("warning: " + to_string(e));
   for (const std::string& note : (*reader)->notes()) print_problem("note: " + escaped(note));
@@ -373,7 +384,9 @@ int run(const arguments& given) {
 void add_inspect(CLI::App& app, invocation& call) {
   auto given = std::make_shared<arguments>();
   CLI::App* command =
-      app.add_subcommand("inspect", "Show what is in a checkpoint: a summary and the list of tensors and objects");
+      app.add_subcommand("inspect",
+                         "Show what is in a checkpoint: a summary, what its pickles name beside plain data, and the\n"
+                         "list of tensors and objects. Nothing in it is run: safe for what was downloaded");
   command->add_option("PATH", given->path, "A DCP folder, .pt file, safetensors file or Hugging Face folder")
       ->required();
   command->add_flag("--json", given->json, "Print one JSON document");
@@ -383,7 +396,7 @@ void add_inspect(CLI::App& app, invocation& call) {
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   command->add_option("--limit", given->limit, "List at most N entries")->type_name("N")->check(whole_number());
   command->add_flag("--map", given->map, "Draw who holds what, tensor by tensor");
-  command->callback([given, &call] { call.status = run(*given); });
+  command->callback([given, &call] { call.status = run(*given, call.common); });
 }
 
 }  // namespace tool

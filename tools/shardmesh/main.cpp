@@ -3,6 +3,7 @@
 #include <shardmesh/version.hpp>
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <cstdio>
 #include <exception>
 #include <iostream>
@@ -19,6 +20,10 @@ int main(int argc, char** argv) {
   tool::invocation call;
   call.common.cancel = cancel;
   app.add_option("--threads", call.common.threads, "Worker threads (default: all cores)")->check(CLI::Range(0, 4096));
+  app.add_option("--limit-factor", call.common.limit_factor,
+                 "Allow N times what reading a file may cost before it is taken for an attack (default 1)")
+      ->type_name("N")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
   tool::add_inspect(app, call);
   tool::add_verify(app, call);
   tool::add_diff(app, call);

@@ -72,11 +72,11 @@ int run(arguments& given, const common_options& common) {
     print_problem("say either --mesh (with --place) or --like");
     return wrong_usage;
   }
-  auto reader = open_checkpoint(given.source);
+  auto reader = open_checkpoint(given.source, {.limits = read_limits{}.times(common.limit_factor)});
   if (!reader) return report(reader.cause());
   std::unique_ptr<checkpoint_reader> like;
   if (!given.like.empty()) {
-    auto opened = open_checkpoint(given.like);
+    auto opened = open_checkpoint(given.like, {.limits = read_limits{}.times(common.limit_factor)});
     if (!opened) return report(opened.cause());
     like = std::move(*opened);
     given.options.like = like.get();

@@ -135,7 +135,7 @@ TEST_CASE("a shared object that doubles sixty times is an error instead of endle
   for (const char c : doubling + ".") bytes.push_back(static_cast<std::byte>(c));
   const memory_source source(bytes, "laughs");
   const auto item = torch_item::open(source).value();
-  CHECK(object_json(source, item, item.root(), {.limit_bytes = 1 << 20}).cause().code == errc::unsupported);
+  CHECK(is_beyond_limit(object_json(source, item, item.root(), {.limit_bytes = 1 << 20}).cause()));
 }
 
 TEST_CASE("JSON is valid for strings that are not UTF-8 and for lists inside themselves") {
