@@ -83,7 +83,7 @@ bool seen_destination::is_folder() const {
 result<seen_destination> look_at(const fs::path& path) {
   struct stat status{};
   if (::lstat(path.c_str(), &status) != 0) {
-    if (errno == ENOENT) return seen_destination{};
+    if (errno == ENOENT || errno == ENOTDIR) return seen_destination{};
     return fail_sys(errno, "cannot look at", path.string());
   }
   if (!S_ISDIR(status.st_mode)) return seen_destination{identity_of(status), {}};
