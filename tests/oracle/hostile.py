@@ -235,7 +235,7 @@ def tensors_that_share_chunks(path):
     return metadata(path / "dcp", {f"w{i}": tensor_metadata([100000], chunks) for i in range(1000)})
 
 
-@case()
+@case("at most")
 def references_to_one_bad_chunk(path):
     bad = chunk([7], [9])
     return metadata(path / "dcp", {"w": tensor_metadata([8], [bad] * 1000000)})
