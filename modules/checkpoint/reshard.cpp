@@ -16,7 +16,9 @@ module;
 #include <vector>
 module shardmesh.checkpoint;
 
+import :entry_check;
 import :load_balancer;
+import :recorded_sums;
 
 namespace shardmesh {
 namespace {
@@ -45,6 +47,8 @@ class planning {
     plan_.notes = std::move(chosen.notes);
     plan_.tensors = std::move(chosen.tensors);
     plan_.objects = std::move(chosen.objects);
+    plan_.sources = std::move(chosen.sources);
+    plan_.object_sources = std::move(chosen.object_sources);
     plan_.excluded = chosen.excluded;
   }
 
@@ -151,14 +155,20 @@ save_report reshard(checkpoint_reader& reader, const std::filesystem::path& dest
                     const reshard_options& options) {
   if (auto apart = check_not_inside(destination, reader.path()); !apart) return failed(std::move(apart).take_error());
   reshard_plan plan = plan_reshard(reader, options);
-  if (!plan.problems.empty()) {
-    save_report report;
-    report.problems = std::move(plan.problems);
-    return report;
-  }
-  chunk_source source(reader, {}, true);
+  if (!plan.problems.empty()) return refused(std::move(plan.problems));
+  auto record = recorded_sums::open(reader);
+  if (!record) return failed(std::move(record).take_error());
+  conversion work;
+  work.tensors = std::move(plan.tensors);
+  work.objects = std::move(plan.objects);
+  work.sources = std::move(plan.sources);
+  work.object_sources = std::move(plan.object_sources);
+  std::vector<error> problems = find_path_conflicts(work.tensors, work.objects);
+  if (problems.empty()) problems = check_before_copying(reader, work, record->get(), options.saving.threads);
+  if (!problems.empty()) return refused(std::move(problems));
+  chunk_source source = chunk_source::checking(reader, *record);
   save_report report =
-      save_dcp(destination, std::move(plan.tensors), plan.objects, source, reader.extras(), options.saving);
+      save_dcp(destination, std::move(work.tensors), work.objects, source, reader.extras(), options.saving);
   report.notes.insert(report.notes.begin(), plan.notes.begin(), plan.notes.end());
   report.excluded = plan.excluded;
   return report;
