@@ -71,7 +71,11 @@ class ShardmeshConan(ConanFile):
 
     def package(self):
         copy(self, "LICENSE", self.source_folder, os.path.join(self.package_folder, "licenses"))
-        CMake(self).install()
+        built = self.conf.get("user.shardmesh:built")  # `conan export-pkg` of a tree that CMake built already
+        if built:
+            self.run(f'cmake --install "{built}" --prefix "{self.package_folder}"')
+        else:
+            CMake(self).install()
 
     def package_info(self):
         self.cpp_info.set_property("cmake_find_mode", "none")

@@ -169,6 +169,14 @@ def safetensors_copy(bench):
     target.unlink(missing_ok=True)
 
 
+def safetensors_copy_cached(bench):
+    file = bench.safetensors_sample()
+    bench.compare("a 1 GiB safetensors file read and written again, warm cache, without fsync", file, {
+        f"shardmesh::convert, checksums, {bench.threads} threads": bench.ours("convert_cached", file),
+        "safetensors load_file + save_file": bench.peer("safetensors_copy_cached", file),
+        f"plain pread + pwrite, {bench.threads} threads": bench.ours("plain_copy_cached", file)})
+
+
 def inspect(chunks):
     def case(bench):
         folder = bench.chunk_sample(chunks)
@@ -216,6 +224,7 @@ def tree(bench):
 
 CASES = {"tree": tree, "load_200": load(200), "load_16": load(16), "columns_200": columns(200), "columns_16": columns(16),
          "safetensors_load": safetensors_load, "safetensors_copy": safetensors_copy,
+         "safetensors_copy_cached": safetensors_copy_cached,
          "inspect_200k": inspect(200_000), "inspect_2m": inspect(2_000_000), "reshard_memory": reshard_memory,
          **validate.CASES, **redistribute.CASES, **ranks.CASES}
 

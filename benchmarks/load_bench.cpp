@@ -2,7 +2,8 @@
 // Our side of ./dev bench: one case, timed N times in one process, as one line of JSON. benchmarks/bench.py runs it
 // beside its peers. Also the plain side: the same bytes read with pread or written with pwrite, which no checkpoint
 // library can beat.
-//   shardmesh_bench load|columns|columns_at_once|plain_read|plain_write PATH [--repeat N] [--threads N] [--ranks N]
+//   shardmesh_bench load|columns|columns_at_once|convert_cached|plain_read|plain_write|plain_copy_cached PATH
+//                   [--repeat N] [--threads N] [--ranks N]
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -152,6 +153,22 @@ void plain_write(std::vector<plain_file>& files, const fs::path& folder, int thr
   }
 }
 
+/// Read and written again, piece by piece, without an fsync: what a copy in the cache costs.
+void plain_copy(std::vector<plain_file>& files, const fs::path& folder, int threads) {
+  std::vector<int> targets;
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    targets.push_back(::open((folder / std::to_string(i)).c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+    if (targets.back() < 0) stop("cannot create in " + folder.string());
+  }
+  in_pieces(files, threads, [&](plain_file& file, std::size_t at, std::size_t length) {
+    std::byte* memory = file.bytes.data() + at;
+    if (::pread(file.fd, memory, length, static_cast<off_t>(at)) != static_cast<ssize_t>(length)) stop("short read");
+    const int to = targets[static_cast<std::size_t>(&file - files.data())];
+    if (::pwrite(to, memory, length, static_cast<off_t>(at)) != static_cast<ssize_t>(length)) stop("short write");
+  });
+  for (const int target : targets) ::close(target);
+}
+
 double seconds_of(const std::function<void()>& act) {
   const auto begin = std::chrono::steady_clock::now();
   act();
@@ -180,8 +197,7 @@ arguments parse(int argc, char** argv) {
       if (word == "--ranks") given.ranks = value;
     }
   }
-  if (words.size() != 2)
-    stop("usage: shardmesh_bench load|columns|plain_read|plain_write PATH [--repeat N] [--threads N] [--ranks N]");
+  if (words.size() != 2) stop("usage: shardmesh_bench CASE PATH [--repeat N] [--threads N] [--ranks N]");
   given.what = words[0];
   given.path = words[1];
   return given;
@@ -214,16 +230,36 @@ std::vector<double> time_load(const arguments& given, std::int64_t& bytes) {
   return times;
 }
 
+/// A conversion to another safetensors file, with checksums, without an fsync.
+std::vector<double> time_convert(const arguments& given, std::int64_t& bytes) {
+  bytes = static_cast<std::int64_t>(fs::file_size(given.path));
+  const fs::path target = given.path.parent_path() / "converted.safetensors";
+  convert_options how;
+  how.saving.output = {.overwrite = true, .durable = false};
+  how.saving.threads = given.threads;
+  std::vector<double> times;
+  for (int run = 0; run < given.repeat; ++run)
+    times.push_back(seconds_of([&] {
+      const auto reader = need(open_checkpoint(given.path));
+      const save_report report = convert(*reader, target, how);
+      if (!report.ok()) stop(to_string(report.problems.front()));
+    }));
+  fs::remove(target);
+  return times;
+}
+
 std::vector<double> time_plain(const arguments& given, std::int64_t& bytes) {
   auto files = files_of(given.path);
   for (const plain_file& file : files) bytes += static_cast<std::int64_t>(file.bytes.size());
   const fs::path target = given.path.parent_path() / "plain_write";
-  if (given.what == "plain_write") fs::create_directories(target);
+  if (given.what != "plain_read") fs::create_directories(target);
   std::vector<double> times;
   for (int run = 0; run < given.repeat; ++run)
     times.push_back(seconds_of([&] {
       if (given.what == "plain_read")
         plain_read(files, given.threads);
+      else if (given.what == "plain_copy_cached")
+        plain_copy(files, target, given.threads);
       else
         plain_write(files, target, given.threads);
     }));
@@ -240,7 +276,9 @@ int main(int argc, char** argv) {
   std::vector<double> times;
   if (given.what == "load" || given.what == "columns" || given.what == "columns_at_once")
     times = time_load(given, bytes);
-  else if (given.what == "plain_read" || given.what == "plain_write")
+  else if (given.what == "convert_cached")
+    times = time_convert(given, bytes);
+  else if (given.what == "plain_read" || given.what == "plain_write" || given.what == "plain_copy_cached")
     times = time_plain(given, bytes);
   else
     stop("unknown case " + given.what);

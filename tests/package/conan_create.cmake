@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Run by ctest with CONAN_HOME set: `conan create` with a generated profile. No remote is asked for anything.
+# Run by ctest with CONAN_HOME set: a package with a generated profile, and test_package against it: of the tree BUILT
+# (`conan export-pkg`), or without it from source (`conan create`). No remote is asked for anything.
 string(REGEX MATCH "^[0-9]+" major "${COMPILER_VERSION}")
 # What the machine has, by Debian's package names; the recipe's version ranges must accept it.
 function(platform_package reference debian)
@@ -43,9 +44,14 @@ tools.build:compiler_executables={'c': '${c_compiler}', 'cpp': '${COMPILER}'}
 tools.cmake.cmake_layout:test_folder=$TMP
 ")
 file(REMOVE_RECURSE $ENV{CONAN_HOME})
-execute_process(COMMAND ${CONAN} create ${SOURCE} --no-remote --profile:all ${WORK}/conan.profile
+if(BUILT)
+  set(verb export-pkg --conf user.shardmesh:built=${BUILT})
+else()
+  set(verb create)
+endif()
+execute_process(COMMAND ${CONAN} ${verb} ${SOURCE} --no-remote --profile:all ${WORK}/conan.profile
   RESULT_VARIABLE status OUTPUT_VARIABLE text ERROR_VARIABLE text)
 if(NOT status EQUAL 0 OR NOT text MATCHES "bfloat16: 40 bytes")
   message("${text}")
-  message(FATAL_ERROR "conan create fails with ${status}")
+  message(FATAL_ERROR "conan ${verb} fails with ${status}")
 endif()
