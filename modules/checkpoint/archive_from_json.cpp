@@ -15,6 +15,8 @@ module;
 #include <vector>
 module shardmesh.checkpoint;
 
+import :numpy_value;
+
 namespace shardmesh {
 namespace {
 
@@ -28,7 +30,8 @@ class object_pickler {
   }
 
  private:
-  // Depth is bounded: object_json prints at most 500 levels, and the parser below refuses more.
+  // Depth is bounded: object_json prints at most 200 levels of three brackets each, more than `max_json_depth` is
+  // refused.
   result<void> write(const json& value) {
     if (value.is_null()) return out_.none(), result<void>{};
     if (value.is_boolean()) return out_.boolean(value.get<bool>()), result<void>{};
@@ -41,6 +44,7 @@ class object_pickler {
     }
     if (value.is_object() && value.size() == 1 && value.begin().key().starts_with("$"))
       return write_tagged(value.begin().key(), value.begin().value());
+    if (value.is_object() && value.contains("$other")) return write_other(value);
     if (!value.is_object()) return unsupported("a bare number with a fraction");
     out_.begin_dict();
     for (const auto& [key, item] : value.items()) {
@@ -67,6 +71,36 @@ class object_pickler {
       return out_.global("torch", value.get_ref<const std::string&>()), result<void>{};
     if (tag == "$complex" && value.is_array() && value.size() == 2) return write_complex(value);
     return unsupported(tag);
+  }
+
+  // What is not plain data, but has a value that we know: ranges, numpy's arrays and scalars.
+  result<void> write_other(const json& value) {
+    if (value.contains("range")) {
+      const json& bounds = value["range"];
+      if (!bounds.is_array() || bounds.size() != 3) return unsupported("range");
+      return write_call_of("builtins", "range", bounds);
+    }
+    const auto data = value.contains("data") ? bytes_from(value["data"]) : std::nullopt;
+    if (!data || !value.contains("dtype") || !value["dtype"].is_string()) return unsupported("$other");
+    numpy_value made;
+    made.dtype = value["dtype"].get<std::string>();
+    made.data.assign(reinterpret_cast<const char*>(data->data()), data->size());
+    made.is_scalar = !value.contains("shape");
+    if (!made.is_scalar) {
+      if (!value["shape"].is_array()) return unsupported("shape");
+      for (const json& size : value["shape"]) {
+        if (!size.is_number_integer()) return unsupported("shape");
+        made.shape.push_back(size.get<std::int64_t>());
+      }
+    }
+    return write_numpy(out_, made);
+  }
+
+  // callable(*arguments)
+  result<void> write_call_of(std::string_view module_name, std::string_view callable, const json& arguments) {
+    out_.global(module_name, callable);
+    SHARDMESH_CHECK(write_tuple(arguments));
+    return out_.reduce(), result<void>{};
   }
 
   static result<void> unsupported(std::string_view what) {
@@ -121,6 +155,7 @@ class object_pickler {
     if (!value.is_string() || value.get_ref<const std::string&>().size() % 2 != 0) return std::nullopt;
     const auto& digits = value.get_ref<const std::string&>();
     std::vector<std::byte> bytes;
+    if (digits.find_first_not_of("0123456789abcdefABCDEF") != std::string::npos) return std::nullopt;
     for (std::size_t i = 0; i < digits.size(); i += 2) {
       const auto nibble = [&](char c) { return c <= '9' ? c - '0' : (c | 32) - 'a' + 10; };
       bytes.push_back(static_cast<std::byte>(nibble(digits[i]) << 4 | nibble(digits[i + 1])));
@@ -179,6 +214,7 @@ class object_pickler {
 }  // namespace
 
 result<std::vector<std::byte>> archive_from_json(std::string_view text) {
+  SHARDMESH_CHECK(check_json_depth(text));
   const json value = json::parse(text, nullptr, false);
   if (value.is_discarded()) return fail(errc::bad_format, "the object's value is not JSON");
   SHARDMESH_TRY(const std::vector<std::byte> pickle, object_pickler().pickle(value));

@@ -31,6 +31,7 @@ struct stored_properties {
   bool pin_memory = false;
   std::int32_t memory_format = 0;  // _MEM_FORMAT_ENCODING: 0 contiguous, 1 channels last, 2 preserve
   std::string foreign_dtype;       // PyTorch's name of a dtype that we do not have ("qint8"), else empty
+  std::optional<extents> strides;  // since PyTorch 2.15: of the part that rank 0 had in memory; older ones do not say
   friend bool operator==(const stored_properties&, const stored_properties&) = default;
 };
 
@@ -44,6 +45,7 @@ struct tensor_entry {
   std::int32_t chunk_count = 0;
   stored_properties properties;
   std::string opaque_type;  // not empty: a representation that we do not know (opaque-tensor), its Python type
+  std::string opaque_kind;  // what it is then, for people: "sparse COO tensor"
 };
 
 /// A thing that is not a tensor. Its bytes are `place` (DCP), or it lies inside the one pickle of a .pt file.
@@ -51,6 +53,16 @@ struct object_entry {
   std::string key;
   path where;
   stored_range place;
+  /// Of a .pt file: tensors inside that no entry names, so that nothing can carry them.
+  std::int64_t hidden_tensors = 0;
+};
+
+/// A text that whoever wrote a file attached to it: an entry of safetensors' `__metadata__`. What describes the file
+/// itself (our checksums, PyTorch's sharding info) is not among them.
+struct file_text {
+  std::string key, value;
+  std::int32_t file = -1;  // index into catalog::files; -1: of the whole checkpoint
+  friend bool operator==(const file_text&, const file_text&) = default;
 };
 
 /// A defect of coverage, in a checkpoint's words (chunks instead of ranks).
@@ -65,6 +77,8 @@ class catalog {
   std::vector<tensor_entry> tensors;
   std::vector<object_entry> objects;
   std::vector<stored_range> chunk_places;
+  std::vector<file_text> texts;  // by file
+  std::string stem;              // hf: what its files' names begin with, "model" of model-00001-of-00002.safetensors
 
   /// Appends a chunk to the last tensor. Precondition: the box has the tensor's rank.
   void add_chunk(const box& where, const stored_range& place);

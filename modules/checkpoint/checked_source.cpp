@@ -76,13 +76,16 @@ storage_sums::storage_sums(const catalog& contents) {
     places.emplace_back(place.file, place.transform, place.offset, place.length);
   std::sort(places.begin(), places.end());
   for (std::size_t i = 1; i < places.size(); ++i)
-    if (places[i] == places[i - 1]) shared_.try_emplace(places[i]);
+    if (places[i] == places[i - 1]) shared_.insert(places[i]);
 }
 
 result<std::int64_t> storage_sums::check(const opened_chunk& chunk, const stored_range& place) {
-  const auto found = shared_.find({place.file, place.transform, place.offset, place.length});
-  if (found == shared_.end()) return check_chunk_bytes(chunk);
-  memo& known = found->second;
+  const key stored{place.file, place.transform, place.offset, place.length};
+  if (!shared_.contains(stored)) return check_chunk_bytes(chunk);
+  memo& known = [&]() -> memo& {
+    const std::scoped_lock guard(lock_);
+    return known_[{stored, chunk.crc_begin, chunk.crc_length, chunk.crc32}];
+  }();
   const std::scoped_lock guard(known.lock);
   if (!known.outcome) known.outcome.emplace(check_chunk_bytes(chunk));
   return *known.outcome;
@@ -144,7 +147,8 @@ chunk_checks::chunk_checks(const checkpoint_reader& reader, std::shared_ptr<cons
     : reader_(reader),
       record_(std::move(record)),
       sums_(reader.contents()),
-      done_(reader.contents().chunk_places.size()) {}
+      done_(reader.contents().chunk_places.size()),
+      range_done_(record_ ? record_->ranges().size() : 0) {}
 
 result<void> chunk_checks::read(std::int32_t chunk, const std::shared_ptr<const opened_chunk>& opened, const box& part,
                                 const tensor_view& to, const read_options& options) {
@@ -179,13 +183,19 @@ result<std::shared_ptr<const checked_source>> chunk_checks::source_of(
     }
   }
   SHARDMESH_CHECK(sums_.check(*opened, place));
-  if (range) SHARDMESH_CHECK(record_->check(*range));
-  finish(chunk);
+  if (range && !is_checked(*range)) SHARDMESH_CHECK(record_->check(*range));
+  finish(chunk, range);
   return none;
 }
 
-void chunk_checks::finish(std::int32_t chunk) {
+bool chunk_checks::is_checked(std::size_t range) {
   const std::scoped_lock guard(lock_);
+  return range_done_[range];
+}
+
+void chunk_checks::finish(std::int32_t chunk, std::optional<std::size_t> range) {
+  const std::scoped_lock guard(lock_);
+  if (range) range_done_[*range] = true;
   done_[static_cast<std::size_t>(chunk)] = true;
   being_read_.erase(chunk);
 }

@@ -32,11 +32,15 @@ class storage_sums {
 
  private:
   using key = std::tuple<std::int32_t, std::int32_t, std::int64_t, std::int64_t>;
+  // Parts of one item (an object that was taken apart) are storages of their own.
+  using storage_key = std::tuple<key, std::int64_t, std::int64_t, std::uint32_t>;
   struct memo {
     std::mutex lock;
     std::optional<result<std::int64_t>> outcome;
   };
-  std::map<key, memo> shared_;
+  std::set<key> shared_;
+  std::mutex lock_;
+  std::map<storage_key, memo> known_;
 };
 
 // The source of an opened chunk whose reads are expected to ascend without gaps. They are summed; the read that
@@ -75,12 +79,13 @@ class chunk_checks {
  private:
   result<std::shared_ptr<const checked_source>> source_of(std::int32_t chunk,
                                                           const std::shared_ptr<const opened_chunk>& opened);
-  void finish(std::int32_t chunk);
+  bool is_checked(std::size_t range);
+  void finish(std::int32_t chunk, std::optional<std::size_t> range = {});
   const checkpoint_reader& reader_;
   std::shared_ptr<const recorded_sums> record_;
   storage_sums sums_;
   std::mutex lock_;
-  std::vector<bool> done_;
+  std::vector<bool> done_, range_done_;  // per chunk, per range of the record
   std::unordered_map<std::int32_t, std::shared_ptr<const checked_source>> being_read_;
 };
 

@@ -26,10 +26,11 @@ class selecting {
   void add_tensor(std::size_t index, std::string key, dtype type) {
     const tensor_entry& stored = contents_.tensors[index];
     if (!stored.opaque_type.empty() && stored.chunk_count == 0) {
-      into_.problems.push_back(
-          fail(errc::unsupported, "a tensor of an unknown representation in a .pt file cannot be written")
-              .with_key(stored.key)
-              .with_values("", stored.opaque_type));
+      // Of a .pt file or of an object: there is no archive of its own to copy.
+      leave_out(fail(errc::unsupported, fmt::format("a {} cannot be written", stored.opaque_kind))
+                    .with_key(stored.key)
+                    .with_file(reader_.path().string())
+                    .with_values("", stored.opaque_type));
       return;
     }
     tiling found = check_tiling(contents_, stored);
@@ -58,6 +59,14 @@ class selecting {
 
   void add_object(std::size_t index, std::string key) {
     const object_entry& stored = contents_.objects[index];
+    if (stored.hidden_tensors > 0) {
+      leave_out(fail(errc::unsupported,
+                     fmt::format("an object with {} tensors inside that cannot be written", stored.hidden_tensors))
+                    .with_key(stored.key)
+                    .with_file(reader_.path().string()),
+                stored.hidden_tensors, 1);
+      return;
+    }
     output_object made;
     made.where = key == stored.key ? stored.where : path{};
     made.key = std::move(key);
@@ -78,6 +87,12 @@ class selecting {
     return file < 0 ? 0 : rank_of_file(contents_.files[static_cast<std::size_t>(file)]).value_or(0);
   }
 
+  void leave_out(error why, std::int64_t tensors = 1, std::int64_t objects = 0) {
+    into_.unsupported.push_back(std::move(why).with_hint("skip_unsupported leaves it out"));
+    into_.unsupported_tensors += tensors;
+    into_.unsupported_objects += objects;
+  }
+
   // An unsharded tensor of an unknown representation is copied verbatim; anything else would invent bytes.
   bool take_archive(const tensor_entry& stored, dtype type, output_tensor& made) {
     if (stored.type == dtype::undefined && stored.properties.foreign_dtype.empty()) {
@@ -90,12 +105,15 @@ class selecting {
     const bool whole =
         stored.chunk_count == 1 && contents_.chunk_box(stored, stored.first_chunk) == box::whole(stored.shape);
     if (!whole || type != stored.type) {
-      into_.problems.push_back(
-          fail(errc::unsupported, whole ? "a tensor of an unknown representation cannot be cast"
-                                        : "a sharded tensor of an unknown representation cannot be cut anew")
-              .with_key(stored.key)
-              .with_file(reader_.path().string())
-              .with_values("", stored.opaque_type));
+      error why = fail(errc::unsupported, whole ? fmt::format("a {} cannot be cast", stored.opaque_kind)
+                                                : fmt::format("a sharded {} cannot be cut anew", stored.opaque_kind))
+                      .with_key(stored.key)
+                      .with_file(reader_.path().string())
+                      .with_values("", stored.opaque_type);
+      if (whole)
+        into_.problems.push_back(std::move(why));
+      else
+        leave_out(std::move(why));
       return false;
     }
     made.archive = [&reader = reader_, &stored] { return reader.chunk_archive(stored, stored.first_chunk); };
@@ -113,6 +131,7 @@ conversion select_for_output(checkpoint_reader& reader, const selection_options&
   conversion made;
   reader.identify_opaque_tensors();
   made.problems = reader.problems();
+  made.notes = reader.notes();
   const catalog& contents = reader.contents();
   auto rules = selection::compile(options);
   if (!rules) {
@@ -188,6 +207,17 @@ std::vector<error> find_path_conflicts(std::span<const output_tensor> tensors, s
             .with_key(*inner_key));
   }
   return problems;
+}
+
+void settle_unsupported(conversion& work, bool skip, save_report& report) {
+  if (!skip) {
+    for (error& why : work.unsupported) work.problems.push_back(std::move(why));
+    return;
+  }
+  for (const error& why : work.unsupported)
+    work.notes.push_back(fmt::format("{} is left out: {}", why.key, why.message));
+  report.skipped_tensors += work.unsupported_tensors;
+  report.skipped_objects += work.unsupported_objects;
 }
 
 }  // namespace shardmesh

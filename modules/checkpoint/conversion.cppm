@@ -19,7 +19,13 @@ struct conversion {
   std::vector<output_object> objects;
   std::vector<std::size_t> object_sources;  // per object: its index in the reader's catalog
   std::int64_t excluded = 0;
+  /// Entries that nothing can carry, one error each: the caller refuses, or leaves them out and counts them.
+  std::vector<error> unsupported;
+  std::int64_t unsupported_tensors = 0, unsupported_objects = 0;
 };
+
+/// Makes problems of what is unsupported, unless the user wants it left out: then the report counts it.
+void settle_unsupported(conversion& work, bool skip, save_report& report);
 
 /// Selects, renames and casts. Every tensor's chunks are proven to tile it: gaps, overlaps, chunks that are stored
 /// twice or have no place are problems that name key and rows, as are the reader's own. Bytes are not looked at. The

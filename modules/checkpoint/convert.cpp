@@ -4,18 +4,35 @@ module;
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 module shardmesh.checkpoint;
 
+import :carried;
 import :entry_check;
 import :merge_tensors;
 import :recorded_sums;
+import :split_reader;
 
 namespace shardmesh {
 namespace {
+
+// Opaque tensors have an archive of their own in DCP; other formats have no place for it.
+void refuse_archives(const checkpoint_reader& reader, conversion& work) {
+  for (std::size_t i = 0; i < work.tensors.size(); ++i) {
+    if (!work.tensors[i].archive) continue;
+    const tensor_entry& stored = reader.contents().tensors[work.sources[i]];
+    work.problems.push_back(
+        fail(errc::unsupported, fmt::format("a {} cannot be written as safetensors", stored.opaque_kind))
+            .with_key(stored.key)
+            .with_file(reader.path().string())
+            .with_values("", stored.opaque_type)
+            .with_hint("skip_unsupported leaves it out"));
+  }
+}
 
 // What safetensors cannot hold; the writer refuses whatever is left of it.
 bool is_unsupported(const output_tensor& tensor) {
@@ -35,38 +52,53 @@ void split_at_dots(path& where, std::string_view key) {
 
 }  // namespace
 
-save_report convert(checkpoint_reader& reader, const std::filesystem::path& destination,
+save_report convert(checkpoint_reader& given, const std::filesystem::path& destination,
                     const convert_options& options) {
-  if (auto apart = check_not_inside(destination, reader.path()); !apart) return failed(std::move(apart).take_error());
+  if (auto apart = check_apart(destination, given); !apart) return failed(std::move(apart).take_error());
   const bool to_dcp = options.to == target_format::dcp;
+  // DCP holds objects with tensors inside as they are; elsewhere their tensors are entries.
+  std::unique_ptr<checkpoint_reader> split;
+  if (!to_dcp) {
+    auto made = split_objects(given);
+    if (!made) return failed(std::move(made).take_error());
+    split = *std::move(made);
+  }
+  checkpoint_reader& reader = split ? *split : given;
   conversion work = select_for_output(reader, options.selection);
+  save_report skipped;
+  settle_unsupported(work, options.skip_unsupported, skipped);
+  if (!to_dcp && !options.skip_unsupported) refuse_archives(reader, work);
   if (!work.problems.empty()) return refused(std::move(work.problems));
   auto record = recorded_sums::open(reader);
   if (!record) return failed(std::move(record).take_error());
   chunk_source source = chunk_source::checking(reader, *record);
   if (auto merged = merge_tensors(reader, work, options.merge, source, options.saving.threads); !merged)
     return failed(std::move(merged).take_error());
-  std::int64_t skipped_tensors = 0, skipped_objects = 0;
+  std::int64_t skipped_tensors = skipped.skipped_tensors, skipped_objects = skipped.skipped_objects;
   if (to_dcp && options.nest) {
     for (output_tensor& tensor : work.tensors) split_at_dots(tensor.where, tensor.key);
     for (output_object& object : work.objects) split_at_dots(object.where, object.key);
   }
   if (!to_dcp && options.skip_unsupported)
-    skipped_tensors = drop_tensors(work, [](const auto& tensor) { return is_unsupported(tensor); });
-  if (!to_dcp && options.skip_objects) skipped_objects = drop_objects(work, [](const auto&) { return true; });
+    skipped_tensors += drop_tensors(work, [](const auto& tensor) { return is_unsupported(tensor); });
+  if (!to_dcp && options.skip_objects) skipped_objects += drop_objects(work, [](const auto&) { return true; });
   std::vector<error> problems;
   if (to_dcp) problems = find_path_conflicts(work.tensors, work.objects);
-  if (problems.empty()) problems = check_before_copying(reader, work, record->get(), options.saving.threads);
+  if (problems.empty()) problems = check_before_copying(reader, given, work, record->get(), options.saving.threads);
   if (!problems.empty()) return refused(std::move(problems));
   save_report report;
   if (to_dcp) {
-    report = save_dcp(destination, std::move(work.tensors), work.objects, source, reader.extras(), options.saving);
+    const auto extras = carried_to_dcp(reader, work.tensors, work.objects, work.notes);
+    if (!extras) return failed(extras.cause());
+    report = save_dcp(destination, std::move(work.tensors), work.objects, source, *extras, options.saving);
   } else {
     auto incomplete = objects_not_held_whole(work.objects);
     if (!incomplete) return failed(std::move(incomplete).take_error());
     work.notes.insert(work.notes.end(), incomplete->begin(), incomplete->end());
-    const safetensors_options format{options.to == target_format::hf, options.max_shard_bytes};
-    report = save_safetensors(destination, std::move(work.tensors), work.objects, source, format, options.saving);
+    auto format = carried_to_safetensors(reader, options.to == target_format::hf, work.notes);
+    if (!format) return failed(std::move(format).take_error());
+    format->max_shard_bytes = options.max_shard_bytes;
+    report = save_safetensors(destination, std::move(work.tensors), work.objects, source, *format, options.saving);
   }
   report.skipped_tensors = skipped_tensors;
   report.skipped_objects = skipped_objects;

@@ -29,7 +29,7 @@ struct convert_options {
   selection_options selection{};
   std::int64_t max_shard_bytes = std::int64_t{5} * 1000 * 1000 * 1000;  // hf: Hugging Face's own default
   bool skip_objects = false;                                            // safetensors, hf: do not write objects.json
-  bool skip_unsupported = false;  // leave out tensors that the destination cannot hold
+  bool skip_unsupported = false;  // leave out tensors that the destination cannot hold, and objects that hold such
   dedup merge = dedup::none;      // optimizer state is never merged: it must be found under its own key
   bool nest = false;              // dcp from flat names: split them at dots; keys "a" and "a.b" are a problem
   save_options saving{};
@@ -39,7 +39,8 @@ struct convert_options {
 /// `saving.memory_bytes` whatever the size. DCP keeps its chunks and their ranks; other sources become one chunk each.
 /// Tensors that the destination cannot hold are all named in the report and nothing is written, unless
 /// `skip_unsupported`. Nothing is written either when `verify` would refuse any entry that is to be copied: every
-/// checksum that the source has of them is compared before the destination appears.
+/// checksum that the source has of them is compared before the destination appears. An object that holds tensors is
+/// copied whole from DCP to DCP, and taken apart into entries everywhere else.
 save_report convert(checkpoint_reader& reader, const std::filesystem::path& destination,
                     const convert_options& options);
 
@@ -50,6 +51,7 @@ struct reshard_options {
   std::vector<placement> default_placements{};    // of keys that no rule matches; empty: R on every mesh dimension
   bool optimizer_follows = true;                  // optimizer state takes its parameter's placement
   selection_options selection{};
+  bool skip_unsupported = false;  // leave out what cannot be cut or written
   save_options saving{};
 };
 
@@ -60,7 +62,7 @@ struct reshard_plan {
   std::vector<output_tensor> tensors;
   std::vector<output_object> objects;
   std::vector<std::size_t> sources, object_sources;  // their indices in the reader's catalog
-  std::int64_t excluded = 0;
+  std::int64_t excluded = 0, skipped_tensors = 0, skipped_objects = 0;
   std::int32_t ranks = 0;
 };
 reshard_plan plan_reshard(checkpoint_reader& reader, const reshard_options& options);

@@ -5,6 +5,7 @@ module;
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <optional>
 #include <span>
@@ -17,6 +18,18 @@ namespace shardmesh {
 
 std::string dcp_file_name(std::int32_t rank) {
   return fmt::format("__{}_0.distcp", rank);
+}
+
+std::int64_t data_bytes_of(std::span<const output_tensor> tensors) {
+  std::int64_t total = 0;
+  for (const output_tensor& tensor : tensors)
+    for (const output_chunk& chunk : tensor.chunks) {
+      const auto size = size_bytes(tensor.type, chunk.where.volume());
+      const auto sum = size ? checked_add(total, *size) : std::nullopt;
+      if (!sum) return std::numeric_limits<std::int64_t>::max();
+      total = *sum;
+    }
+  return total;
 }
 
 result<dcp_files::rank_file*> dcp_files::file_of(std::int32_t rank) {
@@ -94,6 +107,7 @@ result<void> finish_dcp_folder(staged_output& output, std::span<const output_ten
   SHARDMESH_TRY(const std::int32_t file, output.add_file(".metadata"));
   SHARDMESH_CHECK(output.write(file, 0, metadata));
   ranges.push_back({".metadata", 0, static_cast<std::int64_t>(metadata.size()), to_hex(xxh3(metadata))});
+  SHARDMESH_CHECK(copy_side_files(output, extras.side_files, ranges));
   const std::string record = format_checksums(ranges);
   SHARDMESH_TRY(const std::int32_t number, output.add_file(checksum_file_name));
   return output.write(number, 0, std::as_bytes(std::span(record)));

@@ -63,7 +63,10 @@ class dcp_files {
   std::int64_t data_bytes_ = 0;
 };
 
-/// Adds `.metadata` and the checksum record: all that a folder lacks before it is committed.
+/// Bytes of all chunks' elements: what the files will hold at least. Saturates.
+std::int64_t data_bytes_of(std::span<const output_tensor> tensors);
+
+/// Adds `.metadata`, the side files and the checksum record: all that a folder lacks before it is committed.
 /// `ranges` are those of all items; the metadata's own is added.
 result<void> finish_dcp_folder(staged_output& output, std::span<const output_tensor> tensors,
                                std::span<const output_object> objects, std::span<const dcp_place> places,

@@ -110,12 +110,12 @@ struct string_hash {
 
 class metadata_parser {
  public:
-  metadata_parser(std::shared_ptr<const pickle_graph> graph, std::string_view file)
-      : graph_(std::move(graph)), file_(file) {}
+  metadata_parser(std::shared_ptr<const pickle_graph> graph, std::string_view file, read_budget& budget)
+      : graph_(std::move(graph)), file_(file), budget_(budget) {}
 
   result<dcp_metadata> parse() {
     const pickle_value root = graph_->root();
-    const pickle_value entries = root.attribute("state_dict_metadata");
+    const pickle_value entries = field(root, "state_dict_metadata");
     if (entries.kind() != pickle_kind::dict)
       return fail(errc::bad_format, "is not DCP metadata: it has no state_dict_metadata")
           .with_file(file_)
@@ -124,29 +124,63 @@ class metadata_parser {
     if (class_of(root).global_name() == "Metadata" && !is_metadata_class(root, "Metadata"))
       problem(errc::bad_format, "is not PyTorch's Metadata", {}).found = class_text(root);
     read_extras(root);
-    const pickle_value planner = root.attribute("planner_data");
+    const pickle_value planner = field(root, "planner_data");
     made_.extras.has_planner_data = planner.kind() == pickle_kind::dict;
     if (planner && !planner.is_none() && !made_.extras.has_planner_data)
       problem(errc::bad_format, "its planner_data is not a dict of paths", {}).found = class_text(planner);
     if (made_.extras.has_planner_data)
       for (const auto [key, where] : planner.pairs())
-        if (const auto fqn = key.text()) paths_.emplace(*fqn, where);
-    for (const auto [key, entry] : entries.pairs()) read_entry(key, entry);
-    const pickle_value storage = root.attribute("storage_data");
-    if (storage.kind() == pickle_kind::dict)
-      for (const auto [index, info] : storage.pairs()) read_place(index, info);
-    else if (!entries.pairs().empty())
+        if (const auto fqn = key.text(); fqn && spend(64 + fqn->size(), *fqn)) paths_.emplace(*fqn, where);
+    for (const auto [key, entry] : entries.pairs())
+      if (spend(entry_bytes, key.text().value_or(""))) read_entry(key, entry);
+    for (const auto [key, where] : planner.pairs())
+      if (const auto name = key.text(); name && !names_.contains(*name) && spend(64 + name->size(), *name))
+        made_.extras.planner_entries.emplace_back(*name, where);
+    read_texts(field(root, dcp_texts_attribute));
+    for (const auto [key, strides] : field(root, dcp_strides_attribute).pairs()) read_later_strides(key, strides);
+    const pickle_value storage = field(root, "storage_data");
+    if (storage.kind() == pickle_kind::dict) {
+      for (const auto [index, info] : storage.pairs())
+        if (spend(place_bytes, {})) read_place(index, info);
+    } else if (!entries.pairs().empty()) {
       problem(errc::bad_format, "storage_data is missing: nothing says where the bytes are", {});
+    }
     check_places();
+    if (refused_) return *std::move(refused_);
+    if (unnamed_ > 0)
+      made_.problems.push_back(
+          fail(errc::bad_format, fmt::format("{} more of its entries cannot be used", unnamed_)).with_file(file_));
     return std::move(made_);
   }
 
  private:
+  // What entries cost once they are built; shared parts of the pickle are built for each entry that has them.
+  static constexpr std::size_t entry_bytes = 512, chunk_bytes = 160, place_bytes = 64, most_problems = 200;
+
+  // Counts what is about to be built for `key`; false beyond the limit, from where on nothing is read.
+  bool spend(std::size_t bytes, std::string_view key) {
+    if (refused_) return false;
+    if (auto done = budget_.build(static_cast<std::int64_t>(bytes)); !done)
+      refused_ = std::move(done).take_error().with_file(file_).with_key(key.substr(0, 200));
+    return !refused_;
+  }
+  // An attribute; looking for it costs as much as the object has.
+  pickle_value field(const pickle_value& object, std::string_view attribute) {
+    const pickle_value state = object.state();
+    if (state.size() > 16 && !spend(8 * state.size(), {})) return {};
+    return object.attribute(attribute);
+  }
+
   error& problem(errc code, std::string message, std::string_view key) {
-    made_.problems.push_back(fail(code, std::move(message)).with_file(file_).with_key(key));
+    return add_problem(fail(code, std::move(message)), key);
+  }
+  void problem(error e, std::string_view key) { add_problem(std::move(e), key); }
+  // The first ones are kept, the others counted.
+  error& add_problem(error e, std::string_view key) {
+    if (made_.problems.size() == most_problems) return ++unnamed_, spare_ = std::move(e);
+    made_.problems.push_back(std::move(e).with_file(file_).with_key(key));
     return made_.problems.back();
   }
-  void problem(error e, std::string_view key) { made_.problems.push_back(std::move(e).with_file(file_).with_key(key)); }
 
   void read_extras(pickle_value root) {
     made_.extras.graph = graph_;
@@ -155,7 +189,9 @@ class metadata_parser {
     if (state.kind() == pickle_kind::tuple && state.size() == 2) state = state.items()[0];  // (dict, slots)
     for (const auto [key, value] : state.pairs()) {
       const auto field = key.text();
-      if (!field || *field == "state_dict_metadata" || *field == "planner_data" || *field == "storage_data") continue;
+      if (!field || *field == "state_dict_metadata" || *field == "planner_data" || *field == "storage_data" ||
+          *field == dcp_texts_attribute || *field == dcp_strides_attribute)
+        continue;
       if (*field == "version" && value.text()) {
         made_.extras.version = *value.text();
         made_.extras.has_version = true;
@@ -166,11 +202,45 @@ class metadata_parser {
     made_.contents.version = made_.extras.version;
   }
 
+  // Bounded, since a pickle may name one long text a million times.
+  void read_texts(pickle_value texts) {
+    std::int64_t total = 0;
+    for (const auto [key, value] : texts.pairs()) {
+      if (!key.text() || !value.text()) {
+        problem(errc::bad_format, "holds a text that is none", dcp_texts_attribute);
+        return;
+      }
+      total += static_cast<std::int64_t>(key.text()->size() + value.text()->size());
+      if (total > max_safetensors_header_bytes) {
+        problem(errc::bad_format, "holds more text than a safetensors file can", dcp_texts_attribute).expected =
+            fmt::format("at most {} bytes", max_safetensors_header_bytes);
+        return;
+      }
+      made_.contents.texts.push_back({std::string(*key.text()), std::string(*value.text()), -1});
+    }
+  }
+
+  // Informative: strides that make no sense are as good as none.
+  static std::optional<extents> read_strides(pickle_value strides, std::size_t rank) {
+    if (strides.kind() != pickle_kind::tuple || strides.size() != rank) return std::nullopt;
+    auto read = read_sizes(strides, "strides");
+    if (!read) return std::nullopt;
+    return *read;
+  }
+  void read_later_strides(pickle_value key, pickle_value strides) {
+    const auto name = key.text();
+    const auto entry = name ? names_.find(*name) : names_.end();
+    if (entry == names_.end() || entry->second < 0) return;
+    tensor_entry& tensor = made_.contents.tensors[static_cast<std::size_t>(entry->second)];
+    tensor.properties.strides = read_strides(strides, tensor.shape.rank());
+  }
+
   path path_of(std::string_view key) {
     path where;
     const auto found = paths_.find(key);
     if (found == paths_.end()) return where;
     for (const pickle_value item : found->second.items()) {
+      if (!spend(48 + item.text().value_or("").size(), key)) return where;
       if (const auto number = item.as_int())
         where.push_back(*number);
       else if (const auto text = item.text())
@@ -199,7 +269,8 @@ class metadata_parser {
   void read_tensor(std::string_view key, pickle_value entry) {
     tensor_entry tensor;
     tensor.key = key;
-    const pickle_value properties = entry.attribute("properties");
+    const pickle_value properties = field(entry, "properties");
+    if (!spend(key.size() + 40 * properties.state().size(), key)) return;
     const pickle_value type = property(properties, 0, "dtype");
     if (type.global_module() == "torch") tensor.type = parse_dtype(type.global_name()).value_or(dtype::undefined);
     if (tensor.type == dtype::undefined) {
@@ -212,17 +283,21 @@ class metadata_parser {
     tensor.properties.requires_grad = property(properties, 2, "requires_grad").as_bool().value_or(false);
     tensor.properties.memory_format = read_memory_format(property(properties, 3, "memory_format"));
     tensor.properties.pin_memory = property(properties, 4, "pin_memory").as_bool().value_or(false);
-    auto shape = read_sizes(entry.attribute("size"), "size");
+    auto shape = read_sizes(field(entry, "size"), "size");
     if (!shape) return problem(std::move(shape).take_error(), key);
     const auto volume = checked_volume(*shape);
     if (!volume || !size_bytes(tensor.type, *volume))
       return problem(fail(errc::overflow, "its size does not fit in 64 bits").with_values("", to_string(*shape)), key);
     tensor.shape = *shape;
+    tensor.properties.strides = read_strides(property(properties, 5, "strides"), shape->rank());
     tensor.where = path_of(key);
     names_.emplace(std::string(key), static_cast<std::int64_t>(made_.contents.tensors.size()));
     made_.contents.tensors.push_back(std::move(tensor));
     made_.contents.tensors.back().first_chunk = static_cast<std::int32_t>(made_.contents.chunk_places.size());
-    for (const pickle_value chunk : entry.attribute("chunks").items()) read_chunk(key, chunk);
+    for (const pickle_value chunk : field(entry, "chunks").items()) {
+      if (!spend(chunk_bytes, key)) return;
+      read_chunk(key, chunk);
+    }
   }
 
   // A dtype that we do not have keeps its name, so that a copy says the same. torch.undefined, and what is no name of
@@ -246,9 +321,9 @@ class metadata_parser {
 
   void read_chunk(std::string_view key, pickle_value chunk) {
     const extents& shape = made_.contents.tensors.back().shape;
-    auto offsets = read_sizes(chunk.attribute("offsets"), "chunk's offsets");
+    auto offsets = read_sizes(field(chunk, "offsets"), "chunk's offsets");
     if (!offsets) return problem(std::move(offsets).take_error(), key);
-    auto sizes = read_sizes(chunk.attribute("sizes"), "chunk's sizes");
+    auto sizes = read_sizes(field(chunk, "sizes"), "chunk's sizes");
     if (!sizes) return problem(std::move(sizes).take_error(), key);
     const box where{*offsets, *sizes};
     if (offsets->rank() != shape.rank() || sizes->rank() != shape.rank())
@@ -287,17 +362,22 @@ class metadata_parser {
   }
 
   std::optional<stored_range> read_info(std::string_view key, pickle_value info) {
-    const auto relative = read_relative_path(info.attribute("relative_path"));
-    const auto offset = info.attribute("offset").as_int();
-    const auto length = info.attribute("length").as_int();
+    const auto relative = read_relative_path(field(info, "relative_path"));
+    const auto offset = field(info, "offset").as_int();
+    const auto length = field(info, "length").as_int();
     if (!relative || !offset || !length || *offset < 0 || *length < 0 || !checked_add(*offset, *length)) {
       problem(errc::bad_format, "its place in a file is not a name, an offset and a length", key);
       return std::nullopt;
     }
+    if (!spend(relative->size(), key)) return std::nullopt;
     stored_range place{file_number(*relative), 0, *offset, *length};
-    const pickle_value transforms = info.attribute("transform_descriptors");
+    const pickle_value transforms = field(info, "transform_descriptors");
     std::string joined;
-    for (const pickle_value one : transforms.items()) (joined += joined.empty() ? "" : "+") += one.text().value_or("?");
+    for (const pickle_value one : transforms.items()) {
+      const std::string_view text = one.text().value_or("?");
+      if (!spend(8 + text.size(), key)) return std::nullopt;
+      (joined += joined.empty() ? "" : "+") += text;
+    }
     if (!joined.empty()) {
       auto& known = made_.contents.transforms;
       const auto [found, is_new] = transforms_.try_emplace(joined, static_cast<std::int32_t>(known.size()));
@@ -309,8 +389,9 @@ class metadata_parser {
   }
 
   void read_place(pickle_value index, pickle_value info) {
-    const auto fqn = index.attribute("fqn").text();
+    const auto fqn = field(index, "fqn").text();
     if (!fqn) return static_cast<void>(problem(errc::bad_format, "an entry of storage_data has no name", {}));
+    if (!spend(fqn->size(), *fqn)) return;
     const auto entry = names_.find(*fqn);
     if (entry == names_.end()) {
       // An entry that could not be read was reported already; others are leftovers that PyTorch ignores, too.
@@ -318,7 +399,7 @@ class metadata_parser {
     }
     const auto place = read_info(*fqn, info);
     if (!place) return;
-    const pickle_value offset = index.attribute("offset");
+    const pickle_value offset = field(index, "offset");
     if (entry->second < 0) {
       made_.contents.objects[static_cast<std::size_t>(-1 - entry->second)].place = *place;
       return;
@@ -328,7 +409,7 @@ class metadata_parser {
       return static_cast<void>(problem(errc::bad_format, "the place of a chunk has no offset", *fqn));
     auto at = read_sizes(offset, "chunk's offset");
     if (!at) return problem(std::move(at).take_error(), *fqn);
-    const auto chunk = find_chunk(tensor, *at, index.attribute("index").as_int());
+    const auto chunk = find_chunk(tensor, *at, field(index, "index").as_int());
     if (!chunk)
       return problem(fail(errc::bad_format, "a stored chunk is not one of the tensor's")
                          .with_values("", fmt::format("offset {}", to_string(*at))),
@@ -358,6 +439,7 @@ class metadata_parser {
   }
 
   void check_places() {
+    if (refused_) return;
     const catalog& contents = made_.contents;
     for (const tensor_entry& tensor : contents.tensors)
       for (std::int32_t i = 0; i < tensor.chunk_count; ++i) {
@@ -372,6 +454,10 @@ class metadata_parser {
 
   std::shared_ptr<const pickle_graph> graph_;
   std::string_view file_;
+  read_budget& budget_;
+  std::optional<error> refused_;  // a limit was met
+  std::int64_t unnamed_ = 0;      // problems beyond `most_problems`
+  error spare_;                   // the last of them
   dcp_metadata made_;
   std::unordered_map<std::string_view, pickle_value> paths_;
   std::unordered_map<std::string, std::int64_t, string_hash, std::equal_to<>>
@@ -382,10 +468,13 @@ class metadata_parser {
 
 }  // namespace
 
-result<dcp_metadata> parse_dcp_metadata(std::vector<std::byte> bytes, std::string_view file) {
+result<dcp_metadata> parse_dcp_metadata(std::vector<std::byte> bytes, std::string_view file, read_budget* budget) {
+  read_budget own;
+  read_budget& spent = budget != nullptr ? *budget : own;
+  spent.add_description(static_cast<std::int64_t>(bytes.size()));
   auto graph = pickle_graph::parse(std::move(bytes));
   if (!graph) return std::move(graph).take_error().with_file(file);
-  return metadata_parser(std::make_shared<const pickle_graph>(std::move(*graph)), file).parse();
+  return metadata_parser(std::make_shared<const pickle_graph>(std::move(*graph)), file, spent).parse();
 }
 
 namespace {
@@ -400,6 +489,7 @@ class catalog_merge {
       if (added) merged.files.push_back(file);
       place.file = number->second;
     }
+    if (place.transform == 0) return place;
     const std::string& transform = from.transforms[static_cast<std::size_t>(place.transform)];
     if (transform.empty()) return place;
     const auto [found, added] = transforms_.try_emplace(transform, static_cast<std::int32_t>(merged.transforms.size()));
@@ -445,6 +535,7 @@ dcp_metadata merge_dcp_metadata(std::vector<dcp_metadata> parts) {
   made.extras = parts.front().extras;
   catalog_merge merge;
   merge.merged.version = made.extras.version;
+  merge.merged.texts = parts.front().contents.texts;
   std::unordered_map<std::string_view, std::size_t> group_of;
   std::vector<std::vector<std::pair<const catalog*, const tensor_entry*>>> groups;
   for (const dcp_metadata& part : parts)
@@ -464,6 +555,9 @@ dcp_metadata merge_dcp_metadata(std::vector<dcp_metadata> parts) {
     made.problems.insert(made.problems.end(), part.problems.begin(), part.problems.end());
     made.warnings.insert(made.warnings.end(), part.warnings.begin(), part.warnings.end());
   }
+  std::erase_if(made.extras.planner_entries, [&](const auto& named) {
+    return group_of.contains(named.first) || objects.contains(named.first);  // another rank's entries
+  });
   made.contents = std::move(merge.merged);
   return made;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The writing half of dcp_metadata: the same objects, in the same order of fields, as PyTorch 2.13 pickles them.
 module;
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -14,6 +15,24 @@ namespace shardmesh {
 namespace {
 
 constexpr std::string_view metadata_module = "torch.distributed.checkpoint.metadata";
+
+// Strides are those of a part in a rank's memory: they say something as long as the tensor is of that dtype and in
+// those parts.
+bool keeps_strides(const output_tensor& tensor) {
+  const distribution& from = tensor.bytes.from;
+  if (!tensor.properties.strides || tensor.type != tensor.bytes.from_type) return false;
+  std::vector<box> were, are;
+  from.for_each_owner([&](owner_id owner) {
+    from.fragments_of(owner, [&](const fragment& part) { return were.push_back(part.where), true; });
+  });
+  for (const output_chunk& chunk : tensor.chunks) are.push_back(chunk.where);
+  const auto is_empty = [](const box& part) { return part.is_empty(); };
+  std::erase_if(were, is_empty);
+  std::erase_if(are, is_empty);
+  std::sort(were.begin(), were.end());
+  std::sort(are.begin(), are.end());
+  return were == are;
+}
 
 class metadata_writer {
  public:
@@ -43,6 +62,8 @@ class metadata_writer {
       // The limit is far above any real attribute; what cannot be repeated becomes None rather than damage.
       if (!out_.value(value)) out_.none();
     }
+    write_texts();
+    write_strides();
     if (extras_.has_version) {
       out_.text("version");
       out_.text(extras_.version);
@@ -123,6 +144,35 @@ class metadata_writer {
     out_.begin_dict();
     for (const output_tensor& tensor : tensors_) write_path(tensor.key, tensor.where);
     for (const output_object& object : objects_) write_path(object.key, object.where);
+    for (const auto& [name, value] : extras_.planner_entries) {
+      out_.text(name);
+      if (!out_.value(value)) out_.none();
+    }
+    out_.end_dict();
+  }
+
+  void write_texts() {
+    if (extras_.texts.empty()) return;
+    out_.text(dcp_texts_attribute);
+    out_.begin_dict();
+    for (const auto& [key, value] : extras_.texts) {
+      out_.text(key);
+      out_.text(value);
+    }
+    out_.end_dict();
+  }
+
+  void write_strides() {
+    if (std::none_of(tensors_.begin(), tensors_.end(), keeps_strides)) return;
+    out_.text(dcp_strides_attribute);
+    out_.begin_dict();
+    for (const output_tensor& tensor : tensors_) {
+      if (!keeps_strides(tensor)) continue;
+      out_.text(tensor.key);
+      out_.begin_tuple();
+      for (const std::int64_t stride : *tensor.properties.strides) out_.integer(stride);
+      out_.end_tuple();
+    }
     out_.end_dict();
   }
 

@@ -5,11 +5,13 @@ module;
 #include <try.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <span>
@@ -22,12 +24,12 @@ module shardmesh.checkpoint;
 
 import :file_times;
 import :item_records;
+import :split_reader;
 
 namespace shardmesh {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr std::int64_t metadata_limit_bytes = std::int64_t{16} << 30;
 constexpr std::int64_t archive_limit_bytes = std::int64_t{4} << 30;
 
 // What lies in the folder.
@@ -61,8 +63,11 @@ result<folder_listing> list_folder(const fs::path& folder) {
 
 class dcp_reader final : public checkpoint_reader {
  public:
-  dcp_reader(fs::path folder, dcp_metadata description, const open_options& options)
-      : extras_(std::move(description.extras)), files_(folder, description.contents.files, options.max_open_files) {
+  dcp_reader(fs::path folder, dcp_metadata description, const open_options& options,
+             std::shared_ptr<read_budget> budget)
+      : extras_(std::move(description.extras)),
+        files_(folder, description.contents.files, options.max_open_files),
+        budget_(std::move(budget)) {
     contents_ = std::move(description.contents);
     problems_ = std::move(description.problems);
     warnings_ = std::move(description.warnings);
@@ -97,10 +102,36 @@ class dcp_reader final : public checkpoint_reader {
                             .with_file(file(rewritten.front())));
   }
 
+  // Chunks that all have one item would make a small file large. What is refused here is neither read nor rewritten.
+  void check_repeats() {
+    std::vector<std::pair<place_key, std::size_t>> places;
+    for (std::size_t i = 0; i < contents_.chunk_places.size(); ++i)
+      if (contents_.chunk_places[i].file >= 0) places.emplace_back(key_of(contents_.chunk_places[i]), i);
+    std::sort(places.begin(), places.end());
+    std::int64_t stored = 0, repeated = 0;
+    std::size_t last = 0;
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      const bool is_repeat = i > 0 && places[i].first == places[i - 1].first;
+      std::int64_t& sum = is_repeat ? repeated : stored;
+      sum = checked_add(sum, places[i].first[2]).value_or(sum);
+      if (is_repeat) last = places[i].second;
+    }
+    auto done = budget_->expand(repeated, stored);
+    if (done) return;
+    error problem = std::move(done).take_error();
+    for (const tensor_entry& tensor : contents_.tensors)
+      if (last >= static_cast<std::size_t>(tensor.first_chunk) &&
+          last < static_cast<std::size_t>(tensor.first_chunk) + static_cast<std::size_t>(tensor.chunk_count))
+        problem.key = tensor.key;
+    problem.file = (path_ / ".metadata").string();
+    problems_.push_back(budget_->keep(std::move(problem)));
+  }
+
   const dcp_extras& extras() const override { return extras_; }
 
   result<std::shared_ptr<const opened_chunk>> open_chunk(const tensor_entry& tensor, std::int32_t chunk) override {
     if (auto known = cache_.find(chunk)) return known;
+    if (const auto refusal = budget_->refusal()) return *refusal;
     auto opened = open_item(tensor, chunk);
     if (!opened) return describe(std::move(opened).take_error(), tensor, chunk);
     auto shared = std::make_shared<const opened_chunk>(std::move(*opened));
@@ -110,13 +141,35 @@ class dcp_reader final : public checkpoint_reader {
 
   result<object_value> read_object(std::size_t index) override {
     const object_entry& object = contents_.objects[index];
+    if (const auto refusal = budget_->refusal()) return *refusal;
+    const place_key place = key_of(object.place);
+    {
+      const std::scoped_lock guard(repeated_lock_);
+      // The tensors inside have names below the object's own.
+      if (repeated_value_.first == place && repeated_value_.second.tensors.empty()) return repeated_value_.second;
+    }
     auto value = [&]() -> result<object_value> {
       SHARDMESH_TRY(const auto source, item_source_of(object.place));
-      SHARDMESH_TRY(const torch_item item, torch_item::open(*source));
-      return describe_object(item, item.root(), *source);
+      SHARDMESH_TRY(const torch_item item, torch_item::open(*source, item_options()));
+      SHARDMESH_TRY(object_value described, describe_object(item, item.root(), *source, *budget_));
+      SHARDMESH_TRY(described.tensors, tensors_inside(item, object));
+      return described;
     }();
     if (!value) return name_in(std::move(value).take_error(), object.key, object.place);
+    const std::scoped_lock guard(repeated_lock_);
+    repeated_value_ = {place, *value};
     return value;
+  }
+
+  result<opened_object> open_object(std::size_t index) override {
+    const object_entry& object = contents_.objects[index];
+    auto opened = [&]() -> result<opened_object> {
+      SHARDMESH_TRY(const auto source, item_source_of(object.place));
+      SHARDMESH_TRY(torch_item item, torch_item::open(*source, item_options()));
+      return opened_object{source, std::make_shared<const torch_item>(std::move(item)), budget_, name_of(object.place)};
+    }();
+    if (!opened) return name_in(std::move(opened).take_error(), object.key, object.place);
+    return opened;
   }
 
   result<std::vector<std::byte>> object_archive(std::size_t index) override {
@@ -157,8 +210,8 @@ class dcp_reader final : public checkpoint_reader {
                                        : contents_.objects[entry.index].place;
     auto digest = [&]() -> result<digest128> {
       SHARDMESH_TRY(const auto source, item_source_of(place));
-      SHARDMESH_TRY(const torch_item item, torch_item::open(*source));
-      SHARDMESH_TRY(item_storages storages, item_storages::open(*source, item));
+      SHARDMESH_TRY(const torch_item item, torch_item::open(*source, item_options()));
+      SHARDMESH_TRY(item_storages storages, item_storages::open(*source, item, budget_.get(), name_of(place)));
       return storages.content_of(item.root());
     }();
     if (!digest) return name_in(std::move(digest).take_error(), key, place);
@@ -172,20 +225,34 @@ class dcp_reader final : public checkpoint_reader {
       if (place.file < 0) continue;
       const auto source = item_source_of(place);
       if (!source) continue;  // verify and reading say what is wrong
-      const auto item = torch_item::open(**source);
-      if (item && item->is_opaque_tensor(item->root())) tensor.opaque_type = classify(*item, item->root()).type;
+      const auto item = torch_item::open(**source, item_options());
+      if (!item || !item->is_opaque_tensor(item->root())) continue;
+      tensor.opaque_type = classify(*item, item->root()).type;
+      tensor.opaque_kind = tensor_kind(item->root());
     }
   }
 
+  result<std::shared_ptr<const byte_source>> item_bytes(const stored_range& place) override {
+    return item_source_of(place);
+  }
+
  private:
-  error name_in(error e, const std::string& key, const stored_range& place) const {
+  using place_key = std::array<std::int64_t, 4>;
+  static place_key key_of(const stored_range& place) {
+    return {place.file, place.offset, place.length, place.transform};
+  }
+  torch_item_options item_options() const {
+    return {.pickle_limit_bytes = budget_->limits().description_bytes, .budget = budget_.get()};
+  }
+
+  error name_in(error e, const std::string& key, const stored_range& place) {
     if (e.key.empty()) e.key = key;
     if (e.file.empty() && place.file >= 0) e.file = files_.path_of(place.file).string();
-    return e;
+    return budget_->keep(std::move(e));
   }
-  error describe(error e, const tensor_entry& tensor, std::int32_t chunk) const {
-    return name_in(std::move(e), tensor.key, contents_.chunk_places[static_cast<std::size_t>(chunk)])
-        .with_box(contents_.chunk_box(tensor, chunk));
+  error describe(error e, const tensor_entry& tensor, std::int32_t chunk) {
+    if (e.boxes.empty()) e.boxes.push_back(contents_.chunk_box(tensor, chunk));
+    return name_in(std::move(e), tensor.key, contents_.chunk_places[static_cast<std::size_t>(chunk)]);
   }
 
   // The item's bytes, decoded when a transform says so.
@@ -197,16 +264,25 @@ class dcp_reader final : public checkpoint_reader {
     if (!transform.starts_with("stream.zstd") || transform.find('+') != std::string::npos)
       return fail(errc::unsupported, "is stored through a transform that we do not know")
           .with_values("stream.zstd/1", transform);
+    // Entries that share a stream share its decoder: it is decoded once to be measured.
+    const place_key key = key_of(place);
+    {
+      const std::scoped_lock guard(repeated_lock_);
+      if (decoded_.first == key && decoded_.second) return decoded_.second;
+    }
     auto encoded = std::make_unique<shared_section>(section, 0, section->size_bytes());
-    SHARDMESH_TRY(std::unique_ptr<byte_source> decoded, open_decoding_source(std::move(encoded), codec::zstd));
-    return std::shared_ptr<const byte_source>(std::move(decoded));
+    SHARDMESH_TRY(std::shared_ptr<const byte_source> decoded,
+                  open_decoding_source(std::move(encoded), codec::zstd, budget_.get(), name_of(place)));
+    const std::scoped_lock guard(repeated_lock_);
+    decoded_ = {key, decoded};
+    return decoded;
   }
 
   // The bytes as they are to be copied: a damaged record must not go on under a fresh checksum.
   result<std::vector<std::byte>> archive_of(const stored_range& place) {
     SHARDMESH_TRY(const auto source, item_source_of(place));
     SHARDMESH_TRY(std::vector<std::byte> bytes, read_all(*source, archive_limit_bytes));
-    SHARDMESH_CHECK(check_archive(memory_source(bytes, source->name())));
+    SHARDMESH_CHECK(check_archive(memory_source(bytes, source->name()), budget_.get(), name_of(place)));
     return bytes;
   }
 
@@ -214,9 +290,9 @@ class dcp_reader final : public checkpoint_reader {
   result<std::pair<std::int64_t, std::int64_t>> check_item(const stored_range& place, bool quick) {
     auto sums = [&]() -> result<record_sums> {
       SHARDMESH_TRY(const auto source, item_source_of(place));
-      SHARDMESH_CHECK(torch_item::open(*source));
+      SHARDMESH_CHECK(torch_item::open(*source, item_options()));
       if (quick) return record_sums{};
-      return check_archive(*source);
+      return check_archive(*source, budget_.get(), name_of(place));
     }();
     if (!sums) return name_in(std::move(sums).take_error(), {}, place);
     return std::pair(sums->checked_bytes, sums->unchecked_bytes);
@@ -225,16 +301,16 @@ class dcp_reader final : public checkpoint_reader {
   result<opened_chunk> open_item(const tensor_entry& tensor, std::int32_t chunk) {
     const stored_range& place = contents_.chunk_places[static_cast<std::size_t>(chunk)];
     SHARDMESH_TRY(const auto source, item_source_of(place));
-    SHARDMESH_TRY(const torch_item item, torch_item::open(*source));
+    SHARDMESH_TRY(const torch_item item, torch_item::open(*source, item_options()));
     const auto root = item.tensor_of(item.root());
     if (!root) {
       const object_class what = classify(item, item.root());
       if (what.kind == object_kind::opaque_tensor)
-        return fail(errc::unsupported, "holds a tensor of a representation that we do not know")
+        return fail(errc::unsupported, fmt::format("holds a {}, which is not read", tensor_kind(item.root())))
             .with_values("", what.type);
       return fail(errc::bad_format, "the item is not a tensor").with_values("torch.Tensor", what.type);
     }
-    SHARDMESH_TRY(opened_chunk opened, open_torch_tensor(item, *root, source));
+    SHARDMESH_TRY(opened_chunk opened, open_torch_tensor(item, *root, source, *budget_, name_of(place)));
     if (opened.tensor.type != tensor.type)
       return fail(errc::dtype_mismatch, "the stored dtype is not the declared one")
           .with_values(std::string(name(tensor.type)), std::string(name(opened.tensor.type)));
@@ -244,20 +320,49 @@ class dcp_reader final : public checkpoint_reader {
           .with_values(to_string(sizes), to_string(opened.tensor.sizes));
     opened.reads_in_order |= place.transform != 0;
     if (place.transform == 0 && opened.source == source) opened.item_length = place.length;
+    SHARDMESH_CHECK(pay_for_repeats(opened, chunk));
     return opened;
+  }
+
+  static std::string name_of(const stored_range& place) {
+    return fmt::format("{}:{}:{}", place.file, place.offset, place.length);
+  }
+
+  // Elements that an expanded view repeats: little is stored, much would be read.
+  result<void> pay_for_repeats(const opened_chunk& opened, std::int32_t chunk) {
+    const std::int64_t bytes = size_bytes(opened.tensor.type, box::whole(opened.tensor.sizes).volume()).value_or(0);
+    const std::int64_t beyond = bytes - opened.tensor.size_bytes;
+    const std::scoped_lock guard(repeated_lock_);
+    if (beyond <= 0 || !paid_.insert(chunk).second) return {};
+    return budget_->expand(beyond, opened.tensor.size_bytes);
   }
 
   dcp_extras extras_;
   folder_files files_;
   chunk_cache cache_;
+  std::shared_ptr<read_budget> budget_;
+  std::mutex repeated_lock_;
+  std::pair<place_key, object_value> repeated_value_{{-1, 0, 0, 0}, {}};
+  std::pair<place_key, std::shared_ptr<const byte_source>> decoded_{{-1, 0, 0, 0}, nullptr};
+  std::set<std::int32_t> paid_;  // chunks whose repeats were counted
 };
 
-result<dcp_metadata> read_rank_metadata(const fs::path& folder, const folder_listing& listing) {
+// One metadata file. All of a checkpoint's together stay below the limit of one.
+result<dcp_metadata> read_metadata(const fs::path& file, read_budget& budget, std::int64_t& left) {
+  std::error_code code;
+  const auto size = static_cast<std::int64_t>(fs::file_size(file, code));
+  if (!code && size > left)
+    return beyond_limit("the metadata is too long", budget.limits().description_bytes).with_file(file.string());
+  SHARDMESH_TRY(std::vector<std::byte> bytes, read_file(file, left));
+  left -= static_cast<std::int64_t>(bytes.size());
+  return parse_dcp_metadata(std::move(bytes), file.string(), &budget);
+}
+
+result<dcp_metadata> read_rank_metadata(const fs::path& folder, const folder_listing& listing, read_budget& budget) {
   std::vector<dcp_metadata> parts;
+  std::int64_t left = budget.limits().description_bytes;
   for (const auto& [rank, file] : listing.rank_metadata) {
-    const fs::path path = folder / file;
-    SHARDMESH_TRY(std::vector<std::byte> bytes, read_file(path, metadata_limit_bytes));
-    SHARDMESH_TRY(dcp_metadata part, parse_dcp_metadata(std::move(bytes), path.string()));
+    SHARDMESH_TRY(dcp_metadata part, read_metadata(folder / file, budget, left));
     parts.push_back(std::move(part));
   }
   return merge_dcp_metadata(std::move(parts));
@@ -275,16 +380,17 @@ result<std::unique_ptr<checkpoint_reader>> open_dcp(const fs::path& folder, cons
                 fmt::format("incomplete save: {} .distcp files without metadata", listing.items.size()))
         .with_file((folder / ".metadata").string());
   }
+  const auto budget = std::make_shared<read_budget>(options.limits);
   dcp_metadata description;
   if (listing.has_metadata) {
-    const fs::path path = folder / ".metadata";
-    SHARDMESH_TRY(std::vector<std::byte> bytes, read_file(path, metadata_limit_bytes));
-    SHARDMESH_TRY(description, parse_dcp_metadata(std::move(bytes), path.string()));
+    std::int64_t left = options.limits.description_bytes;
+    SHARDMESH_TRY(description, read_metadata(folder / ".metadata", *budget, left));
   } else {
-    SHARDMESH_TRY(description, read_rank_metadata(folder, listing));
+    SHARDMESH_TRY(description, read_rank_metadata(folder, listing, *budget));
   }
-  auto reader = std::make_unique<dcp_reader>(folder, std::move(description), options);
+  auto reader = std::make_unique<dcp_reader>(folder, std::move(description), options, budget);
   reader->note_oddities(listing);
+  reader->check_repeats();
   return std::unique_ptr<checkpoint_reader>(std::move(reader));
 }
 

@@ -8,6 +8,7 @@ module;
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -115,12 +116,15 @@ class decoding_source final : public byte_source {
  public:
   decoding_source(std::unique_ptr<byte_source> encoded, codec how) : encoded_(std::move(encoded)), how_(how) {}
 
-  result<void> measure() {
+  // The size, unless the stream decodes to more than `most`.
+  result<void> measure(std::int64_t most) {
     start_over();
     std::vector<std::byte> window(buffer_bytes), previous;
     for (;;) {
       SHARDMESH_TRY(const std::size_t got, fill(window));
       size_ += static_cast<std::int64_t>(got);
+      if (size_ > most)
+        return beyond_limit("compressed data decodes to more than is plausible", most).with_file(encoded_->name());
       if (head_.empty()) head_.assign(window.begin(), window.begin() + static_cast<std::ptrdiff_t>(got));
       if (got < window.size()) {
         tail_ = std::move(previous);
@@ -133,6 +137,7 @@ class decoding_source final : public byte_source {
     return {};
   }
 
+  std::int64_t encoded_bytes() const { return encoded_->size_bytes(); }
   std::int64_t size_bytes() const override { return size_; }
   std::string name() const override { return encoded_->name(); }
 
@@ -197,9 +202,17 @@ class decoding_source final : public byte_source {
 
 }  // namespace
 
-result<std::unique_ptr<byte_source>> open_decoding_source(std::unique_ptr<byte_source> encoded, codec how) {
+result<std::unique_ptr<byte_source>> open_decoding_source(std::unique_ptr<byte_source> encoded, codec how,
+                                                          read_budget* budget, const std::string& place) {
   auto source = std::make_unique<decoding_source>(std::move(encoded), how);
-  SHARDMESH_CHECK(source->measure());
+  // One stream alone is cut off where the whole run would be; `decode` then looks at all of them together.
+  const std::int64_t bytes = source->encoded_bytes();
+  SHARDMESH_CHECK(source->measure(budget != nullptr ? budget->left_to_decode(place, bytes)
+                                                    : std::numeric_limits<std::int64_t>::max()));
+  if (budget != nullptr) {
+    auto done = budget->decode(place, bytes, source->size_bytes());
+    if (!done) return std::move(done).take_error().with_file(source->name());
+  }
   return std::unique_ptr<byte_source>(std::move(source));
 }
 

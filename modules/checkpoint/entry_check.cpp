@@ -146,8 +146,8 @@ std::vector<error> find_shared_bytes(const checkpoint_reader& reader, const std:
   return problems;
 }
 
-std::vector<error> check_before_copying(checkpoint_reader& reader, const conversion& work, const recorded_sums* record,
-                                        int threads) {
+std::vector<error> check_before_copying(checkpoint_reader& reader, const checkpoint_reader& stored,
+                                        const conversion& work, const recorded_sums* record, int threads) {
   const catalog& contents = reader.contents();
   std::vector<bool> touched(contents.tensors.size() + contents.objects.size());
   std::vector<bool> copied(contents.chunk_places.size());
@@ -174,7 +174,8 @@ std::vector<error> check_before_copying(checkpoint_reader& reader, const convers
     touched[contents.tensors.size() + index] = true;
     whole.push_back({false, index});
   }
-  for (error& problem : find_shared_bytes(reader, &touched)) problems.push_back(std::move(problem));
+  for (error& problem : find_shared_bytes(stored, &reader == &stored ? &touched : nullptr))
+    problems.push_back(std::move(problem));
   check_outcome outcome = reader.check_whole(whole, {.quick = false, .threads = threads});
   std::move(outcome.problems.begin(), outcome.problems.end(), std::back_inserter(problems));
   if (record)

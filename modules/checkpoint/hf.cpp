@@ -16,6 +16,7 @@ module;
 #include <string_view>
 #include <system_error>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 module shardmesh.checkpoint;
@@ -37,6 +38,7 @@ result<std::optional<saved_offsets>> read_sharding_info(const hf_file& file) {
         .with_file(file.source->name());
   };
   if (text->find('\0') != std::string_view::npos) return bad({}, "is not JSON");
+  if (auto shallow = check_json_depth(*text); !shallow) return bad({}, shallow.cause().message);
   const auto info = nlohmann::json::parse(*text, nullptr, false);
   if (!info.is_object()) return bad({}, "is not a JSON object");
   saved_offsets offsets;
@@ -251,12 +253,82 @@ result<void> check_index(const choice& chosen, const std::vector<hf_file>& files
   return {};
 }
 
+// An index without entries is right for a model without tensors only.
+result<void> check_not_empty(const choice& chosen, file_pool& pool) {
+  if (!chosen.index || !chosen.index->weight_map.empty()) return {};
+  SHARDMESH_TRY(const listing found, list_folder(chosen.folder));
+  for (const std::string& name : found.files) {
+    SHARDMESH_TRY(const auto source, pool.open(chosen.folder / name));
+    SHARDMESH_TRY(const safetensors_header header, parse_safetensors(*source));
+    if (!header.entries.empty())
+      return fail(errc::bad_format, "the index names no tensor, but files beside it have some")
+          .with_file((chosen.folder / chosen.index_name).string())
+          .with_values("", fmt::format("{} tensors in {}", header.entries.size(), name));
+  }
+  return {};
+}
+
+// "model" of "model.fp16.safetensors" and "model.fp16-00001-of-00002.safetensors"; the whole stem where it has no dot.
+std::string without_variant(const std::string& stem) {
+  return stem.substr(0, stem.find('.'));
+}
+
+bool is_part(const std::string& name) {
+  return hf_stem_of(name) + ".safetensors" != name;
+}
+
+// Removes the files that are copies of the others. Where none is more canonical, all stay, and a tensor that two of
+// them have is an error later.
+std::vector<std::string> set_copies_aside(std::vector<hf_file>& files) {
+  std::unordered_set<std::string> whole, stems;  // stems of plain files, and of plain files and parts
+  for (const hf_file& file : files) {
+    const std::string stem = hf_stem_of(file.name);
+    stems.insert(stem);
+    if (!is_part(file.name)) whole.insert(stem);
+  }
+  // The stem that a file may be a copy of; empty: none.
+  const auto original_of = [&](const hf_file& file) -> std::string {
+    const std::string stem = hf_stem_of(file.name), plain = without_variant(stem);
+    if (plain != stem && stems.contains(plain)) return plain;
+    return is_part(file.name) && whole.contains(stem) ? stem : std::string();
+  };
+  std::map<std::string, std::unordered_set<std::string_view>> names;  // of the originals
+  for (const hf_file& file : files)
+    if (original_of(file).empty())
+      for (const safetensors_entry& entry : file.header.entries) names[hf_stem_of(file.name)].insert(entry.name);
+  std::vector<std::string> aside;
+  std::vector<bool> is_aside;
+  for (const hf_file& file : files) {
+    const std::string original = original_of(file);
+    const bool is_copy =
+        !original.empty() && std::any_of(file.header.entries.begin(), file.header.entries.end(),
+                                         [&](const auto& entry) { return names[original].contains(entry.name); });
+    is_aside.push_back(is_copy || (file.name.starts_with("consolidated") && stems.contains("model")));
+    if (is_aside.back()) aside.push_back(file.name);
+  }
+  std::size_t at = 0;
+  std::erase_if(files, [&](const hf_file&) { return is_aside[at++]; });
+  return aside;
+}
+
+// What all files have in common.
+std::string stem_of(const choice& chosen, const std::vector<hf_file>& files) {
+  if (!chosen.index_name.empty()) return hf_stem_of(chosen.index_name);
+  const std::string first = hf_stem_of(files.front().name);
+  const bool is_one =
+      std::all_of(files.begin(), files.end(), [&](const hf_file& file) { return hf_stem_of(file.name) == first; });
+  return is_one ? first : "model";
+}
+
 }  // namespace
 
 result<hf_folder> open_hf_folder(const fs::path& path, file_pool& pool) {
   SHARDMESH_TRY(choice chosen, choose_files(path, pool));
   hf_folder folder;
+  SHARDMESH_CHECK(check_not_empty(chosen, pool));
   SHARDMESH_TRY(folder.files, open_files(chosen, pool));
+  if (!chosen.index) folder.set_aside = set_copies_aside(folder.files);
+  folder.stem = stem_of(chosen, folder.files);
   gatherer gathered(folder.files);
   for (std::size_t f = 0; f < folder.files.size(); ++f) SHARDMESH_CHECK(gathered.add_file(f));
   folder.tensors = std::move(gathered).tensors();

@@ -11,6 +11,11 @@ import :storage;
 export namespace shardmesh {
 
 inline constexpr std::string_view hf_index_name = "model.safetensors.index.json";
+/// "adapter_model.safetensors.index.json" of the stem "adapter_model".
+std::string hf_index_name_of(std::string_view stem);
+/// What the names of a model's files begin with: "adapter_model" of "adapter_model-00001-of-00002.safetensors" and of
+/// "adapter_model.safetensors.index.json". "model" when that is empty or too long to name a file by.
+std::string hf_stem_of(std::string_view file);
 
 /// `model.safetensors.index.json`. `total_size` is informative: nothing may rely on it.
 struct hf_index {
@@ -28,7 +33,7 @@ std::string write_hf_index(std::int64_t total_size, std::span<const std::pair<st
 
 /// Which tensor goes to which file.
 struct hf_shard_plan {
-  std::vector<std::string> file_names;  // "model.safetensors" alone, or "model-00001-of-00003.safetensors" ..
+  std::vector<std::string> file_names;  // "STEM.safetensors" alone, or "STEM-00001-of-00003.safetensors" ..
   std::vector<std::size_t> file_of;     // per tensor
   std::int64_t total_size = 0;          // bytes of all tensors
   bool needs_index() const { return file_names.size() > 1; }
@@ -36,7 +41,8 @@ struct hf_shard_plan {
 
 /// huggingface_hub's rule: tensors in the given order fill a file up to `max_shard_bytes`; a tensor that is larger than
 /// that gets a file of its own. Without a limit (0) everything goes to one file. errc::overflow.
-result<hf_shard_plan> plan_hf_shards(std::span<const std::int64_t> tensor_bytes, std::int64_t max_shard_bytes);
+result<hf_shard_plan> plan_hf_shards(std::span<const std::int64_t> tensor_bytes, std::int64_t max_shard_bytes,
+                                     std::string_view stem = "model");
 
 /// A part of a tensor and the bytes of a file (row-major) that hold it.
 struct hf_chunk {
@@ -62,6 +68,11 @@ struct hf_folder {
   std::vector<hf_tensor> tensors;  // by name
   std::vector<hf_file> files;      // by name
   std::optional<hf_index> index;
+  std::string stem;  // of the index or the files; "model" for files of several stems
+  /// Without an index: copies of the same model, which were not read. Variants ("model.fp16.safetensors") and parts
+  /// ("model-00001-of-00002.safetensors") that have tensors of "model.safetensors", and "consolidated*.safetensors"
+  /// beside any "model".
+  std::vector<std::string> set_aside;
 };
 
 /// Opens a folder, one .safetensors file, or the folder of an index file. With an index
@@ -72,7 +83,7 @@ struct hf_folder {
 ///         file, or a file's sharding info lacks a tensor), errc::duplicate_key (one tensor in two files), errc::io
 ///         (a file the index names does not exist), errc::dtype_mismatch and errc::shape_mismatch between parts,
 ///         errc::bad_format (no safetensors file at all, several indices, a tensor of a file that the index does not
-///         name); naming key and files.
+///         name, an index that names nothing beside files that have tensors); naming key and files.
 /// Cost: O(headers).
 result<hf_folder> open_hf_folder(const std::filesystem::path& path, file_pool& pool);
 

@@ -5,6 +5,7 @@ module;
 #include <nlohmann/json.hpp>
 #include <try.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -122,7 +123,30 @@ std::string write_hf_index(std::int64_t total_size, std::span<const std::pair<st
   return index.dump(2) + "\n";
 }
 
-result<hf_shard_plan> plan_hf_shards(std::span<const std::int64_t> tensor_bytes, std::int64_t max_shard_bytes) {
+std::string hf_index_name_of(std::string_view stem) {
+  return fmt::format("{}.safetensors.index.json", stem);
+}
+
+std::string hf_stem_of(std::string_view file) {
+  constexpr std::size_t longest = 200;  // with what follows it, a file name has at most 255 bytes
+  std::string_view stem = file.substr(0, file.find(".safetensors"));
+  const auto is_number = [](std::string_view text) {
+    return std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+  };
+  // "-00001-of-00002"
+  if (stem.size() >= 15) {
+    const std::string_view part = stem.substr(stem.size() - 15);
+    if (part[0] == '-' && is_number(part.substr(1, 5)) && part.substr(6, 4) == "-of-" && is_number(part.substr(10)))
+      stem.remove_suffix(15);
+  }
+  // "shard-00001-", which PyTorch's writer puts before the name of the file that it would consolidate to
+  if (stem.starts_with("shard-") && stem.size() > 12 && is_number(stem.substr(6, 5)) && stem[11] == '-')
+    stem.remove_prefix(12);
+  return std::string(stem.empty() || stem.size() > longest ? "model" : stem);
+}
+
+result<hf_shard_plan> plan_hf_shards(std::span<const std::int64_t> tensor_bytes, std::int64_t max_shard_bytes,
+                                     std::string_view stem) {
   const std::int64_t limit = max_shard_bytes > 0 ? max_shard_bytes : std::numeric_limits<std::int64_t>::max();
   hf_shard_plan plan;
   std::vector<std::size_t> run_of(tensor_bytes.size());  // runs are numbered as they are begun
@@ -155,10 +179,10 @@ result<hf_shard_plan> plan_hf_shards(std::span<const std::int64_t> tensor_bytes,
   plan.file_of.reserve(run_of.size());
   for (const std::size_t run : run_of) plan.file_of.push_back(file_of_run[run]);
   if (files <= 1)
-    plan.file_names.emplace_back("model.safetensors");
+    plan.file_names.push_back(fmt::format("{}.safetensors", stem));
   else
     for (std::size_t f = 0; f < files; ++f)
-      plan.file_names.push_back(fmt::format("model-{:05}-of-{:05}.safetensors", f + 1, files));
+      plan.file_names.push_back(fmt::format("{}-{:05}-of-{:05}.safetensors", stem, f + 1, files));
   return plan;
 }
 

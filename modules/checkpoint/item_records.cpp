@@ -26,14 +26,16 @@ namespace {
 // The uncompressed bytes of a run of an archive.
 result<std::unique_ptr<byte_source>> open_record(const byte_source& source, std::int64_t offset,
                                                  std::int64_t stored_bytes, std::int64_t size_bytes,
-                                                 std::uint16_t method, std::string_view name) {
+                                                 std::uint16_t method, const std::string& name, read_budget* budget,
+                                                 const std::string& place) {
   auto section = std::make_unique<section_source>(source, offset, stored_bytes);
   if (method == 0) return std::unique_ptr<byte_source>(std::move(section));
   if (method != 8)
     return fail(errc::unsupported,
                 fmt::format("ZIP compression method {} of record \"{}\" is not supported", method, escaped(name)))
         .with_file(source.name());
-  SHARDMESH_TRY(std::unique_ptr<byte_source> decoded, open_decoding_source(std::move(section), codec::deflate));
+  SHARDMESH_TRY(std::unique_ptr<byte_source> decoded,
+                open_decoding_source(std::move(section), codec::deflate, budget, fmt::format("{}:{}", place, offset)));
   if (decoded->size_bytes() != size_bytes)
     return fail(errc::bad_format, fmt::format("record \"{}\" has another length than declared", escaped(name)))
         .with_file(source.name())
@@ -133,23 +135,26 @@ pickle_value without_parameter(const pickle_value& value) {
 
 }  // namespace
 
-result<record_sums> check_archive(const byte_source& archive) {
+result<record_sums> check_archive(const byte_source& archive, read_budget* budget, const std::string& place) {
   if (!looks_like_zip(archive)) return record_sums{0, archive.size_bytes()};
   SHARDMESH_TRY(const auto windows, windowed_source::open(archive));
   SHARDMESH_TRY(const zip_directory directory, zip_directory::read(windows));
   record_sums total;
   for (const zip_record& record : directory.records()) {
     SHARDMESH_TRY(const std::int64_t offset, data_offset(windows, record));
-    SHARDMESH_TRY(const auto bytes,
-                  open_record(windows, offset, record.compressed_bytes, record.size_bytes, record.method, record.name));
+    SHARDMESH_TRY(const auto bytes, open_record(windows, offset, record.compressed_bytes, record.size_bytes,
+                                                record.method, record.name, budget, place));
     SHARDMESH_TRY(const record_sums sums, check_record(*bytes, record.crc32, record.name));
     total = total + sums;
   }
   return total;
 }
 
-result<item_storages> item_storages::open(const byte_source& source, const torch_item& item) {
-  item_storages made(source, item);
+result<item_storages> item_storages::open(const byte_source& source, const torch_item& item, read_budget* budget,
+                                          const std::string& place) {
+  item_storages made(source);
+  made.budget_ = budget;
+  made.place_ = place;
   for (const torch_storage& storage : item.storages()) made.by_key_.emplace(storage.key, storage);
   if (item.format() != torch_item_format::zip) return made;
   SHARDMESH_TRY(const auto windows, windowed_source::open(source));
@@ -180,7 +185,7 @@ result<item_storages::opened_storage> item_storages::open_storage(const std::str
   const torch_storage& storage = found->second;
   opened.crc32 = storage.crc32;
   SHARDMESH_TRY(opened.bytes, open_record(*source_, storage.offset, storage.stored_bytes, storage.size_bytes,
-                                          storage.method, "data/" + key));
+                                          storage.method, "data/" + key, budget_, place_));
   return opened;
 }
 

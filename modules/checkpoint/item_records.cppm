@@ -7,6 +7,7 @@ import shardmesh.std;
 import shardmesh.core;
 import shardmesh.layout;
 import :pickle;
+import :read_limits;
 import :storage;
 import :torch_item;
 
@@ -23,13 +24,16 @@ struct record_sums {
 // Holds every record of a torch.save archive against its CRC-32. A file of another kind has no checksums.
 // errc::checksum_mismatch, errc::bad_format, errc::unsupported, naming file and record. Cost: reads every byte once, in
 // bounded memory.
-result<record_sums> check_archive(const byte_source& archive);
+result<record_sums> check_archive(const byte_source& archive, read_budget* budget = nullptr,
+                                  const std::string& place = {});
 
 // The storages of one opened item by the keys that persistent references give them, also those of tensors that we do
 // not expose. The source and the item must outlive this.
 class item_storages {
  public:
-  static result<item_storages> open(const byte_source& source, const torch_item& item);
+  // What is decompressed counts against `budget` (null: none), under names that begin with `place`.
+  static result<item_storages> open(const byte_source& source, const torch_item& item, read_budget* budget = nullptr,
+                                    const std::string& place = {});
 
   // Compares the CRC-32 of every storage that is reached from the value. What an earlier call met is not looked at
   // again: shared parts cost once, and are reported once.
@@ -41,7 +45,7 @@ class item_storages {
   result<digest128> content_of(const pickle_value& value);
 
  private:
-  item_storages(const byte_source& source, const torch_item& item) : source_(&source), item_(&item) {}
+  explicit item_storages(const byte_source& source) : source_(&source) {}
   struct opened_storage {
     std::unique_ptr<byte_source> bytes;  // decoded; null: there is nothing to read
     std::uint32_t crc32 = 0;
@@ -49,7 +53,8 @@ class item_storages {
   result<opened_storage> open_storage(const std::string& key, bool is_empty) const;
 
   const byte_source* source_;
-  const torch_item* item_;
+  read_budget* budget_ = nullptr;
+  std::string place_;
   std::unordered_map<std::string, torch_storage> by_key_;
   std::unordered_map<std::uint64_t, bool> seen_;         // by identity
   std::unordered_map<std::string, bool> checked_;        // keys of storages

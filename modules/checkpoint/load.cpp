@@ -3,6 +3,7 @@ module;
 #include <try.hpp>
 
 #include <cstdint>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -24,9 +25,18 @@ error missing(const checkpoint_reader& reader, std::string_view key) {
   return fail(errc::missing_key, "the checkpoint has no such tensor").with_file(reader.path().string()).with_key(key);
 }
 
+// Whether the stored elements may go there.
+result<void> check_target(const tensor_entry& tensor, const load_request& request, const load_options& options) {
+  SHARDMESH_CHECK(check_host_memory(request.to));
+  return check_cast(tensor.type, request.to.type, options.allow_narrowing);
+}
+
 }  // namespace
 
-result<void> load(checkpoint_reader& reader, std::span<const load_request> requests, const load_options& options) {
+result<tensor_load_report> load(checkpoint_reader& reader, std::span<const load_request> requests,
+                                const load_options& options) {
+  tensor_load_report report;
+  std::set<std::pair<const tensor_entry*, dtype>> casts;
   std::unordered_map<std::string_view, const tensor_entry*> by_key;
   for (const tensor_entry& tensor : reader.contents().tensors) by_key.emplace(tensor.key, &tensor);
   std::unordered_map<const tensor_entry*, std::size_t> index_of;
@@ -47,6 +57,10 @@ result<void> load(checkpoint_reader& reader, std::span<const load_request> reque
           .with_key(tensor.key)
           .with_box(request.where)
           .with_values(to_string(tensor.shape), to_string(request.where));
+    if (auto fits = check_target(tensor, request, options); !fits)
+      return std::move(fits).take_error().with_key(tensor.key).with_box(request.where);
+    if (tensor.type != request.to.type && casts.emplace(&tensor, request.to.type).second)
+      report.casts.push_back({tensor.key, tensor.type, request.to.type});
     const auto [entry, added] = index_of.try_emplace(&tensor, held.size());
     if (added) {
       SHARDMESH_TRY(distribution chunks, reader.contents().distribution_of(tensor));
@@ -59,7 +73,23 @@ result<void> load(checkpoint_reader& reader, std::span<const load_request> reque
   item_run_options run;
   run.threads = options.threads;
   run.cancel = options.cancel;
-  return run_to_memory(held, keys, targets, source, run);
+  run.deadline = options.deadline;
+  SHARDMESH_CHECK(run_to_memory(held, keys, targets, source, run));
+  return report;
+}
+
+result<tensor_load_report> load_into(checkpoint_reader& reader, std::string_view key, const tensor_view& to,
+                                     const load_options& options) {
+  const tensor_entry* tensor = find_tensor(reader.contents(), key);
+  if (!tensor) return missing(reader, key);
+  if (to.sizes != tensor->shape)
+    return fail(errc::shape_mismatch, "the tensor to load into has another shape than the stored one")
+        .with_file(reader.path().string())
+        .with_key(key)
+        .with_values(to_string(tensor->shape), to_string(to.sizes))
+        .with_hint("a part of a tensor is a load_request with its box");
+  const load_request request{std::string(key), box::whole(to.sizes), to};
+  return load(reader, {&request, 1}, options);
 }
 
 result<host_tensor> load_tensor(checkpoint_reader& reader, std::string_view key, const box& where,

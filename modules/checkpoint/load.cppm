@@ -19,32 +19,51 @@ struct load_request {
 };
 
 struct load_options {
-  int threads = 0;  // 0: all cores
+  int threads = 0;               // 0: all cores
+  bool allow_narrowing = false;  // casts that lose values, as `check_cast` says
   std::stop_token cancel{};
+  std::optional<std::chrono::steady_clock::time_point> deadline{};
   read_options reading{};
+};
+
+/// A tensor that was loaded as another dtype than the stored one.
+struct loaded_cast {
+  std::string key;
+  dtype stored = dtype::undefined, loaded = dtype::undefined;
+  friend bool operator==(const loaded_cast&, const loaded_cast&) = default;
+};
+
+/// What a load did beside copying.
+struct tensor_load_report {
+  std::vector<loaded_cast> casts;  // each key and dtype once, in the order of the requests
 };
 
 /// Fills every request from the checkpoint. A stored range that several requests share is read once; what is contiguous
 /// on both sides is read straight into place. Never reads gaps: a box that is not held exactly once is an error.
-/// \errors errc::missing_key; errc::shape_mismatch when a box does not fit the stored shape; errc::gap;
-/// errc::unsupported
-///         for opaque tensors; the reader's. Each names the key and the box. Memory that was not reached is
+/// \errors before a byte is read: errc::missing_key; errc::shape_mismatch when a box does not fit the stored shape;
+///         errc::narrowing for a cast that loses values and was not allowed, errc::unsupported for one that there is
+///         not, for memory that is not the host's and for opaque tensors; errc::gap. Later errc::cancelled,
+///         errc::deadline_exceeded and the reader's. Each names the key and the box. Memory that was not reached is
 ///         unspecified.
 /// Cost: rows: the bytes needed; columns: at most 1.25 of them when runs are 4 KiB or longer, else whole stored rows.
-/// Source: torch.distributed.checkpoint.load
-result<void> load(checkpoint_reader& reader, std::span<const load_request> requests, const load_options& options = {});
+/// Source: torch.distributed.checkpoint.load, which casts without a word
+result<tensor_load_report> load(checkpoint_reader& reader, std::span<const load_request> requests,
+                                const load_options& options = {});
 
 /// The whole tensor, or one box of it, in new memory of the stored dtype.
 result<host_tensor> load_tensor(checkpoint_reader& reader, std::string_view key, const load_options& options = {});
 result<host_tensor> load_tensor(checkpoint_reader& reader, std::string_view key, const box& where,
                                 const load_options& options = {});
 
-/// A whole tensor into a tensor of any framework; `to` has the stored shape.
+/// A whole tensor into memory of the stored shape. \errors those of `load`; errc::shape_mismatch for another shape
+result<tensor_load_report> load_into(checkpoint_reader& reader, std::string_view key, const tensor_view& to,
+                                     const load_options& options = {});
+
+/// The same into a tensor of any framework.
 template <local_tensor T>
-result<void> load_into(checkpoint_reader& reader, std::string key, T& to, const load_options& options = {}) {
-  const tensor_view view = adapter<T>::view(to);
-  const load_request request{std::move(key), box::whole(view.sizes), view};
-  return load(reader, {&request, 1}, options);
+result<tensor_load_report> load_into(checkpoint_reader& reader, std::string_view key, T& to,
+                                     const load_options& options = {}) {
+  return load_into(reader, key, adapter<T>::view(to), options);
 }
 
 }  // namespace shardmesh

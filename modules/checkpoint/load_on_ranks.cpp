@@ -22,6 +22,7 @@ module;
 #include <vector>
 module shardmesh.checkpoint;
 
+import :interruption;
 import :load_balancer;
 import :rank_state;
 
@@ -53,7 +54,7 @@ class rank_load {
     });
     if (threw) comm_.abort(done.cause());  // between the rounds: the others are not to wait for this rank
     if (!done) report_.problems.push_back(std::move(done).take_error());
-    if (!report_.ok()) report_.loaded.clear();
+    if (!report_.ok()) report_.loaded.clear(), report_.casts.clear();
     return std::move(report_);
   }
 
@@ -73,8 +74,9 @@ class rank_load {
   result<void> compare(const result<void>& opened) {
     std::vector<std::byte> note;
     std::vector<agreement_record> conditions{
-        {"(options)", fmt::format("sharing {}, missing {}, unexpected {}", static_cast<int>(options_.sharing),
-                                  static_cast<int>(options_.missing), static_cast<int>(options_.unexpected))}};
+        {"(options)", fmt::format("sharing {}, missing {}, unexpected {}, narrowing {}",
+                                  static_cast<int>(options_.sharing), static_cast<int>(options_.missing),
+                                  static_cast<int>(options_.unexpected), options_.loading.allow_narrowing)}};
     const auto mine = guarded([&]() -> result<void> {
       if (!opened) return opened;
       SHARDMESH_CHECK(check_held(wanted_));
@@ -149,11 +151,9 @@ class rank_load {
                           .with_key(wanted.key)
                           .with_rank(wanted.ranks.front())
                           .with_values(to_string(stored.shape), to_string(wanted.shape)));
-    if (!is_convertible(stored.type, wanted.type))
-      return complain(fail(errc::unsupported, "no conversion from the stored dtype to the wanted one")
-                          .with_key(wanted.key)
-                          .with_rank(wanted.ranks.front())
-                          .with_values(std::string(name(stored.type)), std::string(name(wanted.type))));
+    if (auto cast = check_cast(stored.type, wanted.type, options_.loading.allow_narrowing); !cast)
+      return complain(std::move(cast).take_error().with_key(wanted.key).with_rank(wanted.ranks.front()));
+    if (stored.type != wanted.type) report_.casts.push_back({wanted.key, stored.type, wanted.type});
     report_.loaded.push_back(wanted.key);
   }
 
@@ -223,9 +223,11 @@ class rank_load {
   // This rank's reads, and the objects that it reads for the others.
   result<agreement_notes> read() {
     detail::wire_writer note;
+    interruption stop(options_.loading.cancel, options_.call, "load");
     const auto mine = guarded([&]() -> result<void> {
-      SHARDMESH_CHECK(load(*reader_, requests(), reading_options()));
+      SHARDMESH_CHECK(load(*reader_, requests(), reading_options(stop)));
       for (std::size_t i = 0; i < all_.objects.size(); ++i) {
+        SHARDMESH_CHECK(stop.check());
         const merged_object& object = all_.objects[i];
         const bool for_all = options_.sharing != read_sharing::each_rank;
         const bool reads = for_all ? object.ranks.front() == comm_.rank() : object.index_on(comm_.rank()) >= 0;
@@ -243,9 +245,12 @@ class rank_load {
     return round_.settle(mine, std::move(note).take());
   }
 
-  load_options reading_options() const {
+  // The whole load's deadline and both tokens reach the reads.
+  load_options reading_options(const interruption& stop) const {
     load_options reading = options_.loading;
-    if (!reading.cancel.stop_possible()) reading.cancel = options_.call.cancel;
+    reading.cancel = stop.token();
+    const auto& all = options_.call.deadline;
+    if (all) reading.deadline = reading.deadline ? std::min(*reading.deadline, *all) : *all;
     return reading;
   }
 

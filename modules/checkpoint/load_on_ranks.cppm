@@ -23,8 +23,8 @@ enum class read_sharing : std::uint8_t {
 enum class key_check : std::uint8_t { strict, ignore };
 
 struct rank_load_options {
-  load_options loading{};  // of this rank's reads
-  call_options call{};     // deadline and cancellation of the whole load
+  load_options loading{};  // of this rank's reads; `allow_narrowing` is the same on every rank
+  call_options call{};     // deadline and cancellation of the whole load, its reads too
   read_sharing sharing = read_sharing::automatic;
   key_check missing = key_check::strict;     // a rank wants it, the checkpoint lacks it
   key_check unexpected = key_check::ignore;  // the checkpoint has it, no rank wants it
@@ -35,6 +35,7 @@ struct rank_load_report {
   std::vector<error> problems;     // empty exactly when all that was wanted and is there was loaded; the first 100
   std::int64_t more_problems = 0;  // that are not among them
   std::vector<std::string> loaded, missing, unexpected;
+  std::vector<loaded_cast> casts;   // of those loaded, that are stored as another dtype
   std::int64_t bytes_read = 0;      // by this rank, in the dtypes of the destinations
   std::int64_t bytes_received = 0;  // by this rank from others
   bool ok() const { return problems.empty(); }
@@ -47,9 +48,9 @@ struct rank_load_report {
 /// \param wanted  this rank's destinations; their memory is written to
 /// \errors in the report, the same on every rank, before a byte is read: errc::missing_key, errc::shape_mismatch,
 ///         errc::dtype_mismatch (ranks want different dtypes; a tensor where an object is wanted, or the reverse),
-///         errc::disagreement (another checkpoint or other options on a rank), naming keys and ranks. Later, naming the
-///         rank: those of `load` (of one rank) and of the communicator. Destinations hold unspecified values after an
-///         error; objects are set on success only.
+///         errc::narrowing (a cast that loses values and was not allowed), errc::disagreement (another checkpoint or
+///         other options on a rank), naming keys and ranks. Later, naming the rank: those of `load` (of one rank) and
+///         of the communicator. Destinations hold unspecified values after an error; objects are set on success only.
 /// Cost: two rounds of all_gather, two more where bytes are exchanged; every rank reads the metadata; each box that
 ///       several ranks want is read by one of them, the one with the least to read.
 /// Source: torch.distributed.checkpoint.load

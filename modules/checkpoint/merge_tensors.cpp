@@ -104,18 +104,22 @@ class merging {
 
   // `members` have their first chunk in one place of a file.
   result<void> merge_same_views(const std::vector<std::size_t>& members) {
-    using part = std::tuple<box, std::int32_t, std::int64_t, extents, std::int64_t, bool, bool>;
+    using part = std::tuple<box, std::int32_t, std::int64_t, std::int64_t, extents, std::int64_t, bool, bool>;
     std::map<std::tuple<dtype, dtype, extents, std::vector<part>>, std::size_t> first;
     for (const std::size_t i : members) {
       const tensor_entry& tensor = stored(i);
       std::vector<part> parts;
+      bool unclear = false;
       for (std::int32_t chunk = tensor.first_chunk; chunk < tensor.first_chunk + tensor.chunk_count; ++chunk) {
         SHARDMESH_TRY(const auto opened, reader_.open_chunk(tensor, chunk));
         const stored_tensor& view = opened->tensor;
+        unclear |= opened->reads_in_order && contents_.format == checkpoint_format::dcp;
         const stored_range& place = contents_.chunk_places[static_cast<std::size_t>(chunk)];
-        parts.emplace_back(contents_.chunk_box(tensor, chunk), place.file, place.offset, view.strides,
+        parts.emplace_back(contents_.chunk_box(tensor, chunk), place.file, place.offset, view.begin, view.strides,
                            view.storage_offset, view.conjugate, view.negative);
       }
+      // Decompressed parts of one item begin alike: nothing tells their storages apart.
+      if (unclear) continue;
       const output_tensor& made = work_.tensors[i];
       const auto [kept, is_new] =
           first.try_emplace({made.bytes.from_type, made.type, tensor.shape, std::move(parts)}, i);

@@ -17,22 +17,19 @@ module;
 #include <vector>
 module shardmesh.checkpoint;
 
+import :numpy_value;
+
 namespace shardmesh {
 namespace {
 
 constexpr std::int64_t plain_integer_limit = std::int64_t{1} << 53;  // JSON readers keep integers exact up to here
 
-std::string hex(std::string_view bytes) {
-  std::string out;
-  out.reserve(bytes.size() * 2);
-  for (const char c : bytes) {
-    out += "0123456789abcdef"[static_cast<unsigned char>(c) >> 4];
-    out += "0123456789abcdef"[static_cast<unsigned char>(c) & 15];
-  }
-  return out;
+/// Digits of a huge integer take time in the square of their number, each time that it is printed.
+std::size_t number_cost(const pickle_value& value) {
+  return value.as_int() ? 0 : value.decimal().value_or("").size() * 16;
 }
 
-/// Prints one value; recursion is bounded by `max_depth`, output by `limit_bytes`.
+/// Prints one value, without recursion; depth is bounded by `max_depth`, output by `limit_bytes`.
 class printer {
  public:
   printer(const byte_source& source, const torch_item& item, const object_json_options& options)
@@ -45,12 +42,32 @@ class printer {
   std::string out;
 
  private:
-  result<void> print_items(std::string_view tag, const pickle_items& items);
-  result<void> print_set(std::string_view tag, const pickle_items& items);
-  result<void> print_pairs(std::string_view tag, const pickle_pairs& pairs);
+  // What was printed since the last call is paid for; copies are, too (`copied`).
+  result<void> pay(std::size_t copied = 0);
+  struct element {
+    std::optional<std::int64_t> number;
+    std::string text;
+  };
+  // A composite that is being printed.
+  struct frame {
+    pickle_value value;
+    pickle_items items;  // of sequences and sets
+    pickle_pairs pairs;
+    bool is_mapping = false, is_set = false;
+    std::size_t next = 0, count = 0;  // parts: items, or keys and values in turn
+    std::size_t begin = 0;            // in `out`: of the first part
+    std::size_t element_at = 0;       // of the part that was opened last
+    std::vector<element> elements;    // of a set
+    std::string_view closing;
+  };
+  // Prints a value that has no parts, opens one that has.
+  result<void> open(const pickle_value& value);
+  void open_composite(const pickle_value& value, object_kind kind);
+  result<void> step();
+  void sort_elements(frame& set);
   result<void> print_tensor(std::size_t index);
-  result<void> print_composite(const pickle_value& value, object_kind kind);
   void print_integer(const pickle_value& value);
+  void print_other(const pickle_value& value, const std::string& type);
   void tagged(std::string_view tag, std::string_view text) {
     out += "{\"" + std::string(tag) + "\":" + json_quoted(text) + "}";
   }
@@ -59,7 +76,8 @@ class printer {
   const torch_item& item_;
   const object_json_options& options_;
   std::int64_t tensor_budget_;
-  std::vector<std::uint64_t> open_;  // the composites that the current value lies in
+  std::size_t paid_ = 0;     // of `out`
+  std::vector<frame> open_;  // the composites that the current value lies in
   std::unordered_map<std::size_t, std::string> tensors_;
 };
 
@@ -74,9 +92,30 @@ void printer::print_integer(const pickle_value& value) {
   }
 }
 
-result<void> printer::print(const pickle_value& value) {
+// The type comes first: PyTorch's golden data knows no more of these, and readers of it need not look further.
+void printer::print_other(const pickle_value& value, const std::string& type) {
+  out += "{\"$other\":" + json_quoted(type);
+  if (const auto bounds = range_of(value))
+    out += fmt::format(",\"range\":[{},{},{}]", (*bounds)[0], (*bounds)[1], (*bounds)[2]);
+  else if (const auto numpy = numpy_value_of(value))
+    out += "," + numpy_members(*numpy);
+  else if (const auto name = global_text(value))
+    out += ",\"name\":" + json_quoted(*name);
+  out += '}';
+}
+
+result<void> printer::pay(std::size_t copied) {
   if (static_cast<std::int64_t>(out.size()) > options_.limit_bytes)
-    return fail(errc::unsupported, fmt::format("an object is longer than {} bytes of JSON", options_.limit_bytes));
+    return beyond_limit("an object is too long as JSON: shared parts are printed each time", options_.limit_bytes);
+  const std::size_t printed = out.size() > paid_ ? out.size() - paid_ : 0;
+  paid_ = out.size();
+  if (options_.budget == nullptr || printed + copied == 0) return {};
+  // Text takes longer to make than its bytes take room.
+  return options_.budget->build(static_cast<std::int64_t>(printed + copied) * 4);
+}
+
+result<void> printer::open(const pickle_value& value) {
+  SHARDMESH_CHECK(pay());
   const object_class found = classify(item_, value);
   switch (found.kind) {
     case object_kind::none:
@@ -86,7 +125,8 @@ result<void> printer::print(const pickle_value& value) {
       out += *value.as_bool() ? "true" : "false";
       return {};
     case object_kind::integer:
-      return print_integer(value), result<void>{};
+      print_integer(value);
+      return pay(number_cost(value));
     case object_kind::floating:
       return tagged("$float", float_hex(*value.as_float())), result<void>{};
     case object_kind::complex: {
@@ -99,12 +139,12 @@ result<void> printer::print(const pickle_value& value) {
       if (is_utf8(*value.text()))
         out += json_quoted(*value.text());
       else
-        tagged("$str", hex(*value.text()));
+        tagged("$str", hex_digits(*value.text()));
       return {};
     case object_kind::bytes:
-      return tagged("$bytes", hex(*bytes_of(value))), result<void>{};
+      return tagged("$bytes", hex_digits(*bytes_of(value))), result<void>{};
     case object_kind::bytearray:
-      return tagged("$bytearray", hex(*bytes_of(value))), result<void>{};
+      return tagged("$bytearray", hex_digits(*bytes_of(value))), result<void>{};
     case object_kind::dtype:
       return tagged("$dtype", value.global_name()), result<void>{};
     case object_kind::device: {
@@ -116,92 +156,93 @@ result<void> printer::print(const pickle_value& value) {
     case object_kind::tensor:
       return print_tensor(*item_.tensor_of(value));
     case object_kind::global:
-      return tagged("$other", found.type), result<void>{};
     case object_kind::opaque:
+      return print_other(value, found.type), result<void>{};
     case object_kind::opaque_tensor:
       return tagged("$other", found.type), result<void>{};
     default:
       break;
   }
-  const auto inside = std::find(open_.rbegin(), open_.rend(), value.identity());
+  const auto inside = std::find_if(open_.rbegin(), open_.rend(),
+                                   [&value](const frame& outer) { return outer.value.identity() == value.identity(); });
   if (inside != open_.rend()) {
     out += fmt::format("{{\"$ref\":{}}}", inside - open_.rbegin() + 1);
     return {};
   }
   if (open_.size() >= static_cast<std::size_t>(options_.max_depth))
     return fail(errc::unsupported, fmt::format("an object is nested deeper than {} levels", options_.max_depth));
-  open_.push_back(value.identity());
-  SHARDMESH_CHECK(print_composite(value, found.kind));
-  open_.pop_back();
-  return {};
+  return open_composite(value, found.kind), result<void>{};
 }
 
-result<void> printer::print_composite(const pickle_value& value, object_kind kind) {
+void printer::open_composite(const pickle_value& value, object_kind kind) {
+  frame made;
+  made.value = value;
+  std::string_view tag;
   switch (kind) {
     case object_kind::list:
-      return print_items("", value.items());
     case object_kind::tuple:
-      return print_items("$tuple", value.items());
     case object_kind::size:
-      return print_items("$size", sequence_items(value));
+      tag = kind == object_kind::list ? "" : kind == object_kind::tuple ? "$tuple" : "$size";
+      made.items = sequence_items(value);
+      break;
     case object_kind::set:
-      return print_set("$set", sequence_items(value));
     case object_kind::frozenset:
-      return print_set("$frozenset", sequence_items(value));
-    case object_kind::odict:
-      return print_pairs("$odict", mapping_entries(value).pairs());
+      tag = kind == object_kind::set ? "$set" : "$frozenset";
+      made.items = sequence_items(value);
+      made.is_set = true;
+      break;
     default:
-      return print_pairs("$dict", value.pairs());
+      tag = kind == object_kind::odict ? "$odict" : "$dict";
+      made.pairs = kind == object_kind::odict ? mapping_entries(value).pairs() : value.pairs();
+      made.is_mapping = true;
   }
-}
-
-result<void> printer::print_items(std::string_view tag, const pickle_items& items) {
+  made.count = made.is_mapping ? 2 * made.pairs.size() : made.items.size();
+  made.closing = tag.empty() ? "]" : "]}";
   if (!tag.empty()) out += "{\"" + std::string(tag) + "\":";
   out += '[';
-  for (std::size_t i = 0; i < items.size(); ++i) {
-    if (i > 0) out += ',';
-    SHARDMESH_CHECK(print(items[i]));
-  }
-  out += tag.empty() ? "]" : "]}";
-  return {};
+  made.begin = out.size();
+  open_.push_back(std::move(made));
 }
 
 // Sets have no order of their own: integers by value, then the rest by its text, so that equal sets print equally.
-result<void> printer::print_set(std::string_view tag, const pickle_items& items) {
-  struct element {
-    std::optional<std::int64_t> number;
-    std::string text;
-  };
-  std::vector<element> elements;
-  const std::string before = std::move(out);
-  std::int64_t total = static_cast<std::int64_t>(before.size());
-  for (const pickle_value item : items) {
-    out.clear();
-    SHARDMESH_CHECK(print(item));
-    total += static_cast<std::int64_t>(out.size());
-    if (total > options_.limit_bytes) return fail(errc::unsupported, "an object is too long as JSON");
-    elements.push_back({item.as_int(), out});
-  }
-  std::sort(elements.begin(), elements.end(), [](const element& a, const element& b) {
+void printer::sort_elements(frame& set) {
+  std::sort(set.elements.begin(), set.elements.end(), [](const element& a, const element& b) {
     if (a.number.has_value() != b.number.has_value()) return a.number.has_value();
     return a.number != b.number ? a.number < b.number : a.text < b.text;
   });
-  out = before + "{\"" + std::string(tag) + "\":[";
-  for (std::size_t i = 0; i < elements.size(); ++i) out += (i > 0 ? "," : "") + elements[i].text;
-  out += "]}";
-  return {};
+  out.resize(set.begin);
+  for (std::size_t i = 0; i < set.elements.size(); ++i) (out += i > 0 ? "," : "") += set.elements[i].text;
+  paid_ = out.size();
 }
 
-result<void> printer::print_pairs(std::string_view tag, const pickle_pairs& pairs) {
-  out += "{\"" + std::string(tag) + "\":[";
-  for (std::size_t i = 0; i < pairs.size(); ++i) {
-    out += i > 0 ? ",[" : "[";
-    SHARDMESH_CHECK(print(pairs[i].key));
-    out += ',';
-    SHARDMESH_CHECK(print(pairs[i].value));
-    out += ']';
+// The next part of the innermost composite, or its end.
+result<void> printer::step() {
+  frame& now = open_.back();
+  if (now.is_set && now.next > 0) {
+    SHARDMESH_CHECK(pay(2 * (out.size() - now.element_at)));
+    now.elements.push_back({now.items[now.next - 1].as_int(), out.substr(now.element_at)});
   }
-  out += "]}";
+  const std::size_t i = now.next;
+  if (i == now.count) {
+    if (now.is_set) sort_elements(now);
+    if (now.is_mapping && i > 0) out += ']';
+    out += now.closing;
+    open_.pop_back();
+    return {};
+  }
+  ++now.next;
+  if (now.is_mapping) {
+    out += i % 2 == 1 ? "," : i > 0 ? "],[" : "[";
+    return open(i % 2 == 0 ? now.pairs[i / 2].key : now.pairs[i / 2].value);
+  }
+  if (i > 0 && !now.is_set) out += ',';
+  now.element_at = out.size();
+  return open(now.items[i]);
+}
+
+result<void> printer::print(const pickle_value& value) {
+  SHARDMESH_CHECK(open(value));
+  while (!open_.empty()) SHARDMESH_CHECK(step());
   return {};
 }
 
@@ -233,6 +274,29 @@ result<std::string> object_json(const byte_source& source, const torch_item& ite
     return problem.file.empty() ? std::move(problem).with_file(source.name()) : problem;
   }
   return std::move(made.out);
+}
+
+bool is_whole_json(std::string_view json) {
+  if (json.find("{\"$tensor\":") != std::string_view::npos) return false;
+  constexpr std::string_view other = "{\"$other\":\"";
+  for (std::size_t at = json.find(other); at != std::string_view::npos; at = json.find(other, at)) {
+    // Quotes inside of a JSON string are escaped, so neither these tags nor the ends of names occur in one.
+    at += other.size();
+    while (at < json.size() && json[at] != '"') at += json[at] == '\\' ? 2 : 1;
+    const std::string_view rest = json.substr(std::min(at, json.size()));
+    if (!rest.starts_with("\",\"range\":") && !rest.starts_with("\",\"dtype\":")) return false;
+  }
+  return true;
+}
+
+std::string hex_digits(std::string_view bytes) {
+  std::string out;
+  out.reserve(bytes.size() * 2);
+  for (const char c : bytes) {
+    out += "0123456789abcdef"[static_cast<unsigned char>(c) >> 4];
+    out += "0123456789abcdef"[static_cast<unsigned char>(c) & 15];
+  }
+  return out;
 }
 
 std::string float_hex(double value) {

@@ -64,11 +64,11 @@ result<std::vector<std::string>> objects_not_held_whole(std::span<const output_o
   for (const output_object& object : objects) {
     auto value = object.json();
     if (!value) return std::move(value).take_error().with_key(object.key);
-    const bool opaque = value->find("{\"$other\":") != std::string::npos;
-    if (opaque || value->find("{\"$tensor\":") != std::string::npos)
-      lines.push_back(fmt::format(
-          "{} is not held whole by objects.json: it has {}", object.key,
-          opaque ? "values that are not plain data" : "tensors inside, of which only the digests are kept"));
+    if (is_whole_json(*value)) continue;
+    const bool has_tensors = value->find("{\"$tensor\":") != std::string::npos;
+    lines.push_back(fmt::format(
+        "{} is not held whole by objects.json: it has {}", object.key,
+        has_tensors ? "tensors inside, of which only the digests are kept" : "values that are not plain data"));
   }
   return lines;
 }
@@ -82,6 +82,7 @@ result<std::vector<stored_object>> parse_objects(std::string_view text) {
   const std::string_view stated = text.substr(opening.size(), digit_count);
   if (const std::string found = digest_of(zeroed); found != stated)
     return fail(errc::checksum_mismatch, "is not what was written").with_values(std::string(stated), found);
+  SHARDMESH_CHECK(check_json_depth(text));
   const json document = json::parse(text, nullptr, false);
   if (!document.is_object() || !document.contains("objects") || !document["objects"].is_object())
     return malformed("not JSON");

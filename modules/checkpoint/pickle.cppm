@@ -116,6 +116,9 @@ std::string_view name(pickle_kind kind);
 /// How a record was written: REDUCE, NEWOBJ, NEWOBJ_EX, or INST and OBJ.
 enum class pickle_form : std::uint8_t { reduce, newobj, newobj_ex, instance };
 
+/// What `error::found` says of a pickle that ends too early: more bytes could make it whole.
+inline constexpr std::string_view pickle_is_cut = "the end of the bytes";
+
 class pickle_items;
 class pickle_pairs;
 class pickle_writer;
@@ -267,7 +270,7 @@ class pickle_graph {
   /// \errors errc::bad_pickle with the opcode and its byte offset: malformed, truncated, a protocol above 5,
   /// out-of-band
   ///   buffers, or an object that BUILD or APPEND cannot apply to
-  /// Cost: O(bytes) time and memory (at most about 150 bytes a byte of a hostile input; about 4 for real metadata).
+  /// Cost: O(bytes) time and memory: about 4 bytes a byte of real metadata, refused beyond 256 MiB and 8 a byte.
   /// Source: Lib/pickletools.py, Lib/pickle.py of CPython.
   static result<pickle_graph> parse(std::span<const std::byte> bytes);
   /// The same; the graph owns the bytes.

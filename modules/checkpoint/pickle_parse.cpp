@@ -16,22 +16,30 @@ module;
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 module shardmesh.checkpoint;
 
 import :pickle_opcode;
 import :pickle_text;
+import :pickle_trace;
 
 namespace shardmesh {
 namespace {
 
 using tag = pickle_tag;
 
+// Memory that a graph may take: metadata of real checkpoints takes about four bytes for each of its own.
+constexpr std::size_t graph_bytes = std::size_t{1} << 28, graph_bytes_per_byte = 8;
+
 class machine {
  public:
-  explicit machine(pickle_arena& arena) : arena_(arena), words_(arena.words), input_(arena.input) {}
+  /// With `trace`, what is met is noted there, and what Python's unpickler does not mind is forgiven.
+  explicit machine(pickle_arena& arena, std::vector<pickle_event>* trace = nullptr)
+      : arena_(arena), words_(arena.words), input_(arena.input), trace_(trace) {}
   result<void> run();
+  std::size_t position() const { return start_; }
 
  private:
   // Problems are recorded where they occur and end the loop: the hot path has no result objects.
@@ -39,8 +47,20 @@ class machine {
     if (problem_.empty()) problem_ = std::move(message);
     return false;
   }
+  [[gnu::cold, gnu::noinline]] bool cut(std::string message) {
+    is_cut_ = true;
+    return bad(std::move(message));
+  }
+  // For what is an error to us but not to Python, so that a trace goes on behind it.
+  bool forgive() const { return trace_ != nullptr; }
   [[gnu::cold, gnu::noinline]] bool too_long(std::uint64_t count) {
-    return bad(fmt::format("{} bytes are stated, {} are left", count, left()));
+    return cut(fmt::format("{} bytes are stated, {} are left", count, left()));
+  }
+  bool is_too_large() {
+    const std::size_t used = (words_.capacity() + stack_.capacity() + marks_.capacity() + memo_.capacity()) * 8 +
+                             sparse_memo_.size() * 64 + arena_.decoded.capacity() +
+                             arena_.decoded_spans.capacity() * 16;
+    return used > graph_bytes && (used - graph_bytes) / graph_bytes_per_byte > input_.size();
   }
   [[gnu::cold, gnu::noinline]] bool too_few(std::size_t count) {
     return bad(fmt::format("{} values are needed, the stack has {}", count, stack_.size() - floor()));
@@ -60,10 +80,15 @@ class machine {
   bool line(std::string_view& out) {
     const auto* begin = reinterpret_cast<const char*>(input_.data()) + at_;
     const void* end = left() == 0 ? nullptr : std::memchr(begin, '\n', left());
-    if (end == nullptr) return bad("the line does not end");
+    if (end == nullptr) return cut("the line does not end");
     out = {begin, static_cast<std::size_t>(static_cast<const char*>(end) - begin)};
     at_ += out.size() + 1;
     return true;
+  }
+  // A name or number: lines are looked at again whenever the value is, so long ones would add up.
+  bool short_line(std::string_view& out) {
+    if (!line(out)) return false;
+    return out.size() <= 4300 || forgive() || bad(fmt::format("a line of {} bytes is no name or number", out.size()));
   }
 
   std::size_t floor() const { return marks_.empty() ? 0 : marks_.back(); }
@@ -197,8 +222,11 @@ class machine {
     if (begin == 0 || begin - 1 < floor()) return bad("there is nothing to add items to");
     const auto items = std::span(stack_).subspan(begin);
     if (part == 3 && items.size() % 2 != 0) return bad("a key has no value");
+    const std::uint64_t target = stack_[begin - 1];
     std::uint64_t header = 0;
-    if (!items.empty() && (!container_of(stack_[begin - 1], plain, part, header) || !append(header, items)))
+    if (forgive() && pickle_tag_of(target) != plain && !is_record(target))
+      note(pickle_event::what::changed, target);
+    else if (!items.empty() && (!container_of(target, plain, part, header) || !append(header, items)))
       return false;
     stack_.resize(begin);
     return true;
@@ -222,9 +250,11 @@ class machine {
   bool build() {
     if (!has(2)) return false;
     const std::uint64_t state = pop(), target = stack_.back();
+    if (forgive() && !is_record(target)) return note(pickle_event::what::changed, target), true;
     if (!is_record(target))
       return bad(fmt::format("cannot set the state of a {}", name(pickle_value(&arena_, target).kind())));
     const std::uint64_t tail = words_[(target >> 5) + 2];
+    if (forgive() && tail != 0) return true;
     if (pickle_tag_of(tail) == tag::block) {
       if (words_[(tail >> 5) + 1] != 0) return bad("the object's state is set twice");
       words_[(tail >> 5) + 1] = state;
@@ -238,14 +268,15 @@ class machine {
   bool record(tag kind) {
     if (!has(2)) return false;
     const std::uint64_t args = pop(), callable = pop();
-    if (pickle_tag_of(args) != tag::tuple) return bad("the arguments are not a tuple");
+    if (pickle_tag_of(args) != tag::tuple && !forgive()) return bad("the arguments are not a tuple");
     stack_.push_back(make_record(kind, callable, args));
+    if (trace_ != nullptr) note_call(callable, args, stack_.back());
     return true;
   }
   bool newobj_ex() {
     if (!has(3)) return false;
     const std::uint64_t keywords = pop();
-    if (pickle_tag_of(keywords) != tag::dict) return bad("the keyword arguments are not a dict");
+    if (pickle_tag_of(keywords) != tag::dict && !forgive()) return bad("the keyword arguments are not a dict");
     if (!record(tag::newobj_ex)) return false;
     const std::uint64_t block = block_of(stack_.back());
     words_[block] = keywords;
@@ -254,30 +285,34 @@ class machine {
   bool instance(bool named) {
     std::size_t begin = 0;
     std::string_view ignored;
-    if (named && (!line(ignored) || !line(ignored))) return false;
+    if (named && (!short_line(ignored) || !short_line(ignored))) return false;
     if (!pop_mark(begin)) return false;
     if (!named && begin == stack_.size()) return bad("there is no class");
     const std::uint64_t callable = named ? pickle_bits(tag::global_at, start_) : stack_[begin];
     const std::uint64_t args = make_sequence(tag::tuple, std::span(stack_).subspan(begin + (named ? 0 : 1)));
     stack_.resize(begin);
     stack_.push_back(make_record(tag::instance, callable, args));
+    if (named) note_global(callable);
+    if (trace_ != nullptr) note_call(callable, args, stack_.back());
     return true;
   }
   bool stack_global() {
     if (!has(2)) return false;
     const std::uint64_t attribute = pop(), module_name = pop();
-    if (!pickle_value(&arena_, attribute).text() || !pickle_value(&arena_, module_name).text())
+    if (!forgive() && (!pickle_value(&arena_, attribute).text() || !pickle_value(&arena_, module_name).text()))
       return bad("the module and name are not strings");
     const std::uint64_t first = words_.grow(2);
     words_[first] = module_name;
     words_[first + 1] = attribute;
     push(tag::global_pair, first);
+    note_global(stack_.back());
     return true;
   }
   bool persistent(std::uint64_t id) {
     const std::uint64_t first = words_.grow(1);
     words_[first] = id;
     push(tag::persistent, first);
+    note(pickle_event::what::persistent, stack_.back());
     return true;
   }
 
@@ -298,6 +333,7 @@ class machine {
     std::uint64_t found = index < memo_.size() ? memo_[index] : 0;
     if (found == 0 && !sparse_memo_.empty())
       if (const auto entry = sparse_memo_.find(index); entry != sparse_memo_.end()) found = entry->second;
+    if (memo_is_unknown_) found = pickle_bits(tag::none, 0);  // a name that is made of it is unknown
     if (found == 0) return bad(fmt::format("the memo has no entry {}", index));
     stack_.push_back(found);
     return true;
@@ -317,6 +353,11 @@ class machine {
     std::uint64_t index = 0;
     if (!line(digits)) return false;
     const auto [end, status] = std::from_chars(digits.data(), digits.data() + digits.size(), index);
+    // Python reads "1_0" and " 7" as well: from then on we no longer know what the memo holds.
+    if (forgive() && (status != std::errc{} || end != digits.data() + digits.size())) {
+      memo_is_unknown_ = true;
+      return is_put || (push(tag::none), true);
+    }
     if (status != std::errc{} || end != digits.data() + digits.size()) return bad("the memo index is not a number");
     return is_put ? put(index) : get(index);
   }
@@ -326,6 +367,7 @@ class machine {
     if (!number(code)) return false;
     if (code == 0 || static_cast<std::uint64_t>(code) > 0x7fffffff) return bad("the extension code is not positive");
     push(tag::extension, code);
+    note(pickle_event::what::extension, stack_.back());
     return true;
   }
   template <class Unsigned>
@@ -334,6 +376,34 @@ class machine {
     if (!number(value)) return false;
     push_int(static_cast<std::int64_t>(value));
     return true;
+  }
+
+  void note(pickle_event::what kind, std::uint64_t bits) {
+    if (trace_ != nullptr) trace_->push_back({kind, pickle_value(&arena_, bits)});
+  }
+  // The first of each name; names alone decide what is reported.
+  void note_global(std::uint64_t bits) {
+    if (trace_ == nullptr) return;
+    const pickle_value value(&arena_, bits);
+    if (value.global_name() == "getattr") getters_.insert(bits);
+    std::string full = std::string(value.global_module()) + '\n' + std::string(value.global_name());
+    if (noted_.insert(std::move(full)).second) note(pickle_event::what::global, bits);
+  }
+  // Calls of what is no global, of getattr, and with getattr among the arguments.
+  void note_call(std::uint64_t callable, std::uint64_t args, std::uint64_t call) {
+    const bool is_global = pickle_tag_of(callable) == tag::global_at || pickle_tag_of(callable) == tag::global_pair;
+    bool is_odd = !is_global || getters_.contains(callable);
+    if (!getters_.empty() && !is_odd) {
+      const pickle_items items = pickle_value(&arena_, args).items();
+      for (std::size_t i = 0; i < std::min<std::size_t>(items.size(), 16); ++i)
+        is_odd |= getters_.contains(items[i].identity());
+    }
+    // What calls its first argument is as odd as that one.
+    if (!is_odd && pickle_value(&arena_, callable).global_name() == "_rebuild_from_type_v2") {
+      const pickle_items items = pickle_value(&arena_, args).items();
+      is_odd = !items.empty() && items[0].kind() != pickle_kind::global;
+    }
+    if (is_odd && calls_++ < 10'000) note(pickle_event::what::call, call);
   }
 
   bool step(unsigned char opcode);
@@ -349,12 +419,19 @@ class machine {
   std::unordered_map<std::uint64_t, std::uint64_t> sparse_memo_;
   std::uint64_t memo_count_ = 0;
   std::string problem_;
+  bool is_cut_ = false;
+  bool memo_is_unknown_ = false;
+  std::vector<pickle_event>* trace_;
+  std::unordered_set<std::string> noted_;
+  std::unordered_set<std::uint64_t> getters_;
+  std::size_t calls_ = 0;
 };
 
 bool machine::int_line() {
   std::string_view digits;
-  if (!line(digits)) return false;
+  if (!short_line(digits)) return false;
   if (digits == "00" || digits == "01") return push(tag::boolean, digits == "01"), true;
+  if (!is_integer_text(digits) && forgive()) return push_int(0), true;
   if (!is_integer_text(digits)) return bad("not an integer");
   push(tag::int_at, start_);
   const auto value = pickle_value(&arena_, stack_.back()).as_int();
@@ -364,8 +441,9 @@ bool machine::int_line() {
 
 bool machine::long_line() {
   std::string_view digits;
-  if (!line(digits)) return false;
+  if (!short_line(digits)) return false;
   if (digits.ends_with('L')) digits.remove_suffix(1);
+  if (!is_integer_text(digits) && forgive()) return push_int(0), true;
   if (!is_integer_text(digits)) return bad("not an integer");
   push(tag::int_at, start_);
   const auto value = pickle_value(&arena_, stack_.back()).as_int();
@@ -375,10 +453,11 @@ bool machine::long_line() {
 
 bool machine::float_line() {
   std::string_view text;
-  if (!line(text)) return false;
+  if (!short_line(text)) return false;
   double value = 0;
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (status == std::errc::invalid_argument || end != text.data() + text.size()) return bad("not a number");
+  if (status == std::errc::invalid_argument || end != text.data() + text.size())
+    return forgive() ? (push_int(0), true) : bad("not a number");
   push(tag::float_at, start_);
   return true;
 }
@@ -388,6 +467,7 @@ bool machine::text_line(bool raw_unicode) {
   if (!line(text)) return false;
   const std::size_t begin = arena_.decoded.size();
   const bool fine = raw_unicode ? decode_raw_unicode(text, arena_.decoded) : decode_string_repr(text, arena_.decoded);
+  if (!fine && forgive()) return push(tag::none), true;  // a name made of it is unknown
   if (!fine) return bad("the string's quotes or escapes are malformed");
   const std::string_view made = std::string_view(arena_.decoded).substr(begin);
   push(raw_unicode || is_utf8(made) ? tag::text_decoded : tag::bytes_decoded, arena_.decoded_spans.size());
@@ -455,7 +535,9 @@ bool machine::step(unsigned char opcode) {
       return build();
     case 'c': {
       std::string_view ignored;
-      return line(ignored) && line(ignored) && (push(tag::global_at, start_), true);
+      if (!short_line(ignored) || !short_line(ignored)) return false;
+      push(tag::global_at, start_);
+      return note_global(stack_.back()), true;
     }
     case 'd':
       return container_from_mark(tag::dict);
@@ -553,8 +635,10 @@ bool machine::step(unsigned char opcode) {
     }
     case 0x96:
       return counted<std::uint64_t>(tag::bytearray_at);
-    case 0x97:
     case 0x98:
+      if (forgive()) return has(1);  // Python makes read-only whatever is a buffer: bytes are one
+      [[fallthrough]];
+    case 0x97:
       return bad("out-of-band buffers are not supported");
     default:
       return bad(fmt::format("0x{:02x} is not an opcode", opcode));
@@ -563,9 +647,10 @@ bool machine::step(unsigned char opcode) {
 
 result<void> machine::run() {
   const auto fine = [this] {
-    while (!stopped_) {
+    for (std::size_t steps = 0; !stopped_; ++steps) {
       start_ = at_;
-      if (at_ == input_.size()) return bad("the stream ends without STOP");
+      if (at_ == input_.size()) return cut("the stream ends without STOP");
+      if (steps % 4096 == 0 && is_too_large()) return bad("its values take more memory than its bytes explain");
       if (!step(std::to_integer<unsigned char>(input_[at_++]))) return false;
     }
     return true;
@@ -573,7 +658,9 @@ result<void> machine::run() {
   if (!fine) {
     const std::string_view opcode = start_ < input_.size() ? opcode_name(std::to_integer<unsigned char>(input_[start_]))
                                                            : std::string_view("end of input");
-    return fail(errc::bad_pickle, fmt::format("malformed pickle at byte {} ({}): {}", start_, opcode, problem_));
+    auto problem =
+        fail(errc::bad_pickle, fmt::format("malformed pickle at byte {} ({}): {}", start_, opcode, problem_));
+    return is_cut_ ? std::move(problem).with_values("", std::string(pickle_is_cut)) : problem;
   }
   arena_.root = stack_.back();
   arena_.consumed = at_;
@@ -582,6 +669,16 @@ result<void> machine::run() {
 }
 
 }  // namespace
+
+pickle_trace trace_pickle(std::span<const std::byte> bytes) {
+  pickle_trace made;
+  made.arena = std::make_unique<pickle_arena>();
+  made.arena->input = bytes;
+  machine runs(*made.arena, &made.events);
+  if (auto done = runs.run(); !done) made.problem = std::move(done).take_error();
+  made.ended_at = made.problem ? runs.position() : made.arena->consumed;
+  return made;
+}
 
 result<pickle_graph> pickle_graph::run(std::unique_ptr<pickle_arena> arena) {
   SHARDMESH_CHECK(machine(*arena).run());

@@ -209,7 +209,12 @@ void pickle_writer::open(const pickle_value& parsed, std::vector<work>& pending)
       [[fallthrough]];  // numbers in the input are valid in every protocol: copied as they are
     case pickle_kind::floating: {
       const auto raw = pickle_raw_opcode(*parsed.arena_, parsed.payload());
-      return put_raw(raw.data(), raw.size());
+      // Long ones are written once, as they stand in the input once: references to them are what may be many.
+      const bool is_long = raw.size() > 16;
+      if (is_long && recall_value(parsed)) return;
+      put_raw(raw.data(), raw.size());
+      if (is_long) remember(parsed);
+      return;
     }
     case pickle_kind::text:
       return text(*parsed.text());

@@ -18,7 +18,7 @@ namespace shardmesh {
 namespace {
 
 // An object of more nodes is kept as it is: shared references are expanded, so a hostile one could be huge.
-constexpr std::size_t most_nodes = std::size_t{1} << 20;
+constexpr std::size_t most_nodes = std::size_t{1} << 20, most_bytes = std::size_t{1} << 28;
 
 template <class... Functions>
 struct overloaded : Functions... {
@@ -137,7 +137,7 @@ bool read_container(const torch_item& item, const pickle_value& root, held_objec
   };
   tree_builder builder;
   std::vector<open_node> open;
-  std::size_t nodes = 0;
+  std::size_t nodes = 0, bytes = 0;
   const auto enter = [&](const pickle_value& value) {
     if (++nodes > most_nodes) return false;
     if (const auto kind = container_of(item, value)) {
@@ -147,6 +147,9 @@ bool read_container(const torch_item& item, const pickle_value& root, held_objec
     }
     auto leaf = leaf_of(item, value);
     if (!leaf) return false;
+    if (const auto* const text = std::get_if<std::string>(&*leaf)) bytes += text->size();
+    if (const auto* const raw = std::get_if<std::vector<std::byte>>(&*leaf)) bytes += raw->size();
+    if (bytes > most_bytes) return false;
     builder.leaf();
     object.leaves.push_back(*std::move(leaf));
     return true;

@@ -37,8 +37,7 @@ result<void> check_part(const held_tensor& tensor, const held_part& part) {
   if (part.memory.type != tensor.type)
     return at(fail(errc::dtype_mismatch, "the memory has another dtype than the tensor")
                   .with_values(std::string(name(tensor.type)), std::string(name(part.memory.type))));
-  if (part.memory.where.type != device_type::cpu)
-    return at(fail(errc::unsupported, "the memory is not the host's").with_values("cpu", to_string(part.memory.where)));
+  if (auto held = check_host_memory(part.memory); !held) return at(std::move(held).take_error());
   if (part.memory.data == nullptr && !part.where.is_empty())
     return at(fail(errc::invalid_argument, "the part has no memory"));
   return {};

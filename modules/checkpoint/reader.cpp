@@ -19,6 +19,7 @@ module;
 #include <vector>
 module shardmesh.checkpoint;
 
+import :checkpoint_folders;
 import :first_problems;
 
 namespace shardmesh {
@@ -28,8 +29,20 @@ result<std::vector<std::byte>> checkpoint_reader::chunk_archive(const tensor_ent
   return fail(errc::unsupported, "the format has no archive of a chunk").with_key(tensor.key);
 }
 
+result<opened_object> checkpoint_reader::open_object(std::size_t index) {
+  return fail(errc::unsupported, "the format's objects have no archives").with_key(contents_.objects[index].key);
+}
+
+result<std::shared_ptr<const byte_source>> checkpoint_reader::item_bytes(const stored_range&) {
+  return fail(errc::unsupported, "the format has no items").with_file(path_.string());
+}
+
 const dcp_extras& checkpoint_reader::extras() const {
-  static const dcp_extras none{nullptr, "1.0.0", true, true, {}};
+  static const dcp_extras none = [] {
+    dcp_extras made;
+    made.version = "1.0.0";
+    return made;
+  }();
   return none;
 }
 
@@ -95,6 +108,7 @@ const tensor_entry& chunk_source::tensor_of(std::int32_t chunk) const {
 
 result<void> chunk_source::read(item_id item, const box& part, const tensor_view& to) {
   const tensor_entry& tensor = tensor_of(item.slot);
+  if (auto held = check_host_memory(to); !held) return std::move(held).take_error().with_key(tensor.key).with_box(part);
   SHARDMESH_TRY(const auto chunk, reader_->open_chunk(tensor, item.slot));
   auto done = checks_ ? checks_->read(item.slot, chunk, part, to, options_)
                       : read_box(*chunk->source, chunk->tensor, part, to, options_);
@@ -123,18 +137,13 @@ result<std::unique_ptr<checkpoint_reader>> open_checkpoint(const fs::path& path,
     SHARDMESH_TRY(const bool is_safetensors, looks_like_safetensors(path));
     return is_safetensors ? open_safetensors(path, options) : open_torch_file(path, options);
   }
-  bool has_safetensors = false, has_dcp = false;
-  for (const auto& entry : fs::directory_iterator(path, code)) {
-    const std::string file = entry.path().filename().string();
-    has_dcp |= file.ends_with(".metadata") || file.starts_with(".metadata") || file.ends_with(".distcp");
-    has_safetensors |= file.ends_with(".safetensors") || file.ends_with(".safetensors.index.json");
-  }
-  if (code) return fail_sys(code.value(), "cannot list", path.string());
-  if (has_dcp) return open_dcp(path, options);
-  if (has_safetensors) return open_hf(path, options);
+  SHARDMESH_TRY(const auto format, format_of_folder(path));
+  if (format) return *format == checkpoint_format::dcp ? open_dcp(path, options) : open_hf(path, options);
+  const std::string below = checkpoints_below(path);
   return fail(errc::bad_format, "is not a checkpoint")
       .with_file(path.string())
-      .with_values(".metadata, *.distcp or *.safetensors in the folder", "none of them");
+      .with_values(".metadata, *.distcp or *.safetensors in the folder", "none of them")
+      .with_hint(below.empty() ? "" : "it holds these: " + below);
 }
 
 }  // namespace shardmesh

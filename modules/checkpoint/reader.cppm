@@ -9,8 +9,10 @@ import shardmesh.layout;
 import shardmesh.transfer;
 import :catalog;
 import :dcp_metadata;
+import :read_limits;
 import :storage;
 import :stored_tensor;
+import :torch_item;
 import :xxh3;
 
 export namespace shardmesh {
@@ -53,10 +55,21 @@ struct object_value {
   std::string kind;  // "int", "str", "dict", ... "opaque"
   std::string type;  // Python's, "builtins.int"
   std::string json;  // the value in the tags of docs/formats.md; {"$other":TYPE} for opaque
+  /// Tensors inside, with the keys that they get where the object is taken apart: convert to safetensors and hf.
+  std::vector<tensor_entry> tensors{};
+};
+
+/// What an object lies in: its archive and that archive's bytes.
+struct opened_object {
+  std::shared_ptr<const byte_source> source;
+  std::shared_ptr<const torch_item> item;
+  std::shared_ptr<read_budget> budget;  // of the checkpoint
+  std::string place;                    // names the item there
 };
 
 struct open_options {
   std::size_t max_open_files = 128;
+  read_limits limits = {};
 };
 
 class checkpoint_reader {
@@ -69,6 +82,8 @@ class checkpoint_reader {
   const std::vector<error>& warnings() const { return warnings_; }
   /// Defects that were found while the description was read and that leave the rest readable.
   const std::vector<error>& problems() const { return problems_; }
+  /// What a user should know of entries that are not stored as they are listed, one line each.
+  const std::vector<std::string>& notes() const { return notes_; }
 
   /// Opens a chunk (number over all tensors) and checks it against the catalog: dtype, sizes, storage.
   /// Thread-safe; recently opened chunks are kept. Errors name key, file and box.
@@ -77,10 +92,14 @@ class checkpoint_reader {
   virtual result<object_value> read_object(std::size_t index) = 0;
   /// The object as a complete `torch.save` archive: what a DCP item holds.
   virtual result<std::vector<std::byte>> object_archive(std::size_t index) = 0;
+  /// An object (index into the catalog) for a look inside. errc::unsupported for formats whose objects hold no tensors.
+  virtual result<opened_object> open_object(std::size_t index);
   /// What the metadata holds beside entries; empty for formats without.
   virtual const dcp_extras& extras() const;
   /// Opens one chunk of every tensor to learn which are of an unknown representation (tensor_entry::opaque_type).
   virtual void identify_opaque_tensors() {}
+  /// The bytes of an item, decoded. errc::unsupported for formats without items; errors name the file.
+  virtual result<std::shared_ptr<const byte_source>> item_bytes(const stored_range& place);
   /// An opaque tensor's chunk, verbatim, when the format can give it. errc::checksum_mismatch when it is damaged, as
   /// for `object_archive`: a copy must not give it a fresh checksum.
   virtual result<std::vector<std::byte>> chunk_archive(const tensor_entry& tensor, std::int32_t chunk);
@@ -103,6 +122,7 @@ class checkpoint_reader {
   catalog contents_;
   std::filesystem::path path_;
   std::vector<error> warnings_, problems_;
+  std::vector<std::string> notes_;
 
  private:
   // The tensors that have chunks by their first, made when they are first asked for.

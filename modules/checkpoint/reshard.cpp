@@ -16,6 +16,7 @@ module;
 #include <vector>
 module shardmesh.checkpoint;
 
+import :carried;
 import :entry_check;
 import :load_balancer;
 import :recorded_sums;
@@ -43,6 +44,10 @@ class planning {
  public:
   planning(checkpoint_reader& reader, const reshard_options& options) : options_(options) {
     conversion chosen = select_for_output(reader, options.selection);
+    save_report skipped;
+    settle_unsupported(chosen, options.skip_unsupported, skipped);
+    plan_.skipped_tensors = skipped.skipped_tensors;
+    plan_.skipped_objects = skipped.skipped_objects;
     plan_.problems = std::move(chosen.problems);
     plan_.notes = std::move(chosen.notes);
     plan_.tensors = std::move(chosen.tensors);
@@ -148,12 +153,18 @@ reshard_plan plan_reshard(checkpoint_reader& reader, const reshard_options& opti
     refused.problems.push_back(fail(errc::invalid_argument, "a mesh or a checkpoint to follow is needed"));
     return refused;
   }
-  return planning(reader, options).run();
+  reshard_plan plan = planning(reader, options).run();
+  if (!plan.problems.empty()) return plan;
+  if (auto carried = carried_to_dcp(reader, plan.tensors, plan.objects, plan.notes); !carried)
+    plan.problems.push_back(std::move(carried).take_error());
+  return plan;
 }
 
 save_report reshard(checkpoint_reader& reader, const std::filesystem::path& destination,
                     const reshard_options& options) {
-  if (auto apart = check_not_inside(destination, reader.path()); !apart) return failed(std::move(apart).take_error());
+  if (auto apart = check_apart(destination, reader); !apart) return failed(std::move(apart).take_error());
+  if (options.like)
+    if (auto apart = check_apart(destination, *options.like); !apart) return failed(std::move(apart).take_error());
   reshard_plan plan = plan_reshard(reader, options);
   if (!plan.problems.empty()) return refused(std::move(plan.problems));
   auto record = recorded_sums::open(reader);
@@ -164,13 +175,17 @@ save_report reshard(checkpoint_reader& reader, const std::filesystem::path& dest
   work.sources = std::move(plan.sources);
   work.object_sources = std::move(plan.object_sources);
   std::vector<error> problems = find_path_conflicts(work.tensors, work.objects);
-  if (problems.empty()) problems = check_before_copying(reader, work, record->get(), options.saving.threads);
+  if (problems.empty()) problems = check_before_copying(reader, reader, work, record->get(), options.saving.threads);
   if (!problems.empty()) return refused(std::move(problems));
+  std::vector<std::string> said;  // by the plan
+  const auto extras = carried_to_dcp(reader, work.tensors, work.objects, said);
+  if (!extras) return failed(extras.cause());
   chunk_source source = chunk_source::checking(reader, *record);
-  save_report report =
-      save_dcp(destination, std::move(work.tensors), work.objects, source, reader.extras(), options.saving);
+  save_report report = save_dcp(destination, std::move(work.tensors), work.objects, source, *extras, options.saving);
   report.notes.insert(report.notes.begin(), plan.notes.begin(), plan.notes.end());
   report.excluded = plan.excluded;
+  report.skipped_tensors = plan.skipped_tensors;
+  report.skipped_objects = plan.skipped_objects;
   return report;
 }
 

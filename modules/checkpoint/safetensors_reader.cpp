@@ -20,6 +20,9 @@ module;
 #include <vector>
 module shardmesh.checkpoint;
 
+import :file_texts;
+import :name_list;
+
 namespace shardmesh {
 namespace fs = std::filesystem;
 namespace {
@@ -42,10 +45,19 @@ class safetensors_reader final : public checkpoint_reader {
     }
     hf_folder folder = std::move(*opened);
     for (hf_file& file : folder.files) {
+      const auto number = static_cast<std::int32_t>(contents_.files.size());
       contents_.files.push_back(file.name);
+      for (const auto& [key, value] : file.header.metadata)
+        if (is_carried_text(key)) contents_.texts.push_back({key, value, number});
       SHARDMESH_CHECK(keep_checksums(file));
       sources_.push_back(std::move(file.source));
     }
+    if (!folder.set_aside.empty())
+      warnings_.push_back(fail(errc::duplicate_key, fmt::format("has other copies of the model, which are not read: {}",
+                                                                name_list(folder.set_aside)))
+                              .with_file(path.string())
+                              .with_hint("open one of them by its name to read it"));
+    contents_.stem = stem_for_folders(folder.stem, format);
     for (hf_tensor& tensor : folder.tensors) {
       tensor_entry entry;
       entry.key = std::move(tensor.name);
@@ -81,6 +93,14 @@ class safetensors_reader final : public checkpoint_reader {
   }
 
  private:
+  // A folder's stem is kept. A single file may be called anything: only names that have a meaning are.
+  static std::string stem_for_folders(const std::string& stem, checkpoint_format format) {
+    constexpr auto known = std::to_array<std::string_view>(
+        {"adapter_model", "diffusion_pytorch_model", "pytorch_lora_weights", "open_clip_model"});
+    if (format == checkpoint_format::hf || std::find(known.begin(), known.end(), stem) != known.end()) return stem;
+    return "model";
+  }
+
   // Checksums that our own writer put into the header; a header that differs from its own is a problem.
   result<void> keep_checksums(const hf_file& file) {
     if (!find_metadata(file.header, safetensors_checksum_key)) {

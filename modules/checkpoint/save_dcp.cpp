@@ -49,6 +49,7 @@ class dcp_save {
 
   result<void> write(const std::filesystem::path& destination, any_item_source source) {
     SHARDMESH_TRY(staged_output output, staged_output::directory(destination, options_.output));
+    SHARDMESH_CHECK(output.reserve(data_bytes_of(tensors_)));
     dcp_files files(output);
     // Objects come first in every file, as PyTorch places them; their archives are known now.
     std::vector<dcp_place> object_places;
@@ -61,7 +62,9 @@ class dcp_save {
     std::vector<dcp_place>& places = files.places();
     places.insert(places.end(), object_places.begin(), object_places.end());
     SHARDMESH_CHECK(finish_dcp_folder(output, tensors_, objects_, places, extras_, files.ranges()));
+    if (options_.cancel.stop_requested()) return fail(errc::cancelled, "the save was cancelled");
     SHARDMESH_CHECK(output.commit());
+    report_.notes = output.notes();
     report_.files = files.files();
     report_.bytes = files.data_bytes();
     report_.tensors = static_cast<std::int64_t>(tensors_.size());

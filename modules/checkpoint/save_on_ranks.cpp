@@ -141,6 +141,7 @@ class rank_save {
       SHARDMESH_CHECK(enter(save_phase::stage));
       if (comm_.rank() != 0) return {};
       SHARDMESH_TRY(output, staged_output::directory(destination_, options_.saving.output));
+      SHARDMESH_CHECK(output->reserve(data_bytes_of(work_.tensors)));  // of all ranks, before any of them writes
       std::random_device random;
       token = fmt::format("{:08x}{:08x}", random(), random());
       SHARDMESH_TRY(token_file_, output->add_file(token_name));
@@ -195,6 +196,7 @@ class rank_save {
       SHARDMESH_CHECK(interruption_.check());
       SHARDMESH_CHECK(output.commit());
       committed = true;
+      report_.notes.insert(report_.notes.end(), output.notes().begin(), output.notes().end());
       return {};
     });
     auto told = round_.settle(mine);

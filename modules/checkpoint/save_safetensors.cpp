@@ -7,7 +7,9 @@ module;
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,6 +17,10 @@ module;
 #include <utility>
 #include <vector>
 module shardmesh.checkpoint;
+
+import :file_texts;
+import :replaceable;
+import :seen_destination;
 
 namespace shardmesh {
 namespace {
@@ -85,13 +91,17 @@ class safetensors_save {
     } else {
       std::vector<std::int64_t> sizes;
       for (std::size_t i = 0; i < tensors_.size(); ++i) sizes.push_back(bytes_of_tensor(i));
-      SHARDMESH_TRY(shards_, plan_hf_shards(sizes, format_.max_shard_bytes));
+      SHARDMESH_TRY(shards_, plan_hf_shards(sizes, format_.max_shard_bytes, format_.stem));
       for (const std::string& name : shards_.file_names) files_.push_back({name, {}, {}, 0});
       for (std::size_t i = 0; i < tensors_.size(); ++i) files_[shards_.file_of[i]].tensors.push_back(i);
     }
-    for (planned_file& file : files_) {
-      std::vector<std::pair<std::string, std::string>> metadata{
-          {"format", "pt"}, {std::string(safetensors_checksum_key), checksum_placeholder(file.tensors.size())}};
+    std::vector<std::vector<std::pair<std::string, std::string>>> texts = carried_texts();
+    for (std::size_t f = 0; f < files_.size(); ++f) {
+      planned_file& file = files_[f];
+      auto metadata = std::move(texts[f]);
+      if (std::none_of(metadata.begin(), metadata.end(), [](const auto& text) { return text.first == "format"; }))
+        metadata.insert(metadata.begin(), {"format", "pt"});
+      metadata.emplace_back(safetensors_checksum_key, checksum_placeholder(file.tensors.size()));
       if (!format_.folder && !objects_text_.empty()) metadata.emplace_back(embedded_objects_key, objects_text_);
       auto layout = layout_safetensors(described(file.tensors), metadata);
       if (!layout) return std::move(layout).take_error().with_file((destination / file.name).string());
@@ -100,13 +110,35 @@ class safetensors_save {
     return {};
   }
 
+  // Per file: what the source's files say that gave it tensors. The first takes what files without tensors say, too.
+  std::vector<std::vector<std::pair<std::string, std::string>>> carried_texts() {
+    std::vector<std::vector<std::pair<std::string, std::string>>> texts(files_.size());
+    if (format_.carried == nullptr) return texts;
+    std::vector<std::set<std::int32_t>> contributors(files_.size());
+    std::set<std::int32_t> used;
+    for (std::size_t f = 0; f < files_.size(); ++f)
+      for (const std::size_t i : files_[f].tensors)
+        tensors_[i].bytes.from.for_each_owner([&](owner_id file) {
+          contributors[f].insert(file);
+          used.insert(file);
+        });
+    for (const file_text& text : format_.carried->texts)
+      if (!used.contains(text.file)) contributors.front().insert(text.file);
+    text_merge merge(*format_.carried);
+    for (std::size_t f = 0; f < files_.size(); ++f) texts[f] = merge.of(contributors[f]);
+    report_.notes = merge.notes();
+    return texts;
+  }
+
   result<void> write(const std::filesystem::path& destination, any_item_source source) {
     if (!objects_.empty()) {
       SHARDMESH_TRY(objects_text_, format_objects(objects_));
     }
     SHARDMESH_CHECK(plan_files(destination));
+    if (!format_.folder) SHARDMESH_CHECK(look_beside(destination));
     SHARDMESH_TRY(staged_output output, format_.folder ? staged_output::directory(destination, options_.output)
                                                        : staged_output::file(destination, options_.output));
+    SHARDMESH_CHECK(output.reserve(planned_bytes()));
     // The copy beside a single file is made durable before and renamed after the file that holds the objects as well.
     std::optional<staged_output> beside;
     if (!format_.folder && !objects_.empty()) {
@@ -117,11 +149,17 @@ class safetensors_save {
       SHARDMESH_CHECK(add_text(beside ? *beside : output, format_.folder ? "objects.json" : "", objects_text_));
     if (format_.folder) SHARDMESH_CHECK(write_folder_files(output));
     if (beside) SHARDMESH_CHECK(beside->prepare());
+    if (options_.cancel.stop_requested()) return fail(errc::cancelled, "the save was cancelled");
     SHARDMESH_CHECK(output.commit());
-    if (beside)
-      SHARDMESH_CHECK(beside->commit());
-    else if (!format_.folder)
+    report_.notes = output.notes();
+    if (beside) {
+      auto placed = beside->commit();
+      if (!placed)
+        return std::move(placed).take_error().with_hint("the file itself was written, with the objects in its header");
+      report_.notes.insert(report_.notes.end(), beside->notes().begin(), beside->notes().end());
+    } else if (!format_.folder) {
       remove_stale_objects(destination);
+    }
     report_.files = static_cast<std::int64_t>(files_.size());
     report_.tensors = static_cast<std::int64_t>(tensors_.size());
     report_.objects = static_cast<std::int64_t>(objects_.size());
@@ -176,11 +214,33 @@ class safetensors_save {
     return {};
   }
 
-  // The copy that belonged to a file which was just replaced by one without objects; only when it is ours.
-  static void remove_stale_objects(const std::filesystem::path& destination) {
+  std::int64_t planned_bytes() const {
+    auto total = static_cast<std::int64_t>(objects_text_.size());
+    for (const planned_file& file : files_)
+      total = checked_add(total, file.layout.size_bytes).value_or(std::numeric_limits<std::int64_t>::max());
+    return total;
+  }
+
+  // An overwrite replaces or removes the copy of the objects of the file that it replaces, and nothing else that has
+  // its name.
+  result<void> look_beside(const std::filesystem::path& destination) {
+    if (!options_.output.overwrite) return {};
+    const std::filesystem::path beside = objects_beside(destination);
+    SHARDMESH_TRY(old_objects_, look_at(beside));
+    if (!old_objects_.self) return {};
+    const bool is_copy = old_objects_.is_file() && is_objects_file(beside);
+    if (!is_copy && !objects_.empty())
+      return fail(errc::destination_exists, "is not a file of objects that shardmesh wrote, and is not replaced")
+          .with_file(beside.string());
+    if (!is_copy) old_objects_ = {};
+    return {};
+  }
+
+  // The copy that belonged to a file which was just replaced by one without objects.
+  void remove_stale_objects(const std::filesystem::path& destination) const {
     const std::filesystem::path stale = objects_beside(destination);
-    const auto bytes = read_file(stale, std::int64_t{1} << 30);
-    if (!bytes || !parse_objects({reinterpret_cast<const char*>(bytes->data()), bytes->size()})) return;
+    const auto now = look_at(stale);
+    if (!old_objects_.self || !now || change_between(old_objects_, *now, false)) return;
     std::error_code ignored;
     std::filesystem::remove(stale, ignored);
   }
@@ -190,8 +250,9 @@ class safetensors_save {
       std::vector<std::pair<std::string, std::string>> weight_map;
       for (std::size_t i = 0; i < tensors_.size(); ++i)
         weight_map.emplace_back(tensors_[i].key, shards_.file_names[shards_.file_of[i]]);
-      SHARDMESH_CHECK(add_text(output, std::string(hf_index_name), write_hf_index(shards_.total_size, weight_map)));
+      SHARDMESH_CHECK(add_text(output, hf_index_name_of(format_.stem), write_hf_index(shards_.total_size, weight_map)));
     }
+    SHARDMESH_CHECK(copy_side_files(output, format_.side_files, ranges_));
     const std::string record = format_checksums(ranges_);
     SHARDMESH_TRY(const std::int32_t number, output.add_file(checksum_file_name));
     return output.write(number, 0, bytes_of(record));
@@ -211,6 +272,7 @@ class safetensors_save {
   std::vector<planned_file> files_;
   hf_shard_plan shards_;
   std::string objects_text_;
+  seen_destination old_objects_;  // the copy beside a single file that an overwrite found
   std::vector<checksum_range> ranges_;
 };
 

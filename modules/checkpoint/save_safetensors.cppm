@@ -5,13 +5,21 @@ export module shardmesh.checkpoint:save_safetensors;
 import shardmesh.std;
 import shardmesh.core;
 import shardmesh.transfer;
+import :catalog;
 import :output;
+import :side_files;
 
 export namespace shardmesh {
 
 struct safetensors_options {
   bool folder = false;               // a Hugging Face folder instead of one file
   std::int64_t max_shard_bytes = 0;  // of a folder; 0: one file
+  std::string stem = "model";        // of a folder: STEM.safetensors, or STEM-00001-of-00002.safetensors with an index
+  /// Its texts go into the `__metadata__` of the files that take tensors of their files ("format" is "pt" without one):
+  /// owners of `bytes.from` are numbers of its files. Where they differ for one key, the first stays and a note says
+  /// so.
+  const catalog* carried = nullptr;
+  std::vector<side_file> side_files{};  // of a folder: to be copied beside
 };
 
 /// Writes whole tensors (their chunks are not looked at) and, when there are any, the objects: to NAME.objects.json

@@ -95,47 +95,6 @@ bool is_wide_float(dtype type) {
   return kind(type) == dtype_kind::floating && bits(type) >= 16;
 }
 
-std::vector<std::string_view> components(std::string_view key) {
-  std::vector<std::string_view> parts;
-  for (std::size_t begin = 0; begin <= key.size();) {
-    const std::size_t end = std::min(key.find('.', begin), key.size());
-    parts.push_back(key.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return parts;
-}
-
-bool is_optimizer_component(std::string_view part) {
-  return part == "optim" || part == "optimizer" || part == "optimizers" || part == "opt" ||
-         part == "optimizer_state_dict" || part == "optim_state_dict";
-}
-
-// State names of PyTorch's own optimizers (torch/optim).
-bool is_optimizer_state_name(std::string_view part) {
-  constexpr auto names = std::to_array<std::string_view>({"step",
-                                                          "exp_avg",
-                                                          "exp_avg_sq",
-                                                          "max_exp_avg_sq",
-                                                          "exp_avg_diff",
-                                                          "exp_inf",
-                                                          "momentum_buffer",
-                                                          "square_avg",
-                                                          "acc_delta",
-                                                          "grad_avg",
-                                                          "sum",
-                                                          "mu_product",
-                                                          "mu",
-                                                          "eta",
-                                                          "ax",
-                                                          "prev",
-                                                          "step_size",
-                                                          "row_var",
-                                                          "col_var",
-                                                          "variance",
-                                                          "master_param"});
-  return std::find(names.begin(), names.end(), part) != names.end();
-}
-
 }  // namespace
 
 struct selection::rules {
@@ -252,12 +211,15 @@ selection_result selection::apply(std::span<const selectable> keys) const {
   selection_result found;
   usage only(r.only.size()), skip(r.skip.size()), rename(r.rename.size()), dtypes(r.dtypes.size());
   bool prefix_used = r.strip_prefix.empty();
+  key_roles roles;
+  if (r.no_optimizer)
+    for (const selectable& s : keys) roles.add(s.key);
   std::unordered_map<std::string, std::size_t> taken;  // new name -> position in `kept`
   for (std::size_t i = 0; i < keys.size(); ++i) {
     const selectable& s = keys[i];
     const bool wanted = only.any_matches(r.only, s.key) || r.only.empty();
     const bool skipped = skip.any_matches(r.skip, s.key);
-    if (!wanted || skipped || (r.no_optimizer && is_optimizer_key(s.key))) {
+    if (!wanted || skipped || (r.no_optimizer && roles.role_of(s.key) == key_role::optimizer)) {
       ++found.excluded;
       continue;
     }
@@ -290,19 +252,6 @@ selection_result selection::apply(std::span<const selectable> keys) const {
   for (std::size_t i = 0; i < r.dtypes.size(); ++i)
     if (r.dtypes[i].what && !dtypes.is_used(i)) unused("--dtype", r.dtypes[i].option);
   return found;
-}
-
-bool is_optimizer_key(std::string_view key) {
-  const auto parts = components(key);
-  if (is_optimizer_component(parts.front())) return true;
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    const bool below_optimizer =
-        i == 0 || std::any_of(parts.begin(), parts.begin() + static_cast<std::ptrdiff_t>(i), is_optimizer_component);
-    if (parts[i] == "param_groups") return true;
-    if (parts[i] != "state" || parts.size() - i < 3) continue;
-    if (below_optimizer || is_optimizer_state_name(parts.back())) return true;
-  }
-  return false;
 }
 
 }  // namespace shardmesh

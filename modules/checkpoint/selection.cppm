@@ -12,7 +12,7 @@ export namespace shardmesh {
 struct selection_options {
   std::vector<std::string> only = {};    // RE: keep keys that one of these matches
   std::vector<std::string> skip = {};    // RE: drop keys that one of these matches
-  bool no_optimizer = false;             // drop keys for which is_optimizer_key
+  bool no_optimizer = false;             // drop keys whose role among all keys is key_role::optimizer
   std::string strip_prefix = {};         // removed from keys that begin with it, before `rename`
   std::vector<std::string> rename = {};  // RE=REPLACEMENT, in order, each on what the one before made; \1 is a group
   std::vector<std::string> dtype = {};   // NAME, or RE=NAME; the first that matches the (original) key wins
@@ -64,12 +64,5 @@ class selection {
   struct rules;
   std::unique_ptr<rules> rules_;
 };
-
-/// Optimizer state by its name, as PyTorch's get_state_dict and FSDP write it. True when the first component is
-/// "optim", "optimizer", "optimizers", "opt", "optim_state_dict" or "optimizer_state_dict"; when some component is
-/// "param_groups"; or when a component "state" has at least two behind it (a parameter, a state's name) and either is
-/// the first, or lies below one of the names above, or the key ends in a state's name of torch.optim ("exp_avg",
-/// "step", ...). So a module that is called "state" keeps its weights.
-bool is_optimizer_key(std::string_view key);
 
 }  // namespace shardmesh

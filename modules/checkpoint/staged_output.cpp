@@ -2,21 +2,21 @@
 module;
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <linux/fs.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 #include <try.hpp>
 
 #include <algorithm>
 #include <cerrno>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <list>
 #include <memory>
 #include <mutex>
-#include <random>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -26,11 +26,15 @@ module;
 #include <vector>
 module shardmesh.checkpoint;
 
+import :placing;
+import :presence;
+import :temporary_name;
+
 namespace shardmesh {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr std::size_t most_open = 48;  // with a pool of readers, well below the common limit of 256
+constexpr std::size_t most_open = 48;  // less where the process may open few (descriptor_share)
 
 // After so many bytes of a file the disk is told to begin: what is written later overlaps with it, and the fsync at the
 // end finds little to do. Measured on a gibibyte: 0.38 s instead of 0.65 s. Smaller steps gain nothing.
@@ -53,33 +57,6 @@ fs::path resolved(const fs::path& path, std::error_code& code) {
   return code ? path : fs::weakly_canonical(absolute, code);
 }
 
-std::string temporary_name(const fs::path& destination) {
-  std::random_device random;
-  return fmt::format(".{}.shardmesh-tmp-{}-{:08x}", destination.filename().string(), ::getpid(), random());
-}
-
-// Only what checkpoints are made of may be deleted by an overwrite.
-bool belongs_to_checkpoint(const fs::directory_entry& entry) {
-  const std::string name = entry.path().filename().string();
-  const std::string extension = entry.path().extension().string();
-  if (entry.is_directory()) return false;
-  return name.starts_with(".metadata") || name.starts_with(".shardmesh") || extension == ".distcp" ||
-         extension == ".safetensors" || extension == ".metadata" || name.ends_with(".safetensors.index.json") ||
-         name.ends_with(".objects.json") || name == "objects.json";
-}
-
-result<void> check_replaceable(const fs::path& destination) {
-  std::error_code code;
-  for (const auto& entry : fs::directory_iterator(destination, code))
-    if (!belongs_to_checkpoint(entry))
-      return fail(errc::destination_exists, "the folder holds more than a checkpoint and is not replaced")
-          .with_file(destination.string())
-          .with_values("", entry.path().filename().string())
-          .with_hint("choose another destination or remove it yourself");
-  if (code) return fail_sys(code.value(), "cannot list", destination.string());
-  return {};
-}
-
 }  // namespace
 
 struct staged_output::state {
@@ -93,8 +70,13 @@ struct staged_output::state {
   fs::path destination, staging;
   bool is_directory = false;
   output_options options;
+  placing place;
+  presence ours;  // says that `staging` is being written, and which one is ours
+  std::vector<std::string> notes;
   std::size_t synced = 0;  // files that `prepare` is done with
   bool staged = false;     // something of ours exists at `staging`
+  const std::size_t max_open = descriptor_share(most_open);
+  std::condition_variable released;
   std::vector<std::string> names;
   std::set<std::int32_t> removed;
   std::mutex lock;
@@ -104,29 +86,39 @@ struct staged_output::state {
     return is_directory ? staging / names[static_cast<std::size_t>(file)] : staging;
   }
 
+  // Waits while all descriptors are in use; nobody holds one while waiting.
   result<std::list<open_file>::iterator> acquire(std::int32_t file) {
-    const std::scoped_lock guard(lock);
-    const auto found = std::find_if(opened.begin(), opened.end(), [&](const open_file& o) { return o.file == file; });
-    if (found != opened.end()) {
-      ++found->users;
-      opened.splice(opened.begin(), opened, found);
-      return opened.begin();
+    std::unique_lock guard(lock);
+    for (;;) {
+      const auto found = std::find_if(opened.begin(), opened.end(), [&](const open_file& o) { return o.file == file; });
+      if (found != opened.end()) {
+        ++found->users;
+        opened.splice(opened.begin(), opened, found);
+        return opened.begin();
+      }
+      if (opened.size() < max_open || close_idle()) break;
+      released.wait(guard);
     }
-    if (opened.size() >= most_open)
-      for (auto last = opened.end(); last != opened.begin();)
-        if ((--last)->users == 0) {
-          ::close(last->fd);
-          opened.erase(last);
-          break;
-        }
     const int fd = ::open(path_of(file).c_str(), O_RDWR | O_CLOEXEC);
     if (fd < 0) return fail_sys(errno, "cannot open for writing", path_of(file).string());
     opened.push_front({file, fd, 1});
     return opened.begin();
   }
   void release(std::list<open_file>::iterator entry) {
-    const std::scoped_lock guard(lock);
-    --entry->users;
+    {
+      const std::scoped_lock guard(lock);
+      --entry->users;
+    }
+    released.notify_one();
+  }
+  bool close_idle() {
+    for (auto last = opened.end(); last != opened.begin();)
+      if ((--last)->users == 0) {
+        ::close(last->fd);
+        opened.erase(last);
+        return true;
+      }
+    return false;
   }
   // A hint: where the file system does not know it, `prepare` does all of the work, and finds all of the errors.
   void write_early(std::list<open_file>::iterator entry, std::int64_t bytes) {
@@ -145,15 +137,23 @@ struct staged_output::state {
   }
 
   // Other processes may be adding files to a directory, or committing it. The rename settles who is first: they find
-  // nothing at its name afterwards.
+  // nothing at its name afterwards. After a commit of theirs the old checkpoint has that name: it is not ours to
+  // delete.
   void discard() const {
+    if (!ours.is_at(staging)) return;
+    if (!is_directory) {
+      ::unlink(staging.c_str());
+      return;
+    }
     std::error_code ignored;
-    fs::path doomed = staging;
-    if (is_directory) {
-      doomed += fmt::format("-discarded-{}", ::getpid());
-      fs::rename(staging, doomed, ignored);
-      if (ignored == std::errc::no_such_file_or_directory) return;
-      if (ignored) doomed = staging;
+    fs::path doomed = discarded_name(staging);
+    if (::rename(staging.c_str(), doomed.c_str()) != 0) {
+      if (errno == ENOENT) return;
+      doomed = staging;
+    }
+    if (!ours.is_at(doomed)) {
+      ::rename(doomed.c_str(), staging.c_str());
+      return;
     }
     // A file that a process was just creating makes this fail: it is gone the next time.
     for (int attempt = 0; attempt < 3; ++attempt) {
@@ -162,15 +162,43 @@ struct staged_output::state {
     }
   }
 
-  result<void> rename_into_place() {
-    if (::rename(staging.c_str(), destination.c_str()) == 0) return staged = false, result<void>{};
-    // rename(2) replaces a file or an empty folder; a full folder is exchanged, which is atomic as well.
-    if (!is_directory || (errno != ENOTEMPTY && errno != EEXIST))
-      return fail_sys(errno, "cannot rename into place", destination.string());
-    if (::syscall(SYS_renameat2, AT_FDCWD, staging.c_str(), AT_FDCWD, destination.c_str(), RENAME_EXCHANGE) != 0)
-      return fail_sys(errno, "cannot exchange with the existing folder (does the file system support it?)",
-                      destination.string());
-    return {};  // `staging` is now the old one; it goes when the new name is durable
+  // Notes what killed runs left that were to write this destination; with `overwrite` it goes.
+  void look_for_leftovers() {
+    const auto found = find_leftovers_of(destination);
+    if (!found) return;  // a courtesy: what follows does not depend on it
+    for (const leftover& one : *found) {
+      if (one.owner != leftover_owner::dead) continue;
+      const bool is_removed = options.overwrite && remove_leftover(one.path);
+      notes.push_back(fmt::format("{}: {} by a run that was killed{}", one.path.string(), human_bytes(one.size_bytes),
+                                  is_removed ? "; removed" : "; nothing needs it"));
+    }
+  }
+
+  // Makes `staging`, empty, with a sign that it is being written.
+  result<void> make_staging() {
+    constexpr int attempts = 10;  // it can be taken away as a leftover before the sign is there
+    for (int attempt = 1;; ++attempt) {
+      staging = destination.parent_path() / make_temporary_name(destination);
+      SHARDMESH_CHECK(is_directory ? make_folder() : make_file(staging));
+      staged = true;
+      auto made = presence::on(staging);
+      if (made) return ours = *std::move(made), result<void>{};
+      if (made.cause().sys != ENOENT || attempt == attempts) {
+        is_directory ? ::rmdir(staging.c_str()) : ::unlink(staging.c_str());
+        staged = false;
+        return std::move(made).take_error();
+      }
+    }
+  }
+  result<void> make_folder() const {
+    if (::mkdir(staging.c_str(), 0777) != 0) return fail_sys(errno, "cannot create", staging.string());
+    return {};
+  }
+  static result<void> make_file(const fs::path& path) {
+    const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd < 0) return fail_sys(errno, "cannot create", path.string());
+    ::close(fd);
+    return {};
   }
 };
 
@@ -191,15 +219,8 @@ result<staged_output> staged_output::file(const fs::path& destination, output_op
   made->options = options;
   if (code || made->destination.filename().empty())
     return fail(errc::invalid_argument, "is not a file name").with_file(destination.string());
-  const fs::file_status status = fs::symlink_status(made->destination, code);
-  if (fs::is_directory(status)) return fail(errc::destination_exists, "is a folder").with_file(destination.string());
-  if (fs::exists(status) && !options.overwrite)
-    return fail(errc::destination_exists, "exists already")
-        .with_file(destination.string())
-        .with_hint("--force replaces it");
-  if (!fs::is_directory(made->destination.parent_path(), code))
-    return fail(errc::invalid_argument, "its folder does not exist").with_file(destination.string());
-  made->staging = made->destination.parent_path() / temporary_name(made->destination);
+  SHARDMESH_TRY(made->place, placing::look(made->destination, made->is_directory, options.overwrite));
+  made->look_for_leftovers();
   return staged_output(std::move(made));
 }
 
@@ -212,21 +233,9 @@ result<staged_output> staged_output::directory(const fs::path& destination, outp
   made->is_directory = true;
   if (code || made->destination.filename().empty())
     return fail(errc::invalid_argument, "is not a folder name").with_file(destination.string());
-  const fs::file_status status = fs::symlink_status(made->destination, code);
-  if (fs::exists(status) && !fs::is_directory(status))
-    return fail(errc::destination_exists, "is a file, and a folder is to be written").with_file(destination.string());
-  if (fs::exists(status) && !fs::is_empty(made->destination, code)) {
-    if (!options.overwrite)
-      return fail(errc::destination_exists, "exists already")
-          .with_file(destination.string())
-          .with_hint("--force replaces it");
-    SHARDMESH_CHECK(check_replaceable(made->destination));
-  }
-  if (!fs::is_directory(made->destination.parent_path(), code))
-    return fail(errc::invalid_argument, "its parent folder does not exist").with_file(destination.string());
-  made->staging = made->destination.parent_path() / temporary_name(made->destination);
-  if (::mkdir(made->staging.c_str(), 0777) != 0) return fail_sys(errno, "cannot create", made->staging.string());
-  made->staged = true;
+  SHARDMESH_TRY(made->place, placing::look(made->destination, made->is_directory, options.overwrite));
+  made->look_for_leftovers();
+  SHARDMESH_CHECK(made->make_staging());
   return staged_output(std::move(made));
 }
 
@@ -235,6 +244,7 @@ result<staged_output> staged_output::join(const fs::path& folder, output_options
   std::error_code code;
   if (!fs::is_directory(folder, code))
     return fail_sys(code ? code.value() : ENOENT, "does not see the folder of the save", folder.string());
+  SHARDMESH_TRY(made->ours, presence::on(folder));
   made->staging = folder;
   made->destination = folder;  // for messages
   made->options = options;
@@ -253,12 +263,23 @@ void staged_output::release() {
 result<std::int32_t> staged_output::add_file(std::string_view name) {
   const auto number = static_cast<std::int32_t>(state_->names.size());
   state_->names.emplace_back(name);
-  const fs::path path = state_->path_of(number);
-  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (fd < 0) return fail_sys(errno, "cannot create", path.string());
-  ::close(fd);
-  state_->staged = true;
+  SHARDMESH_CHECK(state_->is_directory ? state::make_file(state_->path_of(number)) : state_->make_staging());
   return number;
+}
+
+result<void> staged_output::reserve(std::int64_t bytes) const {
+  const fs::path folder = state_->destination.parent_path();
+  struct statvfs room{};
+  // A file system that does not know its size has room until it says otherwise.
+  if (::statvfs(folder.c_str(), &room) != 0 || room.f_blocks == 0) return {};
+  const std::uint64_t blocks = ::geteuid() == 0 ? room.f_bfree : room.f_bavail;
+  if (static_cast<double>(blocks) * static_cast<double>(room.f_frsize) >= static_cast<double>(bytes)) return {};
+  error full = fail_sys(ENOSPC, "what is to be written does not fit", state_->destination.string());
+  return std::move(full).with_values(fmt::format("{} bytes of room", bytes), fmt::format("{}", blocks * room.f_frsize));
+}
+
+const std::vector<std::string>& staged_output::notes() const {
+  return state_->notes;
 }
 
 result<void> staged_output::write(std::int32_t file, std::int64_t offset, std::span<const std::byte> bytes) {
@@ -317,26 +338,19 @@ result<void> staged_output::prepare() {
 
 result<void> staged_output::commit() {
   SHARDMESH_CHECK(prepare());
-  SHARDMESH_CHECK(state_->rename_into_place());
-  if (!state_->options.durable) return {};
-  auto synced = sync_path(state_->destination.parent_path(), true);
-  if (!synced && state_->staged) {
-    // The exchange took place but may not be durable: go back to the old one rather than delete it.
-    ::syscall(SYS_renameat2, AT_FDCWD, state_->staging.c_str(), AT_FDCWD, state_->destination.c_str(), RENAME_EXCHANGE);
+  placing& place = state_->place;
+  auto placed = place.put(state_->staging);
+  if (!placed) {
+    if (place.is_kept()) state_->staged = false;  // somebody else's
+    return placed;
   }
+  auto synced = state_->options.durable ? sync_path(state_->destination.parent_path(), true) : result<void>{};
+  // The exchange took place but may not be durable: go back to the old one rather than delete it.
+  if (!synced && place.has_old() && place.take_back(state_->staging)) return synced;
+  state_->staged = false;
+  if (synced && place.has_old())
+    if (auto left = place.remove_old(state_->staging)) state_->notes.push_back(*std::move(left));
   return synced;
-}
-
-result<void> check_not_inside(const fs::path& destination, const fs::path& source) {
-  std::error_code code;
-  const fs::path inner = resolved(destination, code);
-  const fs::path outer = resolved(source, code);
-  const auto [end, rest] = std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end());
-  if (end == outer.end() || (std::next(end) == outer.end() && end->empty()))
-    return fail(errc::invalid_argument, "the destination is the source or lies inside of it")
-        .with_file(destination.string())
-        .with_values("", source.string());
-  return {};
 }
 
 }  // namespace shardmesh

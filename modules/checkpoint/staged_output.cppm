@@ -15,12 +15,14 @@ struct output_options {
 
 /// Files under a temporary name (".NAME.shardmesh-tmp-...") beside the destination; `commit` makes them durable and
 /// renames them into place in one step. Without `commit`, the destructor removes them and the destination is as it was.
-/// An existing directory is exchanged atomically and only then deleted; one that holds anything but a checkpoint is
-/// never replaced.
+/// Without `overwrite`, a destination that appears meanwhile is never replaced. With it, only what was there when the
+/// output was made is: that is exchanged atomically, looked at once more, and only then deleted. A directory that holds
+/// more than one checkpoint is never replaced.
 class staged_output {
  public:
   /// One file, or one directory, to be. errc::destination_exists unless `overwrite` (an empty directory may always be
-  /// filled); errc::invalid_argument when the destination's folder does not exist; errc::io.
+  /// filled), and when it is neither a file nor a folder; errc::invalid_argument when the destination's folder does not
+  /// exist; errc::io. Dead leftovers of the same destination are noted, and removed with `overwrite`.
   static result<staged_output> file(const std::filesystem::path& destination, output_options options = {});
   static result<staged_output> directory(const std::filesystem::path& destination, output_options options = {});
   /// Another process's part of a directory that one process makes: adds files to `folder` (see `folder()`), and never
@@ -30,6 +32,8 @@ class staged_output {
   staged_output& operator=(staged_output&&) noexcept;
   ~staged_output();
 
+  /// errc::no_space when the destination's file system has less room than what will be written. Call it before.
+  result<void> reserve(std::int64_t bytes) const;
   /// Adds a file to a directory (or the one file, with an empty name): created now, empty. Returns its number.
   /// `name` is a plain file name. Not thread-safe.
   result<std::int32_t> add_file(std::string_view name);
@@ -43,7 +47,10 @@ class staged_output {
   /// `commit` does it too. Files are not written to afterwards.
   result<void> prepare();
   /// `prepare`, rename, fsync of the parent. After an error the destination is as it was.
+  /// errc::destination_exists when it appeared or changed since the output was made, naming what is new.
   result<void> commit();
+  /// What the user should know: leftovers that were found, what was added to the old folder while it was replaced.
+  const std::vector<std::string>& notes() const;
 
   /// The directory under its temporary name, absolute: where other processes `join`.
   const std::filesystem::path& folder() const;
@@ -56,8 +63,5 @@ class staged_output {
   explicit staged_output(std::unique_ptr<state> made);
   std::unique_ptr<state> state_;
 };
-
-/// errc::invalid_argument when `destination` is `source` or lies inside of it (symbolic links resolved).
-result<void> check_not_inside(const std::filesystem::path& destination, const std::filesystem::path& source);
 
 }  // namespace shardmesh

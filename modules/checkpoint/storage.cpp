@@ -9,6 +9,7 @@ module;
 
 #include <algorithm>
 #include <cerrno>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -22,6 +23,8 @@ module;
 #include <vector>
 module shardmesh.checkpoint;
 
+import :seen_destination;
+
 namespace shardmesh {
 namespace {
 
@@ -34,16 +37,33 @@ result<void> check_range(const byte_source& source, std::int64_t offset, std::si
   return {};
 }
 
-struct descriptor {
-  int number = -1;
-  explicit descriptor(int opened) : number(opened) {}
-  descriptor(const descriptor&) = delete;
-  ~descriptor() {
-    if (number >= 0) ::close(number);
-  }
-};
+result<void> check_regular(const struct stat& status, const std::string& path) {
+  if (S_ISREG(status.st_mode)) return {};
+  return fail(errc::bad_format, fmt::format("is {}, not a file", name_of_kind(status.st_mode & S_IFMT)))
+      .with_file(path);
+}
+
+// For reading. Opening a FIFO would wait for a writer, and opening a device can do things: it is looked at first, and
+// again once it is open.
+result<int> open_regular(const std::string& path) {
+  struct stat status{};
+  if (::stat(path.c_str(), &status) != 0) return fail_sys(errno, "cannot open", path);
+  SHARDMESH_CHECK(check_regular(status, path));
+  const int fd = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+  if (fd < 0) return fail_sys(errno, "cannot open", path);
+  auto looked = ::fstat(fd, &status) == 0 ? check_regular(status, path) : fail_sys(errno, "cannot stat", path);
+  if (looked) return fd;
+  ::close(fd);
+  return std::move(looked).take_error();
+}
 
 }  // namespace
+
+std::size_t descriptor_share(std::size_t most) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) == 0) most = std::min<std::size_t>(most, limit.rlim_cur / 5);
+  return std::max<std::size_t>(most, 1);
+}
 
 result<void> memory_source::read(std::int64_t offset, std::span<std::byte> out) const {
   SHARDMESH_CHECK(check_range(*this, offset, out.size()));
@@ -56,42 +76,81 @@ result<void> section_source::read(std::int64_t offset, std::span<std::byte> out)
   return whole_.read(offset_ + offset, out);
 }
 
-// Descriptors in use are kept alive by shared_ptr, so closing the least recently used one never pulls a file from under
-// a read: at most max_open + number of threads are open.
+// At most `max_open` descriptors are open: whoever needs another one while all are in use waits for one. Nobody holds
+// one while waiting.
 struct file_pool::state {
-  using entry = std::pair<const void*, std::shared_ptr<descriptor>>;
+  struct entry {
+    const void* file;
+    int fd;
+    int users;
+  };
   std::size_t max_open;
+  std::size_t opening = 0;
   std::mutex lock;
+  std::condition_variable released;
   std::list<entry> recent;  // most recently used first
   std::unordered_map<const void*, std::list<entry>::iterator> by_file;
 
-  result<std::shared_ptr<descriptor>> get(const void* file, const std::string& path) {
-    {
-      const std::scoped_lock guard(lock);
+  ~state() {
+    for (const entry& e : recent) ::close(e.fd);
+  }
+
+  result<std::list<entry>::iterator> acquire(const void* file, const std::string& path) {
+    std::unique_lock guard(lock);
+    for (;;) {
       if (const auto found = by_file.find(file); found != by_file.end()) {
         recent.splice(recent.begin(), recent, found->second);
-        return recent.front().second;
+        ++recent.front().users;
+        return recent.begin();
       }
+      if (recent.size() + opening >= max_open && !close_idle()) {
+        released.wait(guard);
+        continue;
+      }
+      ++opening;
+      guard.unlock();  // others go on: a network's open can take long
+      auto fd = open_regular(path);
+      guard.lock();
+      --opening;
+      if (!fd && fd.cause().sys == EMFILE && close_idle()) continue;
+      released.notify_all();
+      if (!fd) return std::move(fd).take_error();
+      if (by_file.contains(file)) {
+        ::close(*fd);
+        continue;
+      }
+      recent.push_front({file, *fd, 1});
+      by_file[file] = recent.begin();
+      return recent.begin();
     }
-    auto opened = std::make_shared<descriptor>(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-    if (opened->number < 0) return fail_sys(errno, "cannot open", path);
-    const std::scoped_lock guard(lock);
-    if (by_file.contains(file)) return opened;
-    recent.emplace_front(file, opened);
-    by_file[file] = recent.begin();
-    if (recent.size() > max_open) {
-      by_file.erase(recent.back().first);
-      recent.pop_back();
+  }
+
+  void release(std::list<entry>::iterator used) {
+    {
+      const std::scoped_lock guard(lock);
+      --used->users;
     }
-    return opened;
+    released.notify_one();
   }
 
   void forget(const void* file) {
     const std::scoped_lock guard(lock);
-    if (const auto found = by_file.find(file); found != by_file.end()) {
-      recent.erase(found->second);
-      by_file.erase(found);
-    }
+    if (const auto found = by_file.find(file); found != by_file.end()) close(found->second);
+  }
+
+ private:
+  bool close_idle() {
+    for (auto last = recent.end(); last != recent.begin();)
+      if ((--last)->users == 0) {
+        close(last);
+        return true;
+      }
+    return false;
+  }
+  void close(std::list<entry>::iterator closed) {
+    ::close(closed->fd);
+    by_file.erase(closed->file);
+    recent.erase(closed);
   }
 };
 
@@ -104,10 +163,11 @@ class pooled_file final : public byte_source {
   ~pooled_file() override { pool_->forget(this); }
 
   result<void> find_size() {
-    SHARDMESH_TRY(const auto opened, pool_->get(this, path_));
+    SHARDMESH_TRY(const auto opened, pool_->acquire(this, path_));
     struct stat status{};
-    if (::fstat(opened->number, &status) != 0) return fail_sys(errno, "cannot stat", path_);
-    if (!S_ISREG(status.st_mode)) return fail(errc::io, "is not a regular file").with_file(path_);
+    const int failed = ::fstat(opened->fd, &status) != 0 ? errno : 0;
+    pool_->release(opened);
+    if (failed != 0) return fail_sys(failed, "cannot stat", path_);
     size_ = status.st_size;
     return {};
   }
@@ -115,9 +175,16 @@ class pooled_file final : public byte_source {
   std::string name() const override { return path_; }
   result<void> read(std::int64_t offset, std::span<std::byte> out) const override {
     SHARDMESH_CHECK(check_range(*this, offset, out.size()));
-    SHARDMESH_TRY(const auto opened, pool_->get(this, path_));
+    SHARDMESH_TRY(const auto opened, pool_->acquire(this, path_));
+    auto done = read_from(opened->fd, offset, out);
+    pool_->release(opened);
+    return done;
+  }
+
+ private:
+  result<void> read_from(int fd, std::int64_t offset, std::span<std::byte> out) const {
     while (!out.empty()) {
-      const ssize_t got = ::pread(opened->number, out.data(), out.size(), offset);
+      const ssize_t got = ::pread(fd, out.data(), out.size(), offset);
       if (got < 0 && errno == EINTR) continue;
       if (got < 0) return fail_sys(errno, "cannot read", path_);
       if (got == 0) return fail(errc::io, "became shorter while it was read").with_file(path_);
@@ -127,7 +194,6 @@ class pooled_file final : public byte_source {
     return {};
   }
 
- private:
   std::shared_ptr<Pool> pool_;
   std::string path_;
   std::int64_t size_ = 0;
@@ -136,10 +202,7 @@ class pooled_file final : public byte_source {
 }  // namespace
 
 file_pool::file_pool(std::size_t max_open) : state_(std::make_shared<state>()) {
-  // Several pools are open at a time (two readers of a diff, checksums, a destination): each takes a quarter at most.
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) == 0) max_open = std::min<std::size_t>(max_open, limit.rlim_cur / 4);
-  state_->max_open = std::max<std::size_t>(max_open, 1);
+  state_->max_open = descriptor_share(max_open);
 }
 file_pool::~file_pool() = default;
 

@@ -46,15 +46,16 @@ class section_source final : public byte_source {
   std::int64_t offset_, length_;
 };
 
-/// Open files, at most `max_open` (and a quarter of what the process may open) at a time: the least recently used
-/// descriptor is closed and reopened when needed.
+/// Open files, at most `max_open` (and a fifth of what the process may open) at a time: the least recently used
+/// descriptor is closed and reopened when needed; a read waits while all of them are in use.
 class file_pool {
  public:
   explicit file_pool(std::size_t max_open = 128);
   ~file_pool();
   file_pool(const file_pool&) = delete;
 
-  /// A source of this file; the pool must outlive it. errc::io when it cannot be opened or is not a regular file.
+  /// A source of this file; the pool must outlive it. errc::io when it cannot be opened, errc::bad_format when it is
+  /// not a regular file: a FIFO, a device or a folder is not opened at all, so it neither blocks nor does anything.
   result<std::unique_ptr<byte_source>> open(const std::filesystem::path& path);
 
  private:
@@ -66,5 +67,13 @@ class file_pool {
 result<std::vector<std::byte>> read_file(const std::filesystem::path& path, std::int64_t limit_bytes);
 /// The whole source, likewise.
 result<std::vector<std::byte>> read_all(const byte_source& source, std::int64_t limit_bytes);
+
+}  // namespace shardmesh
+
+namespace shardmesh {
+
+// How many descriptors one pool may hold, at least one: `most`, or a fifth of the process's limit, since several pools
+// are open at a time (two readers of a diff, checksums, a destination).
+std::size_t descriptor_share(std::size_t most);
 
 }  // namespace shardmesh

@@ -121,8 +121,8 @@ class box_reader {
     tensor_view from{staging_.get(), tensor_.type, {}, part.sizes, tensor_.strides};
     // The covering range is transformed as a whole: an expanded element must not be swapped twice.
     const tensor_view all{staging_.get(), tensor_.type, {}, {range.length / item_bytes(tensor_.type)}, {1}};
-    if (tensor_.swap_bytes) byte_swap(all);
-    if (tensor_.conjugate) conjugate(all);
+    if (tensor_.swap_bytes) SHARDMESH_CHECK(byte_swap(all));
+    if (tensor_.conjugate) SHARDMESH_CHECK(conjugate(all));
     if (tensor_.negative) SHARDMESH_CHECK(negate(all));
     return copy(to, from);
   }

@@ -8,13 +8,15 @@ module;
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 module shardmesh.checkpoint;
 
 namespace shardmesh {
 
 result<opened_chunk> open_torch_tensor(const torch_item& item, std::size_t tensor,
-                                       std::shared_ptr<const byte_source> source) {
+                                       std::shared_ptr<const byte_source> source, read_budget& budget,
+                                       std::string_view place) {
   const torch_tensor& view = item.tensors()[tensor];
   const torch_storage& storage = item.storages()[view.storage];
   opened_chunk opened;
@@ -31,7 +33,9 @@ result<opened_chunk> open_torch_tensor(const torch_item& item, std::size_t tenso
     opened.tensor.begin = storage.offset;
   } else if (storage.method == 8) {
     auto encoded = std::make_unique<shared_section>(std::move(source), storage.offset, storage.stored_bytes);
-    SHARDMESH_TRY(std::unique_ptr<byte_source> decoded, open_decoding_source(std::move(encoded), codec::deflate));
+    SHARDMESH_TRY(
+        std::unique_ptr<byte_source> decoded,
+        open_decoding_source(std::move(encoded), codec::deflate, &budget, fmt::format("{}:{}", place, storage.offset)));
     if (decoded->size_bytes() != storage.size_bytes)
       return fail(errc::bad_format, "a deflated record has another length than declared")
           .with_values(fmt::format("{} bytes", storage.size_bytes), fmt::format("{}", decoded->size_bytes()));
@@ -48,13 +52,12 @@ result<opened_chunk> open_torch_tensor(const torch_item& item, std::size_t tenso
   return opened;
 }
 
-result<object_value> describe_object(const torch_item& item, const pickle_value& value, const byte_source& source) {
+result<object_value> describe_object(const torch_item& item, const pickle_value& value, const byte_source& source,
+                                     read_budget& budget) {
   const object_class what = classify(item, value);
   object_value described{std::string(name(what.kind)), what.type, "null"};
   if (what.kind == object_kind::opaque_tensor) return described;
-  if (what.kind == object_kind::opaque)
-    return described.json = "{\"$other\":" + json_quoted(what.type) + "}", described;
-  SHARDMESH_TRY(described.json, object_json(source, item, value));
+  SHARDMESH_TRY(described.json, object_json(source, item, value, {.budget = &budget}));
   return described;
 }
 

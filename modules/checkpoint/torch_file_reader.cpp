@@ -5,20 +5,23 @@ module;
 #include <fmt/format.h>
 #include <try.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
 #include <utility>
-#include <variant>
 #include <vector>
 module shardmesh.checkpoint;
 
 import :item_records;
+import :object_parts;
+import :split_reader;
 
 namespace shardmesh {
 namespace fs = std::filesystem;
@@ -26,7 +29,8 @@ namespace {
 
 class torch_file_reader final : public checkpoint_reader {
  public:
-  torch_file_reader(fs::path file, const open_options& options) : pool_(options.max_open_files) {
+  torch_file_reader(fs::path file, const open_options& options)
+      : pool_(options.max_open_files), budget_(options.limits) {
     path_ = std::move(file);
     contents_.format = checkpoint_format::torch_file;
     contents_.files.push_back(path_.filename().string());
@@ -35,28 +39,34 @@ class torch_file_reader final : public checkpoint_reader {
   result<void> open() {
     SHARDMESH_TRY(std::unique_ptr<byte_source> source, pool_.open(path_));
     source_ = std::move(source);
-    auto item = torch_item::open(*source_);
+    auto item =
+        torch_item::open(*source_, {.pickle_limit_bytes = budget_.limits().description_bytes, .budget = &budget_});
     if (!item) {
       error cause = std::move(item).take_error();
       if (cause.file.empty()) cause.file = path_.string();
       return cause;
     }
     item_ = std::make_unique<torch_item>(std::move(*item));
-    auto entries = flatten_state_dict(*item_, item_->root());
-    if (!entries) return std::move(entries).take_error().with_file(path_.string());
-    for (const flat_entry& entry : *entries) add(entry);
+    auto listed = list();
+    if (!listed) return std::move(listed).take_error().with_file(path_.string());
+    find_expanded();
     return {};
   }
 
   result<std::shared_ptr<const opened_chunk>> open_chunk(const tensor_entry& tensor, std::int32_t chunk) override {
-    auto opened = open_torch_tensor(*item_, chunk_tensors_[static_cast<std::size_t>(chunk)], source_);
-    if (!opened) return std::move(opened).take_error().with_key(tensor.key).with_file(path_.string());
+    if (chunk >= first_expanded_) return *expanded_;
+    if (const auto refusal = budget_.refusal()) return *refusal;
+    auto opened = open_torch_tensor(*item_, chunk_tensors_[static_cast<std::size_t>(chunk)], source_, budget_, "");
+    if (!opened) return budget_.keep(std::move(opened).take_error().with_key(tensor.key).with_file(path_.string()));
     return std::make_shared<const opened_chunk>(std::move(*opened));
   }
 
   result<object_value> read_object(std::size_t index) override {
-    auto value = describe_object(*item_, objects_[index], *source_);
-    if (!value) return std::move(value).take_error().with_key(contents_.objects[index].key).with_file(path_.string());
+    if (const auto refusal = budget_.refusal()) return *refusal;
+    auto value = describe_object(*item_, objects_[index], *source_, budget_);
+    if (!value)
+      return budget_.keep(
+          std::move(value).take_error().with_key(contents_.objects[index].key).with_file(path_.string()));
     return value;
   }
 
@@ -65,7 +75,7 @@ class torch_file_reader final : public checkpoint_reader {
     const auto refuse = [&](error e) {
       return std::move(e).with_key(contents_.objects[index].key).with_file(path_.string());
     };
-    if (holds_tensor(objects_[index]))
+    if (holds_tensors(*item_, objects_[index]))
       return refuse(
           fail(errc::unsupported, "an object of a .pt file that holds tensors cannot be written as a DCP item"));
     pickle_writer out;
@@ -77,7 +87,7 @@ class torch_file_reader final : public checkpoint_reader {
   // inside objects and of tensors of unknown representations.
   check_outcome check_whole(std::span<const whole_entry> entries, const check_options& options) override {
     if (options.quick) return {};
-    auto opened = item_storages::open(*source_, *item_);
+    auto opened = item_storages::open(*source_, *item_, &budget_);
     if (!opened) return {{std::move(opened).take_error()}, 0, 0, 0};
     // One after the other: what entries share is looked at once.
     check_options in_order = options;
@@ -91,7 +101,7 @@ class torch_file_reader final : public checkpoint_reader {
 
   result<std::optional<digest128>> content_of(const whole_entry& entry) override {
     if (entry.is_tensor && !opaque_tensors_.contains(entry.index)) return std::optional<digest128>();
-    SHARDMESH_TRY(item_storages storages, item_storages::open(*source_, *item_));
+    SHARDMESH_TRY(item_storages storages, item_storages::open(*source_, *item_, &budget_));
     SHARDMESH_TRY(const digest128 digest, storages.content_of(value_of(entry)));
     return std::optional(digest);
   }
@@ -101,55 +111,64 @@ class torch_file_reader final : public checkpoint_reader {
     return entry.is_tensor ? opaque_tensors_.at(entry.index) : objects_[entry.index];
   }
 
-  void add(const flat_entry& entry) {
-    shardmesh::path where;
-    for (const flat_path_item& item : entry.path) {
-      if (const auto* name = std::get_if<std::string>(&item))
-        where.push_back(*name);
-      else
-        where.push_back(std::get<std::int64_t>(item));
+  // Views may repeat what is stored (zeros(1).expand(2**38)), and many may share one storage. From the tensor on that
+  // makes all of them together implausibly many bytes, none is read.
+  void find_expanded() {
+    std::int64_t left = source_->size_bytes();
+    for (const tensor_entry& tensor : contents_.tensors) {
+      if (tensor.chunk_count == 0) continue;
+      const std::int64_t bytes = size_bytes(tensor.type, checked_volume(tensor.shape).value_or(0)).value_or(0);
+      const std::int64_t stored = std::min(bytes, left);
+      left -= stored;
+      auto done = budget_.expand(bytes - stored, stored);
+      if (done) continue;
+      first_expanded_ = tensor.first_chunk;
+      expanded_ = std::move(done).take_error().with_key(tensor.key).with_file(path_.string());
+      problems_.push_back(*expanded_);
+      return;
     }
+  }
+
+  // A state dict, or what is none and has tensors in it: a list of them, a whole nn.Module.
+  result<void> list() {
+    const pickle_value root = item_->root();
+    std::vector<flat_entry> entries{{{}, {}, root, {}, 0}};
+    const bool is_tensor = item_->tensor_of(root) || item_->is_opaque_tensor(root);
+    // Every entry takes a byte or two of the pickle, unless parts are shared: then these limits are what ends it.
+    const auto pickle_bytes = static_cast<std::int64_t>(item_->graph().consumed_bytes());
+    if (is_mapping(root) || is_tensor || !holds_tensors(*item_, root)) {
+      SHARDMESH_TRY(entries, flatten_state_dict(*item_, root,
+                                                {.max_entries = static_cast<std::size_t>(250'000 + pickle_bytes / 2),
+                                                 .max_depth = 64,  // it recurses
+                                                 .max_path_bytes = static_cast<std::size_t>(budget_.left_to_build())}));
+    }
+    SHARDMESH_TRY(taken_apart parts, take_apart(*item_, std::move(entries)));
+    notes_ = std::move(parts.notes);
+    for (const flat_entry& entry : parts.entries) {
+      if (entry.path.empty())
+        return fail(errc::unsupported, fmt::format("it holds a {}, whose tensors ({}) have no names",
+                                                   escaped(classify(*item_, root).type), entry.hidden_tensors))
+            .with_hint("load it in Python and torch.save its state_dict()");
+      add(entry);
+    }
+    return {};
+  }
+
+  void add(const flat_entry& entry) {
     if (!entry.tensor && !item_->is_opaque_tensor(entry.value)) {
-      contents_.objects.push_back({entry.fqn, std::move(where), {}});
+      contents_.objects.push_back({entry.fqn, path_of(entry), {}, entry.hidden_tensors});
       objects_.push_back(entry.value);
       return;
     }
-    tensor_entry made;
-    made.key = entry.fqn;
-    made.where = std::move(where);
+    contents_.tensors.push_back(tensor_of_entry(*item_, entry));
     if (!entry.tensor) {
-      made.opaque_type = classify(*item_, entry.value).type;
-      opaque_tensors_.emplace(contents_.tensors.size(), entry.value);
-      contents_.tensors.push_back(std::move(made));
+      opaque_tensors_.emplace(contents_.tensors.size() - 1, entry.value);
       return;
     }
     const torch_tensor& tensor = item_->tensors()[*entry.tensor];
-    made.type = tensor.type;
-    made.shape = tensor.sizes;
-    made.properties.requires_grad = tensor.requires_grad;
-    contents_.tensors.push_back(std::move(made));
     const torch_storage& storage = item_->storages()[tensor.storage];
     contents_.add_chunk(box::whole(tensor.sizes), {0, 0, storage.offset, storage.stored_bytes});
     chunk_tensors_.push_back(*entry.tensor);
-  }
-
-  // A persistent id below the value is a storage. Shared values are looked at once.
-  bool holds_tensor(const pickle_value& value) const {
-    std::vector<pickle_value> pending{value};
-    for (std::size_t budget = 0; !pending.empty(); ++budget) {
-      const pickle_value at = pending.back();
-      pending.pop_back();
-      if (item_->tensor_of(at) || item_->is_opaque_tensor(at)) return true;
-      if (budget > 1'000'000) return true;  // too tangled to prove: refuse rather than lose bytes
-      for (const pickle_value item : sequence_items(at)) pending.push_back(item);
-      for (const auto [key, item] : mapping_entries(at).pairs()) pending.push_back(item);
-      if (at.kind() == pickle_kind::persistent) return true;
-      if (at.kind() == pickle_kind::record) {
-        pending.push_back(at.args());
-        pending.push_back(at.state());
-      }
-    }
-    return false;
   }
 
   file_pool pool_;
@@ -158,6 +177,9 @@ class torch_file_reader final : public checkpoint_reader {
   std::vector<pickle_value> objects_;
   std::unordered_map<std::size_t, pickle_value> opaque_tensors_;  // by index into the catalog
   std::vector<std::size_t> chunk_tensors_;
+  read_budget budget_;
+  std::int32_t first_expanded_ = std::numeric_limits<std::int32_t>::max();
+  std::optional<error> expanded_;
 };
 
 }  // namespace

@@ -20,6 +20,8 @@ module;
 #include <vector>
 module shardmesh.checkpoint;
 
+import :foreign_file;
+
 namespace shardmesh {
 namespace {
 
@@ -100,11 +102,13 @@ std::optional<std::string_view> torch_storage_class(dtype type) {
 class torch_item_reader {
  public:
   torch_item_reader(const byte_source& source, const torch_item_options& options)
-      : source_(source), options_(options) {}
+      : source_(source), options_(options), budget_(options.budget != nullptr ? *options.budget : own_budget_) {}
   result<torch_item> open();
 
  private:
   result<torch_item> open_zip();
+  result<void> check_records() const;
+  result<void> charge_inflated(const zip_record& record);
   result<torch_item> open_stream();
   result<torch_item> open_legacy(std::span<const std::byte> start, bool is_whole);
   result<void> collect(torch_item& item);
@@ -113,10 +117,13 @@ class torch_item_reader {
   result<std::size_t> storage_of(torch_item& item, const pickle_value& reference);
   result<void> locate(torch_storage& storage);
   result<void> locate_legacy(torch_item& item, const pickle_value& keys, std::int64_t at);
+  result<void> check_bytes_text(const pickle_value& record) const;
   error bad(std::string message) const { return fail(errc::bad_format, std::move(message)).with_file(source_.name()); }
 
   const byte_source& source_;
   torch_item_options options_;
+  read_budget own_budget_;
+  read_budget& budget_;
   zip_directory directory_;
   std::string prefix_;      // "archive/"
   bool is_legacy_ = false;  // storages are located later, all of them
@@ -128,17 +135,46 @@ result<torch_item> torch_item_reader::open() {
   return open_stream();
 }
 
+// One data.pkl, and local headers that agree with the directory (those of storages are looked at when they are used):
+// whatever reads the archive must see the same pickle.
+result<void> torch_item_reader::check_records() const {
+  const zip_record* found = nullptr;
+  for (const zip_record& record : directory_.records()) {
+    const std::string_view base = std::string_view(record.name).substr(record.name.rfind('/') + 1);
+    const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 32) : c; };
+    const bool is_pickle = std::ranges::equal(base, std::string_view("data.pkl"), {}, lower);
+    if (is_pickle && found != nullptr)
+      return bad(
+          fmt::format("the archive has two pickles, \"{}\" and \"{}\"", escaped(found->name), escaped(record.name)));
+    if (is_pickle) found = &record;
+    if (!std::string_view(record.name).starts_with(prefix_ + "data/")) SHARDMESH_CHECK(data_offset(source_, record));
+  }
+  return {};
+}
+
+result<void> torch_item_reader::charge_inflated(const zip_record& record) {
+  const std::string place = fmt::format("{}:{}:{}", source_.name(), record.name, record.crc32);
+  auto done = budget_.decode(place, record.compressed_bytes, record.size_bytes);
+  if (done) return done;
+  return std::move(done).take_error().with_file(source_.name());
+}
+
 result<torch_item> torch_item_reader::open_zip() {
   SHARDMESH_TRY(directory_, zip_directory::read(source_));
   if (directory_.records().empty()) return bad("the archive has no records");
   // Every record lies in one folder; PyTorch takes its name from the first record.
   const std::string& first = directory_.records().front().name;
   prefix_ = first.substr(0, first.find('/') + 1);
+  SHARDMESH_CHECK(check_records());
   const zip_record* data = directory_.find(prefix_ + "data.pkl");
-  if (data == nullptr) return bad("the archive has no record \"" + prefix_ + "data.pkl\"");
+  if (data == nullptr) return not_torch_archive(directory_, prefix_ + "data.pkl").with_file(source_.name());
   if (directory_.find(prefix_ + "constants.pkl") != nullptr)
-    return fail(errc::unsupported, "a TorchScript archive is not a checkpoint").with_file(source_.name());
+    return fail(errc::unsupported, "a TorchScript archive is not a checkpoint")
+        .with_file(source_.name())
+        .with_hint("torch.save(torch.jit.load(FILE).state_dict(), ...)");
+  if (data->method == 8) SHARDMESH_CHECK(charge_inflated(*data));
   SHARDMESH_TRY(auto bytes, read_record(source_, *data, options_.pickle_limit_bytes));
+  budget_.add_description(static_cast<std::int64_t>(bytes.size()));
   SHARDMESH_TRY(auto graph, pickle_graph::parse(std::move(bytes)));
   torch_item item(std::move(graph));
   if (const zip_record* order = directory_.find(prefix_ + "byteorder")) {
@@ -154,10 +190,14 @@ result<torch_item> torch_item_reader::open_zip() {
 // A stream of pickles: torch.save before 1.6, or a bare pickle. Where the pickles end is known only by parsing them,
 // and bulk data may follow, so ever longer beginnings are tried.
 result<torch_item> torch_item_reader::open_stream() {
-  const std::int64_t size = source_.size_bytes(), most = std::min(size, options_.pickle_limit_bytes);
-  std::array<std::byte, 1> first{};
+  // Streams hold no tensor data inside their pickles, so the longest that is tried is shorter than a record may be.
+  const std::int64_t size = source_.size_bytes(), most = std::min(size, options_.pickle_limit_bytes / 4);
+  std::array<std::byte, 32> beginning{};
   if (size == 0) return bad("it is empty");
+  const auto first =
+      std::span(beginning).first(static_cast<std::size_t>(std::min<std::int64_t>(size, beginning.size())));
   SHARDMESH_CHECK(source_.read(0, first));
+  if (auto foreign = foreign_beginning(first)) return std::move(*foreign).with_file(source_.name());
   const bool has_protocol = first[0] == std::byte{0x80};
   for (std::int64_t window = 1 << 16;; window *= 8) {
     const std::int64_t length = std::min(window, most);
@@ -165,6 +205,7 @@ result<torch_item> torch_item_reader::open_stream() {
     SHARDMESH_CHECK(source_.read(0, start));
     auto graph = pickle_graph::parse(std::span<const std::byte>(start));
     if (graph && graph->root().decimal() == "119547037146038801333356") return open_legacy(start, length == size);
+    if (graph) budget_.add_description(length);
     if (graph && graph->consumed_bytes() == static_cast<std::size_t>(size)) {
       SHARDMESH_TRY(auto owning, pickle_graph::parse(std::move(start)));
       torch_item item(std::move(owning));
@@ -173,7 +214,11 @@ result<torch_item> torch_item_reader::open_stream() {
       return item;
     }
     if (graph || !has_protocol) return bad("it is neither an archive of torch.save nor a pickle");
-    if (length == most) return std::move(graph).take_error().with_file(source_.name());
+    const bool is_cut = graph.cause().found == pickle_is_cut;
+    if (is_cut && length == most && most < size)
+      return beyond_limit("the pickle is too long", most).with_file(source_.name());
+    // More bytes only help one that was cut.
+    if (!is_cut || length == most) return std::move(graph).take_error().with_file(source_.name());
   }
 }
 
@@ -199,8 +244,8 @@ result<torch_item> torch_item_reader::open_legacy(std::span<const std::byte> sta
     }
     begins[5] = at;
     if (problem) {
-      const std::int64_t most = std::min(source_.size_bytes(), options_.pickle_limit_bytes);
-      if (is_whole || static_cast<std::int64_t>(start.size()) >= most)
+      const std::int64_t most = std::min(source_.size_bytes(), options_.pickle_limit_bytes / 4);
+      if (problem->found != pickle_is_cut || is_whole || static_cast<std::int64_t>(start.size()) >= most)
         return std::move(*problem).with_file(source_.name());
       std::vector<std::byte> next(
           static_cast<std::size_t>(std::min(static_cast<std::int64_t>(start.size()) * 8, most)));
@@ -213,6 +258,7 @@ result<torch_item> torch_item_reader::open_legacy(std::span<const std::byte> sta
       return std::vector<std::byte>(start.begin() + static_cast<std::ptrdiff_t>(begin),
                                     start.begin() + static_cast<std::ptrdiff_t>(end));
     };
+    budget_.add_description(static_cast<std::int64_t>(at));
     SHARDMESH_TRY(auto graph, pickle_graph::parse(copy(begins[3], begins[4])));
     SHARDMESH_TRY(auto keys, pickle_graph::parse(copy(begins[4], begins[5])));
     torch_item item(std::move(graph));
@@ -248,6 +294,17 @@ result<void> torch_item_reader::locate_legacy(torch_item& item, const pickle_val
   return {};
 }
 
+// Protocol 2 spells bytes as text: _codecs.encode(text, "latin1"). Text that is none fails in Python; here it would be
+// read to its end, and found to be none, wherever it is referred to.
+result<void> torch_item_reader::check_bytes_text(const pickle_value& record) const {
+  if (!record.is_record_of("_codecs", "encode") || record.args().size() < 2) return {};
+  const auto text = record.args().items()[0].text(), encoding = record.args().items()[1].text();
+  if (!text || text->size() < 256 || !encoding || !encoding->starts_with("latin") || bytes_of(record)) return {};
+  return fail(errc::bad_pickle,
+              fmt::format("bytes are spelled as text of {} bytes that Latin-1 does not have", text->size()))
+      .with_file(source_.name());
+}
+
 // Visits every value once. A rebuild record becomes a tensor and is not entered; others are.
 result<void> torch_item_reader::collect(torch_item& item) {
   std::unordered_set<std::uint64_t> seen;
@@ -274,6 +331,7 @@ result<void> torch_item_reader::collect(torch_item& item) {
         break;
       case pickle_kind::record: {
         if (!seen.insert(value.identity()).second) break;
+        SHARDMESH_CHECK(check_bytes_text(value));
         if (is_any_rebuild(value.callable())) {
           SHARDMESH_CHECK(collect_tensor(item, value));
           if (item.tensor_of(value)) break;
@@ -291,6 +349,7 @@ result<void> torch_item_reader::collect(torch_item& item) {
 }
 
 result<void> torch_item_reader::collect_tensor(torch_item& item, const pickle_value& record) {
+  SHARDMESH_CHECK(budget_.build(sizeof(torch_tensor)));
   torch_tensor tensor;
   tensor.python_type = "torch.Tensor";
   pickle_value callable = record.callable(), args = record.args();
@@ -363,6 +422,7 @@ result<bool> torch_item_reader::read_tensor(torch_item& item, const pickle_value
 
 /// The storage of a persistent id ("storage", class, key, location, count), made when it is new.
 result<std::size_t> torch_item_reader::storage_of(torch_item& item, const pickle_value& reference) {
+  if (reference.is_record_of("torch.storage", "_load_from_bytes")) return tensors_of_bare_pickle();
   const pickle_items id = reference.persistent_id().items();
   if (id.size() < 5 || id.size() > 6 || id[0].text() != "storage" || !id[2].text() ||
       id[1].kind() != pickle_kind::global)

@@ -6,6 +6,7 @@ export module shardmesh.checkpoint:torch_item;
 import shardmesh.std;
 import shardmesh.core;
 import :pickle;
+import :read_limits;
 import :storage;
 
 namespace shardmesh {
@@ -41,7 +42,9 @@ struct torch_tensor {
 
 struct torch_item_options {
   /// Largest data.pkl that is read.
-  std::int64_t pickle_limit_bytes = std::int64_t{1} << 32;
+  std::int64_t pickle_limit_bytes = std::int64_t{1} << 30;
+  /// Of the checkpoint that the item belongs to; null: the item has one of its own.
+  read_budget* budget = nullptr;
 };
 
 /// An opened item. Owns its pickle; holds no reference to the source.

@@ -20,11 +20,15 @@ std::string_view python3_module(std::string_view module_name) {
   return module_name;
 }
 
-std::string type_name(const pickle_value& global) {
+std::string type_name(pickle_value global) {
+  // A class whose source text lies beside it, in PyTorch's oldest files: ("module", class, file, text).
+  if (const pickle_items id = global.persistent_id().items(); id.size() == 4 && id[0].text() == "module")
+    global = id[1];
   if (global.kind() != pickle_kind::global) return "unknown";
   std::string_view attribute = global.global_name();
   const std::string_view module_name = python3_module(global.global_module());
   if (module_name == "builtins" && attribute == "long") attribute = "int";
+  if (module_name == "builtins" && attribute == "xrange") attribute = "range";
   return std::string(module_name) + "." + std::string(attribute);
 }
 
@@ -50,7 +54,9 @@ std::string numpy_scalar(const pickle_value& dtype_record) {
       {"u1", "uint8"},        {"u2", "uint16"},     {"u4", "uint32"},      {"u8", "uint64"},    {"f2", "float16"},
       {"f4", "float32"},      {"f8", "float64"},    {"f16", "longdouble"}, {"c8", "complex64"}, {"c16", "complex128"},
       {"c32", "clongdouble"}, {"M8", "datetime64"}, {"m8", "timedelta64"}, {"O8", "object_"}};
-  const std::string_view code = argument(dtype_record, 0).text().value_or("");
+  std::string_view code = argument(dtype_record, 0).text().value_or("");
+  if (code.starts_with('<') || code.starts_with('>') || code.starts_with('|')) code.remove_prefix(1);
+  code = code.substr(0, code.find('['));  // a unit of time
   for (const auto& [known, scalar] : names)
     if (known == code) return "numpy." + std::string(scalar);
   if (code.starts_with('U')) return "numpy.str_";
@@ -206,6 +212,49 @@ std::optional<std::string> bytes_of(const pickle_value& value) {
     return std::nullopt;
   }
   return latin1(*content.text());
+}
+
+std::optional<std::array<std::int64_t, 3>> range_of(const pickle_value& value) {
+  const pickle_items args = value.args().items();
+  if (!(is_builtin(value, "range") || is_builtin(value, "xrange")) || args.size() != 3) return std::nullopt;
+  const auto start = args[0].as_int(), stop = args[1].as_int(), step = args[2].as_int();
+  if (!start || !stop || !step) return std::nullopt;
+  return std::array{*start, *stop, *step};
+}
+
+std::optional<std::string> global_text(const pickle_value& value) {
+  if (value.kind() == pickle_kind::global) return type_name(value);
+  const auto attribute = argument(value, 1).text();
+  if (!is_builtin(value, "getattr") || argument(value, 0).kind() != pickle_kind::global || !attribute)
+    return std::nullopt;
+  return type_name(argument(value, 0)) + "." + std::string(*attribute);
+}
+
+std::string tensor_kind(const pickle_value& value) {
+  const std::string_view function = value.callable().global_name();
+  const auto starts = [&](std::string_view text) { return function.starts_with(text); };
+  if (starts("_rebuild_parameter")) {
+    const pickle_value data = argument(value, 0);  // one level: a parameter of a parameter is no tensor of PyTorch's
+    return data.callable().global_name().starts_with("_rebuild_parameter") ? "tensor of an unknown representation"
+                                                                           : tensor_kind(data);
+  }
+  if (starts("_rebuild_sparse")) {
+    std::string_view layout = argument(argument(value, 0), 0).text().value_or("");
+    if (layout.starts_with("torch.sparse_")) layout.remove_prefix(std::string_view("torch.sparse_").size());
+    std::string name = "sparse ";
+    for (const char c : layout.substr(0, 8)) name += c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+    return name + (layout.empty() ? "tensor" : " tensor");
+  }
+  if (starts("_rebuild_qtensor")) return "quantized tensor";
+  if (starts("_rebuild_nested_tensor")) return "nested tensor";
+  if (starts("_rebuild_meta_tensor")) return "meta tensor (it has no values)";
+  if (starts("_rebuild_device_tensor")) return "tensor of a device that saves copies";
+  if (starts("_rebuild_from_type") || starts("_rebuild_wrapper_subclass")) {
+    const std::string type = type_name(argument(value, starts("_rebuild_from_type") ? 1 : 0));
+    return type.ends_with(".NestedTensor") ? "nested tensor" : "tensor subclass " + type;
+  }
+  if (starts("_rebuild_tensor_v3")) return "tensor of dtype " + type_name(argument(value, 6));
+  return "tensor of an unknown representation";
 }
 
 }  // namespace shardmesh

@@ -56,4 +56,14 @@ pickle_items sequence_items(const pickle_value& value);
 /// Bytes of a bytes or bytearray, also as protocol 2 spells them (`_codecs.encode`).
 std::optional<std::string> bytes_of(const pickle_value& value);
 
+/// Start, stop and step of a range (`xrange` in protocol 2) that fits into 64 bits.
+std::optional<std::array<std::int64_t, 3>> range_of(const pickle_value& value);
+
+/// A global's dotted name ("torch.nn.functional.relu"), also of one that is written as getattr(class, name).
+std::optional<std::string> global_text(const pickle_value& value);
+
+/// What an opaque tensor is, for messages: "sparse COO tensor", "quantized tensor", "nested tensor", "meta tensor",
+/// "tensor subclass TYPE"; "tensor of an unknown representation" where its record does not say.
+std::string tensor_kind(const pickle_value& value);
+
 }  // namespace shardmesh

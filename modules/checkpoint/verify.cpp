@@ -37,6 +37,9 @@ class verification {
     check_whole_entries();
     report_.bytes = contents.tensor_bytes();
     if (record_) check_record();
+    report_.globals = find_globals(reader_.path(), &reader_, {.threads = options_.threads, .limits = options_.limits});
+    for (const error& problem : report_.globals.problems) add(problem);
+    for (error& warning : warnings_of(report_.globals, reader_.path())) report_.warnings.push_back(std::move(warning));
     return std::move(report_);
   }
 

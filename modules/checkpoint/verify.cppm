@@ -4,6 +4,8 @@ export module shardmesh.checkpoint:verify;
 
 import shardmesh.std;
 import shardmesh.core;
+import :globals;
+import :read_limits;
 import :reader;
 
 export namespace shardmesh {
@@ -12,11 +14,13 @@ struct verify_options {
   bool quick = false;  // opens every item, but reads no tensor bytes: no checksums
   int threads = 0;     // 0: all cores
   std::size_t max_problems = 1000;
+  read_limits limits = {};
 };
 
 struct verify_report {
   std::vector<error> problems;  // at most max_problems, in the order of the catalog
   std::vector<error> warnings;
+  global_report globals;              // of the checkpoint's pickles; those that are not harmless are warnings, too
   std::int64_t unnamed_problems = 0;  // found beyond max_problems
   std::int64_t chunks = 0, objects = 0, bytes = 0;
   std::int64_t checked_bytes = 0;      // covered by a checksum that was compared

@@ -13,6 +13,7 @@ module;
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 module shardmesh.checkpoint;
@@ -144,6 +145,8 @@ result<zip_record> read_entry(const byte_source& source, std::span<const std::by
     extra = extra.subspan(4 + length);
   }
   at += central_bytes + name_bytes + extra_bytes + comment_bytes;
+  if (record.name.empty() || record.name.find('\0') != std::string::npos)
+    return bad(source, fmt::format("a record's name, \"{}\", is empty or holds a NUL", record.name));
   if ((record.flags & 0x2041) != 0) return bad(source, fmt::format("record \"{}\" is encrypted", record.name));
   if (u16(entry, 34) != 0) return bad(source, "it spans several disks");
   const std::uint64_t header = static_cast<std::uint64_t>(local_bytes) + name_bytes;
@@ -206,11 +209,18 @@ result<zip_directory> zip_directory::read(const byte_source& source) {
   std::vector<std::byte> bytes(where.length);
   SHARDMESH_CHECK(source.read(static_cast<std::int64_t>(where.offset), bytes));
   zip_directory directory;
+  std::unordered_set<std::string> folded;
   std::size_t at = 0;
   for (std::uint64_t i = 0; i < where.records; ++i) {
     SHARDMESH_TRY(zip_record record, read_entry(source, bytes, at, where.offset));
     if (!directory.by_name_.emplace(record.name, directory.records_.size()).second)
       return bad(source, fmt::format("two records are named \"{}\"", record.name));
+    // PyTorch's reader looks names up without regard to case, others with: they would see different records.
+    std::string lower = record.name;
+    for (char& c : lower)
+      if (c >= 'A' && c <= 'Z') c = static_cast<char>(c | 32);
+    if (!folded.insert(std::move(lower)).second)
+      return bad(source, fmt::format("two records are named \"{}\" but for case", record.name));
     directory.records_.push_back(std::move(record));
   }
   if (at != bytes.size()) return bad(source, "the directory has more records than it says");
@@ -228,6 +238,26 @@ bool looks_like_zip(const byte_source& source) {
   return source.size_bytes() >= 4 && source.read(0, start) && u32(start, 0) == local_signature;
 }
 
+namespace {
+
+// Of the two sets of flags, bit 3 (sizes follow the data) and bits 1 and 2 (effort) may differ: they change nothing.
+bool flags_agree(std::uint64_t local, std::uint64_t central) {
+  return ((local ^ central) & ~std::uint64_t{0x000e}) == 0;
+}
+
+// CRC-32 and sizes of a local header: 0 where they follow the data (PyTorch leaves them 0 always), saturated where a
+// ZIP64 field has them, else those of the directory.
+bool sizes_agree(std::span<const std::byte> header, const zip_record& record) {
+  const auto agrees = [](std::uint64_t local, std::uint64_t value) {
+    return local == 0 || local == saturated32 || local == value;
+  };
+  return (u32(header, 14) == 0 || u32(header, 14) == record.crc32) &&
+         agrees(u32(header, 18), static_cast<std::uint64_t>(record.compressed_bytes)) &&
+         agrees(u32(header, 22), static_cast<std::uint64_t>(record.size_bytes));
+}
+
+}  // namespace
+
 result<std::int64_t> data_offset(const byte_source& source, const zip_record& record) {
   std::vector<std::byte> header(static_cast<std::size_t>(local_bytes) + record.name.size());
   SHARDMESH_CHECK(source.read(record.header_offset, header));
@@ -235,7 +265,8 @@ result<std::int64_t> data_offset(const byte_source& source, const zip_record& re
              extra_bytes = static_cast<std::int64_t>(u16(header, 28));
   const std::string_view name(reinterpret_cast<const char*>(header.data()) + local_bytes, record.name.size());
   if (u32(header, 0) != local_signature || name_bytes != static_cast<std::int64_t>(record.name.size()) ||
-      name != record.name || u16(header, 8) != record.method)
+      name != record.name || u16(header, 8) != record.method || !flags_agree(u16(header, 6), record.flags) ||
+      !sizes_agree(header, record))
     return bad(source, fmt::format("the local header of record \"{}\" does not match the directory", record.name));
   const std::int64_t begin = record.header_offset + local_bytes + name_bytes + extra_bytes;
   if (begin > record.limit || record.compressed_bytes > record.limit - begin)

@@ -44,7 +44,7 @@ class zip_directory {
  public:
   /// Reads the end records and the central directory.
   /// \errors errc::bad_format, naming the file: no directory, counts or extents that do not agree, a comment that could
-  ///   be an end record, duplicate names, overlapping records, encryption, several disks
+  ///   be an end record, duplicate names (also when only case differs), overlapping records, encryption, several disks
   /// Cost: two reads of the source (one for a small archive behind a `windowed_source`); O(records log records).
   /// Source: PKWARE APPNOTE 6.3; sizes come from the directory only, as PyTorch leaves them 0 in local headers.
   static result<zip_directory> read(const byte_source& source);
@@ -61,8 +61,9 @@ class zip_directory {
 /// True when the first bytes are those of a ZIP archive. Cost: one read of 4 bytes.
 bool looks_like_zip(const byte_source& source);
 
-/// Offset of a record's (compressed) bytes, after its local header, which is checked: signature, name, and that the
-/// bytes end before the record's limit. errc::bad_format. Cost: one small read.
+/// Offset of a record's (compressed) bytes, after its local header, which is checked: signature, name, method, flags,
+/// CRC-32 and sizes as the directory has them, and that the bytes end before the record's limit. errc::bad_format.
+/// Cost: one small read.
 result<std::int64_t> data_offset(const byte_source& source, const zip_record& record);
 
 /// The uncompressed bytes of a record. \errors errc::bad_format; errc::unsupported for a method other than 0 and 8;

@@ -205,13 +205,15 @@ result<agreement_notes> agree(any_communicator& comm, const digest128& digest,
   SHARDMESH_TRY(const auto said, comm.all_gather(encode(digest, options), call));
   agreement_notes notes;
   bool equal = true, problems = false;
+  std::optional<digest128> first;
   for (std::size_t rank = 0; rank < said.size(); ++rank) {
     auto one = decode_ballot(said[rank]);
     if (!one)
       return fail(errc::disagreement,
                   fmt::format("a rank does something else while the others compare {}", options.what))
           .with_rank(static_cast<std::int32_t>(rank));
-    equal &= one->digest == decode_ballot(said.front())->digest;
+    if (!first) first = one->digest;
+    equal &= one->digest == *first;
     problems |= one->has_problem;
     notes.push_back(std::move(one->note));
   }

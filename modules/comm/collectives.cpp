@@ -171,7 +171,11 @@ result<pending> reduced(message_group group, const_bytes send, bytes receive, dt
   work->type = type;
   work->op = op;
   work->gathers = gathers;
-  SHARDMESH_CHECK(work->start());
+  if (auto started = work->start(); !started) {
+    // The others do not know of this rank's memory: they would wait for its messages.
+    if (started.cause().code == errc::no_memory && work->group.abort) work->group.abort(started.cause());
+    return std::move(started).take_error();
+  }
   return pending(std::move(work));
 }
 

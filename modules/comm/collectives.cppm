@@ -37,6 +37,7 @@ struct message_group {
   std::int32_t rank = 0;
   std::int32_t size = 1;
   std::function<result<pending>(std::span<const outgoing>, std::span<const incoming>, const call_options&)> start;
+  std::function<void(const error&)> abort{};  // called when this rank cannot take part: no other waits for it
 };
 
 /// The collectives made of messages, each byte sent as often as must be: for communicators without better ones. Terms

@@ -103,6 +103,10 @@ result<void> thread_state::check_call(std::int32_t rank, const call_options& opt
                    .with_rank(rank),
                rank);
   if (poison) return *poison;
+  if (options.stream.handle != nullptr)
+    return fail(errc::unsupported,
+                fmt::format("rank {} gives {} a device stream, which the memory of threads does not have", rank, what))
+        .with_rank(rank);
   return {};
 }
 
@@ -188,7 +192,8 @@ namespace {
 message_group messages_of(const thread_communicator& comm) {
   return {comm.rank(), comm.size(),
           [copy = comm](std::span<const outgoing> sends, std::span<const incoming> receives,
-                        const call_options& options) mutable { return copy.start_exchange(sends, receives, options); }};
+                        const call_options& options) mutable { return copy.start_exchange(sends, receives, options); },
+          [copy = comm](const error& reason) mutable { copy.abort(reason); }};
 }
 
 }  // namespace

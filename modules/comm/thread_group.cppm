@@ -20,7 +20,8 @@ export namespace shardmesh {
 /// A message is one copy from the sender's buffer into the receiver's, made by whichever of the two waits first when
 /// both are there. Messages of different sizes on the two sides, a deadline that passes, a cancelled call, `abort`
 /// and a rank that is done while others wait for it poison the group: every rank gets that same error from then on.
-/// Every member may be called from any thread.
+/// A stream is errc::unsupported: the memory of threads is the host's; nothing is started then. Every member may be
+/// called from any thread.
 class thread_communicator {
  public:
   std::int32_t rank() const { return rank_; }

@@ -114,7 +114,10 @@ bool widens(dtype from, dtype to) {
   const dtype_info& a = info(from);
   const dtype_info& b = info(to);
   if (a.kind == dtype_kind::bits || b.kind == dtype_kind::bits || b.kind == dtype_kind::boolean) return false;
+  // No zero in the one, neither -0 nor infinity in the other two, whose range is smaller than their exponents say.
+  if (to == dtype::float8_e8m0fnu) return false;
   if (a.kind == dtype_kind::boolean) return true;
+  if ((to == dtype::float8_e4m3fnuz || to == dtype::float8_e5m2fnuz) && a.kind != dtype_kind::integer) return false;
   if (a.is_signed && !b.is_signed) return false;
   if (a.digits > b.digits) return false;
   if (a.kind == dtype_kind::integer) return b.kind == dtype_kind::integer || b.exponents >= 5;

@@ -6,6 +6,8 @@ module;
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <string>
+#include <utility>
 module shardmesh.core;
 
 namespace shardmesh {
@@ -40,6 +42,13 @@ tensor_view subview(const tensor_view& view, const box& b) {
   part.sizes = b.sizes;
   for (std::size_t d = 0; d < b.rank(); ++d) part.data += b.offsets[d] * view.strides[d] * item_bytes(view.type);
   return part;
+}
+
+result<void> check_host_memory(const tensor_view& view) {
+  if (view.where.type == device_type::cpu) return {};
+  return fail(errc::unsupported, "the memory is not the host's")
+      .with_values("cpu", to_string(view.where))
+      .with_hint("copy the tensor to host memory first");
 }
 
 }  // namespace shardmesh

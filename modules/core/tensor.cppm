@@ -6,6 +6,7 @@ import shardmesh.std;
 import :box;
 import :dtype;
 import :extents;
+import :result;
 
 export namespace shardmesh {
 /// A tensor of any framework: `adapter<T>` gives a `tensor_view` of it. `T const` is asked for as T.
@@ -29,5 +30,9 @@ bool is_contiguous(const tensor_view& view);
 std::int64_t numel(const tensor_view& view);
 /// The part of `view` at `b` (in the view's own indices). Precondition: `b` lies within, whole-byte dtype.
 tensor_view subview(const tensor_view& view, const box& b);
+
+/// Whether the host may follow the view's pointer: everything here that reads or writes memory asks first.
+/// \errors errc::unsupported naming the device
+result<void> check_host_memory(const tensor_view& view);
 
 }  // namespace shardmesh

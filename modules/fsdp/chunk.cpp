@@ -32,6 +32,31 @@ result<layout> with_placement(const layout& l, std::size_t dim, const placement&
 
 }  // namespace
 
+namespace detail {
+
+result<rank_group> numbering_of(const rank_group& given, std::int32_t ranks, bool may_be_more) {
+  if (given.size() == ranks || (may_be_more && given.size() > ranks)) return given;
+  if (given == rank_group()) return rank_group::world(ranks);
+  return fail(errc::invalid_argument, "the numbering of the ranks has another size than what it numbers")
+      .with_values(fmt::format("{}{} ranks, or none", may_be_more ? "at least " : "", ranks),
+                   fmt::format("{}: {}", given.size(), to_string(given)));
+}
+
+remote_device placement_of_other(std::int32_t global_rank, device where, std::int32_t devices_per_node) {
+  if (where.type != device_type::cpu)
+    where.index = static_cast<std::int16_t>(devices_per_node > 0 ? global_rank % devices_per_node : -1);
+  return {global_rank, {}, where};
+}
+
+result<void> check_one_name(std::int32_t outside, std::int32_t inside) {
+  if (outside == inside) return {};
+  return fail(errc::invalid_argument, "the group calls this rank otherwise than the tensor that it cuts")
+      .with_values(fmt::format("global rank {}", outside), fmt::format("global rank {}", inside))
+      .with_hint("give the global ranks of the mesh's ranks, too");
+}
+
+}  // namespace detail
+
 bool is_listed_chunk(const box& chunk, const extents& shape) {
   for (std::size_t d = 0; d < shape.rank(); ++d)
     if (chunk.sizes[d] == 0 && shape[d] != 0) return false;
@@ -68,17 +93,18 @@ result<sharded_tensor_metadata> chunk_metadata(const extents& shape, const tenso
   for (std::size_t p = 0; p < chunks.size(); ++p)
     if (is_listed_chunk(chunks[p], shape))
       made.shards.push_back(
-          {chunks[p].offsets, chunks[p].sizes, remote_device{group.global(static_cast<std::int32_t>(p)), {}, where}});
+          {chunks[p].offsets, chunks[p].sizes,
+           detail::placement_of_other(group.global(static_cast<std::int32_t>(p)), where, options.devices_per_node)});
   return made;
 }
 
 result<sharded_tensor_metadata> shards_of_layout(const layout& l, const tensor_properties& properties,
-                                                 std::int32_t rank, const rank_group& ranks, device where) {
+                                                 std::int32_t rank, const rank_group& ranks, device where,
+                                                 std::int32_t devices_per_node) {
   if (l.reduction() != reduce_op::none)
     return fail(errc::mixed_partial, "terms of a tensor are not its shards")
         .with_values("shards and replicas", to_string(l.placements()));
-  const std::int32_t limit = l.mesh().rank_limit();
-  const rank_group numbering = ranks.size() >= limit ? ranks : rank_group::world(limit);
+  SHARDMESH_TRY(const rank_group numbering, detail::numbering_of(ranks, l.mesh().rank_limit(), true));
   SHARDMESH_TRY(const distribution all, distribute(l));
   std::map<box, owner_id> holders;
   all.for_each_owner([&](owner_id owner) {
@@ -89,8 +115,12 @@ result<sharded_tensor_metadata> shards_of_layout(const layout& l, const tensor_p
     });
   });
   sharded_tensor_metadata made{{}, l.shape(), properties};
-  for (const auto& [where_held, owner] : holders)
-    made.shards.push_back({where_held.offsets, where_held.sizes, remote_device{numbering.global(owner), {}, where}});
+  for (const auto& [where_held, owner] : holders) {
+    const std::int32_t global = numbering.global(owner);
+    made.shards.push_back({where_held.offsets, where_held.sizes,
+                           owner == rank ? remote_device{global, {}, where}
+                                         : detail::placement_of_other(global, where, devices_per_node)});
+  }
   return made;
 }
 

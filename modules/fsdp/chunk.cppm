@@ -12,6 +12,9 @@ export namespace shardmesh {
 struct chunk_options {
   std::int32_t dim = 0;  // negative: from the end; a scalar is kept whole by the group's first rank
   split_rule rule{};
+  // Of other ranks' placements on devices that are not the host's: their index is that of their global rank on its
+  // node. 0: not known, placements name the type only. A rank's own placement is where its tensor is.
+  std::int32_t devices_per_node = 0;
 };
 
 /// The box of each rank of a group, in group order.
@@ -24,7 +27,7 @@ result<std::vector<box>> chunk_boxes(const extents& shape, std::int32_t parts, c
 bool is_listed_chunk(const box& chunk, const extents& shape);
 
 /// Metadata of those chunks: an empty part of a dimension that is not empty is left out; a tensor without rows has an
-/// empty shard on every rank. The devices are all `where`.
+/// empty shard on every rank. The devices are of the type of `where`, each rank's own (`devices_per_node`).
 /// \errors as above
 /// Source: torch.distributed.fsdp._shard_utils._create_chunk_sharded_tensor
 result<sharded_tensor_metadata> chunk_metadata(const extents& shape, const tensor_properties& properties,
@@ -33,13 +36,16 @@ result<sharded_tensor_metadata> chunk_metadata(const extents& shape, const tenso
 
 /// Metadata of a layout's shards, exact for every placement list, as seen by one rank: of boxes that several ranks hold
 /// it names this rank where it is one of them, else the first. Strided shards are several boxes each.
-/// \param ranks  global ranks of the mesh's; one rank: numbered alike
-/// \errors errc::mixed_partial (terms are not shards), those of `distribute`
+/// \param ranks  global ranks of the mesh's; none given: numbered alike
+/// \param where  the device of this rank's tensor
+/// \errors errc::mixed_partial (terms are not shards), errc::invalid_argument (fewer ranks than the mesh's), those of
+///         `distribute`
 /// Source: torch.distributed.tensor.parallel.fsdp._create_sharded_tensor_md_from_dt, _create_shard_md_from_dt, which
 /// are
 ///         right for even shards of a 1-D mesh, and for coordinate 0, only
 result<sharded_tensor_metadata> shards_of_layout(const layout& l, const tensor_properties& properties,
-                                                 std::int32_t rank, const rank_group& ranks, device where);
+                                                 std::int32_t rank, const rank_group& ranks, device where,
+                                                 std::int32_t devices_per_node = 0);
 
 /// The layout that FSDP over mesh dimension `fsdp_dim` gives a tensor: Shard(dim) there, everything else as it is. On
 /// a (replicate, shard, tp) mesh that is dimension 1 for every tensor.
@@ -55,12 +61,23 @@ result<layout> gathered_layout(const layout& l, std::size_t fsdp_dim);
 
 namespace shardmesh::detail {
 
+// The numbering that a caller gave, or 0 .. ranks - 1 for the default. errc::invalid_argument for another number of
+// ranks; with `may_be_more` for fewer.
+result<rank_group> numbering_of(const rank_group& given, std::int32_t ranks, bool may_be_more);
+
+// Where another rank's shard is, of a tensor that this rank has on `where`.
+remote_device placement_of_other(std::int32_t global_rank, device where, std::int32_t devices_per_node);
+
+// One rank is not called by two numbers, outside and inside of a nested tensor.
+result<void> check_one_name(std::int32_t outside, std::int32_t inside);
+
 // A row-major copy of a box of a tensor.
 template <allocatable_tensor T>
 result<T> copy_of(const T& tensor, const box& where) {
   const tensor_view view = adapter<T>::view(const_cast<T&>(tensor));
-  T made = adapter<T>::allocate(view.type, where.sizes, view.where);
-  if (auto copied = copy(adapter<T>::view(made), subview(view, where)); !copied) return std::move(copied).take_error();
+  auto made = allocated<T>(view.type, where.sizes, view.where);
+  if (!made) return made;
+  if (auto copied = copy(adapter<T>::view(*made), subview(view, where)); !copied) return std::move(copied).take_error();
   return made;
 }
 
@@ -82,8 +99,9 @@ result<sharded_tensor<T>> create_chunk_sharded_tensor(const T& tensor, std::int3
   auto metadata = chunk_metadata(view.sizes, properties, group, view.where, options);
   if (!metadata) return std::move(metadata).take_error();
   std::vector<shard<T>> own;
-  for (const shard_metadata& m : metadata->shards) {
+  for (shard_metadata& m : metadata->shards) {
     if (rank < 0 || rank >= group.size() || m.rank() != group.global(rank)) continue;
+    m.placement->where = view.where;
     auto part = detail::copy_of(tensor, m.where());
     if (!part) return std::move(part).take_error();
     auto made = shard<T>::make(*std::move(part), m);
@@ -96,11 +114,15 @@ result<sharded_tensor<T>> create_chunk_sharded_tensor(const T& tensor, std::int3
 /// The same for a tensor that is sharded already (by tensor parallelism): every local shard is chunked over the group
 /// and nested; `flatten_nested_shards` (room state) makes one level of it.
 /// \param group  of the ranks that hold the same shards as this one, in which this process is `rank`
-/// \errors as above; errc::unsupported for a shard that is nested itself
+/// \errors as above; errc::unsupported for a shard that is nested itself; errc::invalid_argument when the group calls
+///         this rank otherwise than the tensor
 /// Source: torch.distributed.tensor.parallel.fsdp._chunk_tensor
 template <allocatable_tensor T>
 result<sharded_tensor<T>> chunk_tensor(const sharded_tensor<T>& tensor, std::int32_t rank, const rank_group& group,
                                        const chunk_options& options = {}) {
+  if (rank >= 0 && rank < group.size())
+    if (auto named = detail::check_one_name(tensor.group().global(tensor.rank()), group.global(rank)); !named)
+      return std::move(named).take_error();
   std::vector<shard<T>> own;
   for (const shard<T>& outer : tensor.local_shards()) {
     if (outer.is_nested())
@@ -118,7 +140,7 @@ result<sharded_tensor<T>> chunk_tensor(const sharded_tensor<T>& tensor, std::int
 }
 
 /// The same for a dtensor: an outer sharded tensor with the exact boxes of its layout, chunked as above.
-/// \param ranks  global ranks of the mesh's; one rank: numbered alike
+/// \param ranks  global ranks of the mesh's; none given: numbered alike. `group` has the same global ranks
 template <allocatable_tensor T>
 result<sharded_tensor<T>> chunk_tensor(const dtensor<T>& tensor, std::int32_t rank, const rank_group& group,
                                        const rank_group& ranks = {}, const chunk_options& options = {}) {
@@ -127,14 +149,18 @@ result<sharded_tensor<T>> chunk_tensor(const dtensor<T>& tensor, std::int32_t ra
   const tensor_view view = adapter<T>::view(const_cast<T&>(tensor.local()));
   tensor_properties properties = properties_of(tensor.local());
   properties.requires_grad = false;
-  auto metadata = shards_of_layout(tensor.layout(), properties, tensor.rank(), ranks, view.where);
+  auto numbering = detail::numbering_of(ranks, tensor.layout().mesh().rank_limit(), true);
+  if (!numbering) return std::move(numbering).take_error();
+  if (rank >= 0 && rank < group.size())
+    if (auto named = detail::check_one_name(numbering->global(tensor.rank()), group.global(rank)); !named)
+      return std::move(named).take_error();
+  auto metadata =
+      shards_of_layout(tensor.layout(), properties, tensor.rank(), *numbering, view.where, options.devices_per_node);
   if (!metadata) return std::move(metadata).take_error();
   std::vector<shard<T>> own;
-  const std::int32_t limit = tensor.layout().mesh().rank_limit();
-  const rank_group numbering = ranks.size() >= limit ? ranks : rank_group::world(limit);
   const std::vector<placed_box> boxes = tensor.layout().boxes(tensor.rank());
   for (const shard_metadata& m : metadata->shards) {
-    if (m.rank() != numbering.global(tensor.rank())) continue;
+    if (m.rank() != numbering->global(tensor.rank())) continue;
     for (const placed_box& b : boxes) {
       if (b.where != m.where()) continue;
       auto part = detail::copy_of(tensor.local(), {b.local_offsets, b.where.sizes});
@@ -146,7 +172,7 @@ result<sharded_tensor<T>> chunk_tensor(const dtensor<T>& tensor, std::int32_t ra
       own.push_back(*std::move(made));
     }
   }
-  return sharded_tensor<T>::make(std::move(own), *std::move(metadata), numbering, tensor.rank());
+  return sharded_tensor<T>::make(std::move(own), *std::move(metadata), *std::move(numbering), tensor.rank());
 }
 
 }  // namespace shardmesh

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -99,7 +101,8 @@ result<void> copy_held(const layout& has, const tensor_view& from, const layout&
 }
 
 result<void> gather_layout(const layout& from, const tensor_view& source, const layout& to,
-                           const tensor_view& destination, any_communicator& comm, const call_options& call) {
+                           const tensor_view& destination, const result<void>& mine, any_communicator& comm,
+                           const call_options& call) {
   tensor_transfer transfer{{}, {}, source.type, source.type};
   SHARDMESH_TRY(transfer.from, distribute(from));
   SHARDMESH_TRY(transfer.to, distribute(to));
@@ -107,7 +110,22 @@ result<void> gather_layout(const layout& from, const tensor_view& source, const 
   sources[0].slots = {source};
   destinations[0].slots = {destination};
   fsdp_profile profile;
-  return run_transfers({std::move(transfer)}, {"all_gather_dtensor"}, sources, destinations, comm, {}, call, profile);
+  return run_transfers(mine, {std::move(transfer)}, {"all_gather_dtensor"}, sources, destinations, comm, {}, call,
+                       profile);
+}
+
+extents flatten_order(const tensor_view& local) {
+  if (!memory_order(local.sizes, local.strides)) return {};
+  extents order;
+  for (std::size_t d = 0; d < local.sizes.rank(); ++d) order.push_back(static_cast<std::int64_t>(d));
+  std::sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
+    const auto place = [&](std::int64_t dim) {
+      const auto d = static_cast<std::size_t>(dim);
+      return std::tuple(-local.strides[d], -std::max<std::int64_t>(local.sizes[d], 1), dim);
+    };
+    return place(a) < place(b);
+  });
+  return order;
 }
 
 error no_tensor(value_kind kind) {

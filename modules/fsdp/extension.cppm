@@ -55,9 +55,15 @@ result<void> check_holds(const layout& has, const layout& wants);
 result<void> copy_held(const layout& has, const tensor_view& from, const layout& wants, const tensor_view& to,
                        std::int32_t rank);
 
-// Collective: moves this rank's local tensor of `from` into that of `to`.
+// Collective: moves this rank's local tensor of `from` into that of `to`. `mine` is an error when this rank has no
+// memory for it: every rank gets it.
 result<void> gather_layout(const layout& from, const tensor_view& source, const layout& to,
-                           const tensor_view& destination, any_communicator& comm, const call_options& call);
+                           const tensor_view& destination, const result<void>& mine, any_communicator& comm,
+                           const call_options& call);
+
+// The order of a local tensor's dimensions in memory, as of `parallel_parameter_info`; empty where it is not
+// dense. Dimensions of size 1 stand where their strides say, so that ranks with uneven parts say the same.
+extents flatten_order(const tensor_view& local);
 
 error no_tensor(value_kind kind);
 
@@ -73,6 +79,7 @@ struct tensor_parallel_extension {
   device_mesh mesh;
   std::size_t fsdp_dim = 0;
   std::int32_t dim = 0;  // of tensors, that FSDP cuts
+  rank_group ranks{};    // global ranks of those that the mesh numbers, as of the groups; none given: numbered alike
 
   /// The local tensor of a dtensor and its layout; a tensor as it is. Nothing is copied.
   /// \errors errc::invalid_argument (no tensor, or none on this rank)
@@ -90,16 +97,16 @@ struct tensor_parallel_extension {
     return dtensor<T>::make(placed, rank, std::optional<T>(std::move(local)));
   }
 
-  /// \param rank  this process in the group \param group  of the ranks that hold the same as this one
-  /// \errors errc::invalid_argument (no tensor), those of `shardmesh::chunk_tensor` Cost: a copy of the chunk
+  /// \param rank  this process in the group \param group  of the ranks that hold the same as this one, global ranks
+  /// \errors errc::invalid_argument (no tensor; a group that calls this rank otherwise than `ranks`), those of
+  ///         `shardmesh::chunk_tensor` Cost: a copy of the chunk
   template <allocatable_tensor T>
   result<sharded_tensor<T>> chunk_tensor(const state_value<T>& value, std::int32_t rank,
                                          const rank_group& group) const {
     const chunk_options options{.dim = dim};
     if (const T* tensor = value.tensor()) return create_chunk_sharded_tensor<T>(*tensor, rank, group, options);
     if (const auto* sharded = value.sharded_tensor()) return shardmesh::chunk_tensor<T>(*sharded, rank, group, options);
-    if (const auto* placed = value.dtensor())
-      return shardmesh::chunk_tensor<T>(*placed, rank, group, rank_group{}, options);
+    if (const auto* placed = value.dtensor()) return shardmesh::chunk_tensor<T>(*placed, rank, group, ranks, options);
     return detail::no_tensor(value.kind());
   }
 
@@ -125,13 +132,15 @@ struct tensor_parallel_extension {
     if (!wants) return std::move(wants).take_error();
     if (auto held = detail::check_holds(*has, *wants); !held) return std::move(held).take_error();
     if (!mesh.coordinate_of(rank)) return dtensor<T>::make(*std::move(wants), rank, std::nullopt);
-    T made = adapter<T>::allocate(from.type, wants->local_shape(rank), from.where);
-    if (auto copied = detail::copy_held(*has, from, *wants, adapter<T>::view(made), rank); !copied)
+    auto made = detail::allocated<T>(from.type, wants->local_shape(rank), from.where);
+    if (!made) return std::move(made).take_error();
+    if (auto copied = detail::copy_held(*has, from, *wants, adapter<T>::view(*made), rank); !copied)
       return std::move(copied).take_error();
-    return dtensor<T>::make(*std::move(wants), rank, std::optional<T>(std::move(made)));
+    return dtensor<T>::make(*std::move(wants), rank, std::optional<T>(*std::move(made)));
   }
 
-  /// The inner tensor of a tensor with one nested shard, else the tensor itself: `load_state_dict` takes those.
+  /// The inner tensor of a tensor with one nested shard, else the tensor itself. `load_state_dict` takes those: of a
+  /// unit that is parallel, also tensors of the shape of this rank's column, cut over its ranks.
   /// \errors errc::unsupported for several nested shards: `flatten_nested_shards` makes one level of them
   template <allocatable_tensor T>
   result<sharded_tensor<T>> pre_load_state_dict_transform(sharded_tensor<T> tensor) const {
@@ -144,7 +153,8 @@ struct tensor_parallel_extension {
   }
 
   /// What this rank's column holds together: Replicate along FSDP's dimension, cut by tensor parallelism as before.
-  /// Collective over a communicator of the mesh's ranks; blocks. \errors those of the executor
+  /// Collective over a communicator of the mesh's ranks; blocks. \errors those of the executor; what `allocate` throws,
+  /// on every rank
   /// Cost: what ranks lack travels once.
   template <allocatable_tensor T>
   result<T> all_gather_dtensor(const dtensor<T>& tensor, any_communicator& comm, const call_options& call = {}) const {
@@ -153,8 +163,10 @@ struct tensor_parallel_extension {
     auto whole = gathered_layout(tensor.layout(), fsdp_dim);
     if (!whole) return std::move(whole).take_error();
     const tensor_view from = adapter<T>::view(const_cast<T&>(tensor.local()));
-    T made = adapter<T>::allocate(from.type, whole->local_shape(tensor.rank()), from.where);
-    auto moved = detail::gather_layout(tensor.layout(), from, *whole, adapter<T>::view(made), comm, call);
+    auto made = detail::allocated<T>(from.type, whole->local_shape(tensor.rank()), from.where);
+    const result<void> mine = made ? result<void>() : result<void>(made.cause());
+    auto moved = detail::gather_layout(tensor.layout(), from, *whole, made ? adapter<T>::view(*made) : tensor_view{},
+                                       mine, comm, call);
     if (!moved) return std::move(moved).take_error();
     return made;
   }
@@ -186,7 +198,7 @@ struct flattened_unit {
 };
 
 /// Where and how parameters are flattened.
-struct flatten_options {
+struct flatten_parameters_options {
   std::string prefix{};        // the module's name
   std::int32_t ranks = 0;      // of the communicator; 0: those of the mesh
   std::int64_t alignment = 0;  // as of flat_parameter_options
@@ -195,13 +207,14 @@ struct flatten_options {
 };
 
 /// This rank's flat shard of parameters that each rank holds as tensor parallelism left them, with padding filled, and
-/// the unit over it. No communication. \param rank  in the mesh's numbering; one of its ranks
+/// the unit over it. A dense tensor keeps the order of its memory (channels_last), which is the same on all ranks;
+/// others are flattened row-major. No communication. \param rank  in the mesh's numbering; one of its ranks
 /// \errors those of the extension and of `parallel_parameters::make`, each naming the parameter
 /// Cost: a copy of the shard. Source: torch.distributed.fsdp._flat_param.FlatParamHandle._init_flat_param_and_metadata
 template <allocatable_tensor T, fsdp_extension<T> E>
 result<flattened_unit<T>> flatten_parameters(std::vector<named_parameter<T>> parameters, const E& extension,
                                              const device_mesh& mesh, std::size_t fsdp_dim, std::int32_t rank,
-                                             const flatten_options& options = {}) {
+                                             const flatten_parameters_options& options = {}) {
   if (!mesh.coordinate_of(rank))
     return fail(errc::invalid_argument, "a rank outside the mesh has nothing to flatten").with_rank(rank);
   std::vector<T> locals;
@@ -211,6 +224,7 @@ result<flattened_unit<T>> flatten_parameters(std::vector<named_parameter<T>> par
     if (!flattened) return std::move(flattened).take_error().with_key(p.fqn);
     const tensor_view view = adapter<T>::view(flattened->local);
     parallel_parameter_info info{std::move(p.fqn), view.sizes, {}, view.type};
+    info.order = detail::flatten_order(view);
     info.requires_grad = properties_of(flattened->local).requires_grad;
     if (flattened->placed) {
       auto lifted = detail::lifted_layout(*flattened->placed, mesh, rank);
@@ -229,8 +243,9 @@ result<flattened_unit<T>> flatten_parameters(std::vector<named_parameter<T>> par
   const std::int32_t position = *parallel->group().position(rank);
   const dtype type = locals.empty() ? dtype::float32 : flat.type();
   const device where = locals.empty() ? device{} : adapter<T>::view(locals[0]).where;
-  T shard = adapter<T>::allocate(type, {flat.sharded_numel()}, where);
-  const tensor_view memory = adapter<T>::view(shard);
+  auto shard = detail::allocated<T>(type, {flat.sharded_numel()}, where);
+  if (!shard) return std::move(shard).take_error();
+  const tensor_view memory = adapter<T>::view(*shard);
   if (!locals.empty())
     if (auto filled = flat.fill_padding(position, memory); !filled) return std::move(filled).take_error();
   for (std::size_t i = 0; i < locals.size(); ++i) {
@@ -242,7 +257,7 @@ result<flattened_unit<T>> flatten_parameters(std::vector<named_parameter<T>> par
         return std::move(copied).take_error().with_key(flat.parameters()[i].fqn);
   }
   fsdp_unit unit = parallel_unit(options.prefix, *std::move(parallel), rank, memory);
-  return flattened_unit<T>{std::move(shard), std::move(unit)};
+  return flattened_unit<T>{*std::move(shard), std::move(unit)};
 }
 
 }  // namespace shardmesh

@@ -25,8 +25,8 @@ result<void> check_group(const flat_parameter& flat, const shard_group& group) {
 result<void> check_shard(const flat_parameter& flat, std::string_view key, std::int32_t position,
                          const tensor_view& shard) {
   const std::int64_t held = flat.shard_range(position).size;
-  if (shard.sizes.rank() != 1 || shard.sizes[0] < held)
-    return fail(errc::shape_mismatch, "a flat shard is 1-D and holds what its rank holds")
+  if (shard.sizes.rank() != 1 || shard.sizes[0] < held || shard.sizes[0] > flat.sharded_numel())
+    return fail(errc::shape_mismatch, "a flat shard is 1-D and holds what its rank holds, with padding or without")
         .with_key(key)
         .with_values(to_string(extents{flat.sharded_numel()}), to_string(shard.sizes));
   if (!flat.parameters().empty() && shard.type != flat.type())

@@ -22,7 +22,8 @@ std::vector<flat_box> held_boxes(const flat_parameter& flat, std::size_t paramet
 result<distribution> distribution_of(const flat_parameter& flat, std::size_t parameter, const shard_group& group);
 
 /// The memory of those slots: n-dimensional views into a rank's flat shard.
-/// \param shard  1-D, sharded_numel elements (or, without padding, at least as many as the rank holds)
+/// \param shard  1-D, sharded_numel elements, or fewer, down to what the rank holds: without padding. The whole flat
+///               tensor is not a shard of it
 /// \errors errc::shape_mismatch, errc::dtype_mismatch, naming the parameter
 result<std::vector<tensor_view>> slots_of(const flat_parameter& flat, std::size_t parameter, std::int32_t position,
                                           const tensor_view& shard);

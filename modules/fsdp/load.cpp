@@ -94,7 +94,10 @@ class loader {
  public:
   loader(const fsdp_model& model, any_communicator& comm, std::vector<fsdp_entry> entries,
          std::vector<offered_value> offers, const load_state_options& options)
-      : model_(model), comm_(comm), entries_(std::move(entries)), offers_(std::move(offers)), options_(options) {}
+      : model_(model), comm_(comm), entries_(std::move(entries)), offers_(std::move(offers)), options_(options) {
+    for (std::size_t i = 0; i < entries_.size(); ++i)
+      if (entries_[i].kind == fsdp_entry_kind::flat && offers_[i].is_offered) offers_flat_.insert(entries_[i].unit);
+  }
 
   extents shape_of(const fsdp_entry& entry) const {
     if (entry.kind == fsdp_entry_kind::tensor) return model_.tensors[entry.index].value.sizes;
@@ -106,15 +109,51 @@ class loader {
                                                  : model_.units[entry.unit].parameters.type();
   }
 
+  // Sharded tensors of the shape of this rank's column, as shards of the whole parameter.
+  result<void> widen_columns() {
+    for (std::size_t i = 0; i < entries_.size(); ++i) {
+      offered_value& offer = offers_[i];
+      const fsdp_entry& entry = entries_[i];
+      if (!offer.where || entry.kind == fsdp_entry_kind::flat || entry.kind == fsdp_entry_kind::tensor) continue;
+      const parallel_parameters& parallel = model_.units[entry.unit].parallel;
+      if (parallel.is_none() || !parallel.column_of(comm_.rank()) || offer.shape == shape_of(entry) ||
+          offer.shape != parallel.placed(entry.index).local_shape(comm_.rank()))
+        continue;
+      auto whole = within_column(parallel, entry.index, comm_.rank(), *offer.where);
+      if (!whole) return std::move(whole).take_error().with_key(entry.key).with_rank(comm_.rank());
+      offer.where = *std::move(whole);
+      offer.shape = shape_of(entry);
+    }
+    return {};
+  }
+
+  // Memory that is filled is the host's.
+  result<void> check_targets() const {
+    const auto check = [&](const tensor_view& view, const std::string& key) -> result<void> {
+      if (auto held = check_host_memory(view); !held)
+        return std::move(held).take_error().with_key(key).with_rank(comm_.rank());
+      return {};
+    };
+    for (const fsdp_entry& entry : entries_)
+      SHARDMESH_CHECK(check(
+          entry.kind == fsdp_entry_kind::tensor ? model_.tensors[entry.index].value : model_.units[entry.unit].shard,
+          entry.key));
+    return {};
+  }
+
   // Whether what this rank offers can be taken at all.
   result<void> check_offers() const {
     for (std::size_t i = 0; i < entries_.size(); ++i) {
       const offered_value& offer = offers_[i];
       const fsdp_entry& entry = entries_[i];
       // A local state dict of PyTorch's with use_orig_params holds flat pieces under the names of parameters.
-      const bool is_superseded =
-          entry.kind != fsdp_entry_kind::flat && entry.kind != fsdp_entry_kind::tensor && offers_flat(entry.unit);
-      if (!offer.is_offered || is_superseded || offer.shape == shape_of(entry)) continue;
+      const bool is_superseded = entry.kind != fsdp_entry_kind::flat && entry.kind != fsdp_entry_kind::tensor &&
+                                 offers_flat_.contains(entry.unit);
+      if (!offer.is_offered || is_superseded) continue;
+      for (const tensor_view& view : offer.memory.slots)
+        if (auto held = check_host_memory(view); !held)
+          return std::move(held).take_error().with_key(entry.key).with_rank(comm_.rank());
+      if (offer.shape == shape_of(entry)) continue;
       error e = fail(errc::shape_mismatch, "the state dict has another shape than the model")
                     .with_key(entry.key)
                     .with_rank(comm_.rank())
@@ -142,12 +181,6 @@ class loader {
   }
 
  private:
-  bool offers_flat(std::size_t unit) const {
-    for (std::size_t i = 0; i < entries_.size(); ++i)
-      if (entries_[i].kind == fsdp_entry_kind::flat && entries_[i].unit == unit) return offers_[i].is_offered;
-    return false;
-  }
-
   result<std::vector<rank_note>> exchange(std::span<const std::string> unexpected,
                                           const std::optional<error>& problem) {
     std::vector<agreement_record> records;
@@ -352,7 +385,7 @@ class loader {
       to.push_back(std::move(target.memory));
     }
     if (transfers.empty()) return {};
-    return run_transfers(std::move(transfers), std::move(keys), from, to, comm_,
+    return run_transfers({}, std::move(transfers), std::move(keys), from, to, comm_,
                          {.memory_bytes = options_.memory_bytes, .allow_narrowing = options_.allow_narrowing},
                          options_.call, report_.profile);
   }
@@ -362,6 +395,7 @@ class loader {
   std::vector<fsdp_entry> entries_;
   std::vector<offered_value> offers_;
   const load_state_options& options_;
+  std::set<std::size_t> offers_flat_;  // units of which this rank has the flat parameter
   std::set<std::string_view> known_;
   std::vector<std::size_t> sources_;             // entries that are read
   std::map<std::size_t, distribution> located_;  // those of them that are sharded
@@ -383,7 +417,11 @@ result<load_report> load_offers(const fsdp_model& model, any_communicator& comm,
   std::vector<offered_value> held = offers ? *std::move(offers) : std::vector<offered_value>(known.size());
   loader l(model, comm, std::move(known), std::move(held), options);
   if (!problem)
+    if (auto widened = l.widen_columns(); !widened) problem = widened.cause();
+  if (!problem)
     if (auto valid = l.check_offers(); !valid) problem = valid.cause();
+  if (!problem)
+    if (auto valid = l.check_targets(); !valid) problem = valid.cause();
   if (!problem)
     for (std::size_t u = 0; u < model.units.size() && !problem; ++u)
       if (auto valid = check_unit_of(model.units[u], comm); !valid) problem = valid.cause();

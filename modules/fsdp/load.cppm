@@ -5,6 +5,7 @@ export module shardmesh.fsdp:load;
 
 import shardmesh.std;
 import shardmesh.state;
+import :chunk;
 import :model;
 import :mover;
 
@@ -20,7 +21,7 @@ enum class load_mode : std::uint8_t {
 struct load_state_options {
   load_mode mode = load_mode::strict;
   bool allow_narrowing = false;   // casts that lose values; PyTorch's copy_ always does
-  rank_group ranks{};             // global ranks of the communicator's, for sharded tensors; one rank: numbered alike
+  rank_group ranks{};             // global ranks of the communicator's, for sharded tensors; none given: numbered alike
   std::int64_t memory_bytes = 0;  // of messages alive at a time; 0: the default of plan_options
   call_options call{};
 };
@@ -136,12 +137,14 @@ export namespace shardmesh {
 
 /// Puts the elements of a state dict into the model's flat shards and tensors. Collective; blocks; every rank of the
 /// communicator calls it with its own state dict. A whole tensor may be on any ranks: those that have it not get it
-/// from one that has. Sharded values lie anywhere: the shards of other meshes, other numbers of ranks, other splits. A
+/// from one that has. Sharded values lie anywhere: the shards of other meshes, other numbers of ranks, other splits; of
+/// a parallel unit also what ranks of a column hold of their part (`pre_load_state_dict_transform`). A
 /// parameter is taken under any of its names; if a unit's "_flat_param" is there, it is taken instead of its
 /// parameters. Padding is not touched.
 /// \errors errc::missing_key (strict) naming the first 100 missing and unexpected keys; errc::shape_mismatch,
-///         errc::narrowing, errc::disagreement (different dtypes or models, whole here and sharded there), each
-///         naming the key and the ranks; those of the executor. Every rank gets one. With errors before bytes move the
+///         errc::narrowing, errc::disagreement (different dtypes or models, whole here and sharded there),
+///         errc::unsupported (memory that is not the host's), each naming the key and the ranks; errc::invalid_argument
+///         (`ranks` of another number); those of the executor. Every rank gets one. With errors before bytes move the
 ///         model stays as it was
 /// Cost: one all_gather of a few bytes per key, a second one of their own boxes when ranks describe sharded values
 /// differently; the bytes that a rank needs and does not hold travel once.
@@ -149,8 +152,11 @@ export namespace shardmesh {
 template <local_tensor T>
 result<load_report> load_state_dict(const fsdp_model& model, const state_dict<T>& state, any_communicator& comm,
                                     const load_state_options& options = {}) {
-  const rank_group ranks = options.ranks.size() == comm.size() ? options.ranks : rank_group::world(comm.size());
-  return detail::load_offers(model, comm, detail::offers_of(model, state, ranks), detail::keys_of(state), options);
+  const auto ranks = detail::numbering_of(options.ranks, comm.size(), false);
+  return detail::load_offers(
+      model, comm,
+      ranks ? detail::offers_of(model, state, *ranks) : result<std::vector<detail::offered_value>>(ranks.cause()),
+      detail::keys_of(state), options);
 }
 
 }  // namespace shardmesh

@@ -30,27 +30,39 @@ class stopwatch {
 
 }  // namespace
 
-result<void> run_transfers(std::vector<tensor_transfer> transfers, std::vector<std::string> keys,
-                           std::span<const tensor_binding> from, std::span<const tensor_binding> to,
-                           any_communicator& comm, const plan_options& options, const call_options& call,
-                           fsdp_profile& profile) {
-  std::optional<transfer_plan> planned;
+result<void> run_transfers(const result<void>& mine, std::vector<tensor_transfer> transfers,
+                           std::vector<std::string> keys, std::span<const tensor_binding> from,
+                           std::span<const tensor_binding> to, any_communicator& comm, const plan_options& options,
+                           const call_options& call, fsdp_profile& profile) {
+  std::optional<result<transfer_plan>> planned;
   {
     const stopwatch watch(profile.plan_seconds);
-    SHARDMESH_TRY(planned, plan(std::move(transfers), options));
-    const rank_plan own = planned->for_owner(comm.rank());
-    profile.bytes_moved += planned->bytes_moved();
-    profile.sent_bytes += own.sent_bytes();
-    profile.received_bytes += own.received_bytes();
-    profile.peak_bytes = std::max(profile.peak_bytes, own.peak_bytes());
+    planned.emplace(mine ? plan(std::move(transfers), options) : result<transfer_plan>(mine.cause()));
   }
   std::optional<executor> runner;
   {
     const stopwatch watch(profile.agree_seconds);
     SHARDMESH_TRY(runner, executor::make(*std::move(planned), comm, std::move(keys), {}, call));
   }
+  profile.bytes_moved += runner->moved_bytes();
+  profile.sent_bytes += runner->sent_bytes();
+  profile.received_bytes += runner->received_bytes();
+  profile.peak_bytes = std::max(profile.peak_bytes, runner->plan().for_owner(comm.rank()).peak_bytes());
   const stopwatch watch(profile.move_seconds);
   return runner->run(from, to, call);
+}
+
+// What is read and what is filled is this process's host memory: said before anything is made or moved.
+result<void> check_memory(std::span<const planned_entry> planned) {
+  for (const planned_entry& entry : planned) {
+    const auto check = [&](const tensor_view& view) -> result<void> {
+      if (auto held = check_host_memory(view); !held) return std::move(held).take_error().with_key(entry.key);
+      return {};
+    };
+    for (const tensor_view& view : entry.source.slots) SHARDMESH_CHECK(check(view));
+    if (entry.has_part) SHARDMESH_CHECK(check({nullptr, entry.type, entry.where, {}, {}}));
+  }
+  return {};
 }
 
 result<void> check_unit_of(const fsdp_unit& unit, const any_communicator& comm) {
@@ -72,19 +84,26 @@ result<entry_mover> entry_mover::start(result<std::vector<planned_entry>> planne
   made.comm_ = comm;
   made.memory_bytes_ = memory_bytes;
   made.call_ = call;
+  if (planned)
+    if (auto held = check_memory(*planned); !held) planned = std::move(held).take_error();
   if (comm) {
     const stopwatch watch(made.profile_.agree_seconds);
     std::vector<agreement_record> records;
     if (planned)
       for (const planned_entry& entry : *planned)
         records.push_back({entry.key, fmt::format("{} {}{}", to_string(entry.shape), name(entry.type),
-                                                  entry.transfer ? ", sharded" : "")});
+                                                  entry.transfer  ? ", sharded"
+                                                  : entry.same_as ? ", as " + (*planned)[*entry.same_as].key
+                                                                  : "")});
     agree_options options{.what = "entries", .ordered = true};
     if (!planned) options.problem = &planned.cause();
     SHARDMESH_CHECK(agree(*comm, records, options, call));
   }
   if (!planned) return std::move(planned).take_error();
   made.planned_ = *std::move(planned);
+  made.other_names_.resize(made.planned_.size());
+  for (std::size_t i = 0; i < made.planned_.size(); ++i)
+    if (made.planned_[i].same_as) made.other_names_[*made.planned_[i].same_as].push_back(i);
   made.profile_.entries = static_cast<std::int64_t>(made.planned_.size());
   return made;
 }
@@ -107,33 +126,43 @@ std::int64_t entry_mover::largest_part(const planned_entry& entry) {
 std::pair<std::size_t, std::size_t> entry_mover::next_run(std::size_t first, std::int64_t memory_bytes) const {
   std::size_t last = first;
   for (std::int64_t sum = 0; last < planned_.size(); ++last) {
-    if (memory_bytes <= 0) continue;
-    sum += largest_part(planned_[last]);
+    if (memory_bytes <= 0 || planned_[last].same_as) continue;
+    sum += largest_part(planned_[last]) * static_cast<std::int64_t>(1 + other_names_[last].size());
     if (last > first && sum > memory_bytes) break;
   }
   return {first, last};
 }
 
-result<void> entry_mover::move(std::size_t first, std::size_t last, std::span<const tensor_view> results) {
+result<void> entry_mover::move(std::size_t first, std::size_t last, std::span<const tensor_view> results,
+                               const result<void>& mine) {
   std::vector<tensor_transfer> transfers;
   std::vector<std::string> keys;
   std::vector<tensor_binding> from, to;
+  result<void> done = mine;
   for (std::size_t i = first; i < last; ++i) {
     planned_entry& entry = planned_[i];
+    if (entry.same_as) continue;
     if (entry.transfer) {
       transfers.push_back(*entry.transfer);
       keys.push_back(entry.key);
       from.push_back(std::move(entry.source));
       to.emplace_back();
       if (entry.has_part) to.back().slots.push_back(results[i - first]);
-    } else if (entry.has_part && !entry.source.slots.empty()) {
-      if (auto copied = copy(results[i - first], entry.source.slots[0]); !copied)
-        return std::move(copied).take_error().with_key(entry.key);
+    } else if (done && entry.has_part && !entry.source.slots.empty()) {
+      done = copy(results[i - first], entry.source.slots[0]);
+      if (!done) done = std::move(done).take_error().with_key(entry.key);
     }
   }
-  if (transfers.empty()) return {};
-  return run_transfers(std::move(transfers), std::move(keys), from, to, *comm_, {.memory_bytes = memory_bytes_}, call_,
-                       profile_);
+  if (!transfers.empty())
+    return run_transfers(done, std::move(transfers), std::move(keys), from, to, *comm_, {.memory_bytes = memory_bytes_},
+                         call_, profile_);
+  if (!done) abort(done.cause());
+  return done;
+}
+
+result<void> entry_mover::finish() {
+  if (comm_) SHARDMESH_CHECK(comm_->all_gather({}, call_));
+  return {};
 }
 
 void entry_mover::abort(const error& reason) {

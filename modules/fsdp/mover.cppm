@@ -25,11 +25,12 @@ struct fsdp_profile {
 
 export namespace shardmesh::detail {
 
-// Collective. Plans, agrees and runs; adds to the profile.
-result<void> run_transfers(std::vector<tensor_transfer> transfers, std::vector<std::string> keys,
-                           std::span<const tensor_binding> from, std::span<const tensor_binding> to,
-                           any_communicator& comm, const plan_options& options, const call_options& call,
-                           fsdp_profile& profile);
+// Collective. Plans, agrees and runs; adds to the profile. `mine` is an error when this rank cannot take part (no
+// memory for its result): every rank gets it then, as it gets one of the plan.
+result<void> run_transfers(const result<void>& mine, std::vector<tensor_transfer> transfers,
+                           std::vector<std::string> keys, std::span<const tensor_binding> from,
+                           std::span<const tensor_binding> to, any_communicator& comm, const plan_options& options,
+                           const call_options& call, fsdp_profile& profile);
 
 // A unit's shard and group fit each other and the communicator.
 result<void> check_unit_of(const fsdp_unit& unit, const any_communicator& comm);
@@ -43,9 +44,16 @@ class entry_mover {
 
   std::span<planned_entry> entries() { return planned_; }
   // The next entries of which no rank's parts take more than `memory_bytes` (at least one; 0: all), as [first, last).
+  // An entry counts with its other names, which are copied from it.
   std::pair<std::size_t, std::size_t> next_run(std::size_t first, std::int64_t memory_bytes) const;
-  // Collective. `results[i - first]` is the memory of this rank's part of entry i, if it has one.
-  result<void> move(std::size_t first, std::size_t last, std::span<const tensor_view> results);
+  // The entries that are other names of this one, ascending.
+  std::span<const std::size_t> other_names(std::size_t entry) const { return other_names_[entry]; }
+  // Collective. `results[i - first]` is the memory of this rank's part of entry i, if it has one; `mine` an error when
+  // this rank has none for it. Other names are left to the caller. After an error nobody waits for this rank.
+  result<void> move(std::size_t first, std::size_t last, std::span<const tensor_view> results,
+                    const result<void>& mine);
+  // Collective. The end: what a rank could not do with its last entries is heard by all.
+  result<void> finish();
   // This rank cannot go on: nobody waits for it.
   void abort(const error& reason);
 
@@ -56,6 +64,7 @@ class entry_mover {
   static std::int64_t largest_part(const planned_entry& entry);
 
   std::vector<planned_entry> planned_;
+  std::vector<std::vector<std::size_t>> other_names_;
   any_communicator* comm_ = nullptr;
   std::int64_t memory_bytes_ = 0;
   call_options call_;

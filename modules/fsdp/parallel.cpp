@@ -272,6 +272,15 @@ result<distribution> distribution_of(const parallel_parameters& unit, std::size_
   return builder.finish();
 }
 
+result<distribution> within_column(const parallel_parameters& unit, std::size_t parameter, std::int32_t rank,
+                                   const distribution& inner) {
+  const layout& l = unit.placed(parameter);
+  distribution_builder builder(l.shape(), owner_space::ranks);
+  builder.at_least_owners(unit.group().ranks());
+  for (const placed_box& b : l.boxes(rank)) add_inside(builder, inner, b);
+  return builder.finish();
+}
+
 std::int64_t flat_offset(const parallel_parameters& unit, std::int32_t column) {
   std::int64_t offset = 0;
   for (std::int32_t c = 0; c < column; ++c) offset += unit.flat(c).unsharded_numel();

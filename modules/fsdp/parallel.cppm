@@ -92,6 +92,11 @@ result<layout> strided_chunk_layout(const layout& l, std::size_t fsdp_dim, std::
 /// overlapping boxes are equal boxes. \errors those of the builder Cost: O(ranks * boxes), then a sort.
 result<distribution> distribution_of(const parallel_parameters& unit, std::size_t parameter);
 
+/// What a tensor of the local shape of `rank`'s column says about the whole parameter: `inner` is over the ranks of the
+/// communicator. \errors those of the builder. Precondition: the rank is in the mesh.
+result<distribution> within_column(const parallel_parameters& unit, std::size_t parameter, std::int32_t rank,
+                                   const distribution& inner);
+
 /// Who holds what of all flat tensors, one column after the other: shape [sum of the columns' unsharded_numel].
 result<distribution> flat_distribution(const parallel_parameters& unit);
 

@@ -103,12 +103,12 @@ struct group_chunk {
 // empty and the dimension is not: so a tensor without rows has an empty shard on every rank, as torch.chunk makes it.
 // Of chunks that several positions hold (replicated over tensor parallelism) the own one is named, else the first.
 result<void> describe_shards(planned_entry& entry, const shard_group& group, std::span<const group_chunk> chunks,
-                             std::int32_t rank, const rank_group& ranks) {
-  const bool is_numbered = ranks.size() == group.ranks();
-  const auto global = [&](std::int32_t r) { return is_numbered ? ranks.global(r) : r; };
+                             std::int32_t rank, const rank_group& ranks, std::int32_t devices_per_node) {
+  auto numbering = detail::numbering_of(ranks, group.ranks(), false);
+  if (!numbering) return std::move(numbering).take_error().with_key(entry.key).with_rank(rank);
   const std::vector<std::int32_t> together = group.replica_of(rank);
   std::vector<std::int32_t> globals;
-  for (const std::int32_t r : together) globals.push_back(global(r));
+  for (const std::int32_t r : together) globals.push_back(numbering->global(r));
   if (globals.empty())
     return fail(errc::invalid_argument, "the ranks that share this rank's flat parameter are not all there")
         .with_key(entry.key)
@@ -121,16 +121,17 @@ result<void> describe_shards(planned_entry& entry, const shard_group& group, std
   std::map<box, std::size_t> listed;  // of chunks with elements
   for (const group_chunk& chunk : chunks) {
     if (!is_listed_chunk(chunk.where, entry.shape)) continue;
-    const remote_device placement{globals[static_cast<std::size_t>(chunk.position)], {}, entry.where};
+    const std::int32_t holder = globals[static_cast<std::size_t>(chunk.position)];
     std::size_t at = entry.metadata.shards.size();
     if (!chunk.where.is_empty()) at = listed.emplace(chunk.where, at).first->second;
     if (at == entry.metadata.shards.size())
-      entry.metadata.shards.push_back({chunk.where.offsets, chunk.where.sizes, placement});
+      entry.metadata.shards.push_back(
+          {chunk.where.offsets, chunk.where.sizes, detail::placement_of_other(holder, entry.where, devices_per_node)});
     if (chunk.position != entry.group_rank) continue;
     entry.has_part = true;
     entry.own_shard = at;
     entry.local = chunk.where.sizes;
-    entry.metadata.shards[at].placement = placement;
+    entry.metadata.shards[at].placement = remote_device{holder, {}, entry.where};
   }
   SHARDMESH_TRY(entry.group, rank_group::make(std::move(globals)));
   return {};
@@ -174,7 +175,7 @@ result<void> plan_chunks(planned_entry& entry, const fsdp_unit& unit, std::size_
   SHARDMESH_TRY(distribution wanted, to.finish());
   SHARDMESH_CHECK(set_transfer(entry, unit, parameter, std::move(wanted)));
   if (!cells.position(rank)) return {};
-  return describe_shards(entry, cells, chunks, rank, options.ranks);
+  return describe_shards(entry, cells, chunks, rank, options.ranks, options.devices_per_node);
 }
 
 // The layout that a parameter gets: as asked for; of tensor parallelism's mesh what FSDP leaves of its cut.
@@ -213,6 +214,21 @@ result<void> plan_placed(planned_entry& entry, const fsdp_unit& unit, std::size_
   return {};
 }
 
+// Entries under several names move under the first.
+class named_once {
+ public:
+  void add(const fsdp_entry& entry, planned_entry& made, std::size_t at) {
+    if (!made.transfer) return;
+    const auto [first, is_new] = first_.try_emplace({entry.unit, entry.index}, at);
+    if (is_new) return;
+    made.same_as = first->second;
+    made.transfer.reset();
+  }
+
+ private:
+  std::map<std::pair<std::size_t, std::size_t>, std::size_t> first_;  // by unit and parameter
+};
+
 }  // namespace
 
 result<std::vector<planned_entry>> plan_full(const fsdp_model& model, std::int32_t rank,
@@ -223,6 +239,7 @@ result<std::vector<planned_entry>> plan_full(const fsdp_model& model, std::int32
         .with_values(fmt::format("0 to {}", ranks - 1), std::to_string(options.rank));
   SHARDMESH_TRY(const auto entries, entries_of(model));
   std::vector<planned_entry> planned;
+  named_once names;
   const bool receives = !options.rank0_only || rank == options.rank;
   for (const fsdp_entry& entry : entries) {
     SHARDMESH_TRY(planned_entry made, described(model, entry, rank));
@@ -240,6 +257,7 @@ result<std::vector<planned_entry>> plan_full(const fsdp_model& model, std::int32
       SHARDMESH_TRY(distribution wanted, to.finish());
       SHARDMESH_CHECK(set_transfer(made, model.units[entry.unit], entry.index, std::move(wanted)));
       if (receives) take_whole(made);
+      names.add(entry, made, planned.size());
     }
     planned.push_back(std::move(made));
   }
@@ -251,6 +269,7 @@ result<std::vector<planned_entry>> plan_sharded(const fsdp_model& model, std::in
   SHARDMESH_CHECK(ranks_of(model, rank));
   SHARDMESH_TRY(const auto entries, entries_of(model));
   std::vector<planned_entry> planned;
+  named_once names;
   for (const fsdp_entry& entry : entries) {
     SHARDMESH_TRY(planned_entry made, described(model, entry, rank));
     if (options.offload_to_cpu) made.where = {};
@@ -261,6 +280,7 @@ result<std::vector<planned_entry>> plan_sharded(const fsdp_model& model, std::in
       auto done = options.form == sharded_form::dtensor ? plan_placed(made, unit, entry.index, rank, options)
                                                         : plan_chunks(made, unit, entry.index, rank, options);
       if (!done) return at(std::move(done).take_error(), entry.key);
+      names.add(entry, made, planned.size());
     }
     planned.push_back(std::move(made));
   }
@@ -281,7 +301,7 @@ result<std::vector<planned_entry>> plan_local(const fsdp_model& model, std::int3
       const fsdp_unit& unit = model.units[entry.unit];
       std::vector<group_chunk> held;
       for (const box& b : flat_boxes(unit)) held.push_back({static_cast<std::int32_t>(held.size()), b});
-      SHARDMESH_CHECK(describe_shards(made, cells_of(unit), held, rank, options.ranks));
+      SHARDMESH_CHECK(describe_shards(made, cells_of(unit), held, rank, options.ranks, options.devices_per_node));
     }
     planned.push_back(std::move(made));
   }

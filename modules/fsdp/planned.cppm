@@ -18,6 +18,7 @@ struct planned_entry {
   extents shape;
   dtype type = dtype::undefined;
   std::optional<tensor_transfer> transfer;  // nothing when no rank needs another's elements: `source` is copied
+  std::optional<std::size_t> same_as{};     // another name of that earlier entry, of which it is copied: nothing moves
   tensor_binding source;                    // this rank's memory of `transfer->from`, or the one view to copy
   entry_form form = entry_form::none;       // of this rank's part
   extents local;                            // its sizes
@@ -50,19 +51,21 @@ struct sharded_state_options {
   sharded_form form = sharded_form::sharded_tensor;
   std::int32_t dim = 0;  // of sharded tensors; scalars are held whole by the group's first rank
   split_rule rule{};     // how it is cut
-  rank_group ranks{};    // of sharded tensors: global ranks of the communicator's; one rank: numbered alike
+  rank_group ranks{};    // of sharded tensors: global ranks of the communicator's; none given: numbered alike
   device_mesh mesh{};    // of dtensors: over ranks of the communicator; none: that of tensor parallelism
   // Empty: on tensor parallelism's own mesh as said above, else Shard(dim) on the last dimension, Replicate on others.
   std::vector<placement> placements{};
   bool offload_to_cpu = false;
-  std::int64_t memory_bytes = 0;  // of messages alive at a time, and of results while streaming; 0: the default
+  std::int32_t devices_per_node = 0;  // of other ranks' placements, as of `chunk_options`
+  std::int64_t memory_bytes = 0;      // of messages alive at a time, and of results while streaming; 0: the default
   call_options call{};
 };
 
 /// Flat shards as they are, without the padding at their end. Nothing moves.
 struct local_state_options {
-  rank_group ranks{};  // global ranks of the communicator's; one rank: numbered alike
+  rank_group ranks{};  // global ranks of the communicator's; none given: numbered alike
   bool offload_to_cpu = false;
+  std::int32_t devices_per_node = 0;  // of other ranks' placements, as of `chunk_options`
 };
 
 /// What each entry of a full state dict takes. Units that are not sharded are whole on every rank already and stay so.

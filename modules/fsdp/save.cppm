@@ -60,21 +60,41 @@ result<void> give(V& visit, const std::string& key, T value) {
   }
 }
 
-// Makes the entries run by run and hands each to `take(entry, optional tensor)`.
+// Makes the entries run by run and hands each to `take(entry, optional tensor)`. Other names of an entry are made with
+// it, and wait for their turn.
 template <allocatable_tensor T, class Take>
 result<fsdp_profile> make_entries(entry_mover mover, std::int64_t run_bytes, Take&& take) {
   try {
+    std::map<std::size_t, T> waiting;
     for (std::size_t first = 0, last = 0; first < mover.entries().size(); first = last) {
       last = mover.next_run(first, run_bytes).second;
-      std::vector<std::optional<T>> tensors;
-      std::vector<tensor_view> views;
-      for (std::size_t i = first; i < last; ++i) {
+      std::vector<std::optional<T>> tensors(last - first);
+      std::vector<tensor_view> views(last - first);
+      result<void> mine;
+      const auto make = [&](const planned_entry& entry) -> std::optional<T> {
+        auto made = allocated<T>(entry.type, entry.local, entry.where);
+        if (made) return std::optional<T>(*std::move(made));
+        mine = std::move(made).take_error().with_key(entry.key);
+        return std::nullopt;
+      };
+      for (std::size_t i = first; mine && i < last; ++i) {
         const planned_entry& entry = mover.entries()[i];
-        tensors.emplace_back();
-        if (entry.has_part) tensors.back().emplace(adapter<T>::allocate(entry.type, entry.local, entry.where));
-        views.push_back(entry.has_part ? adapter<T>::view(*tensors.back()) : tensor_view{});
+        if (!entry.has_part) continue;
+        if (auto made_before = waiting.extract(i); !made_before.empty())
+          tensors[i - first].emplace(std::move(made_before.mapped()));
+        else if (auto made = make(entry))
+          tensors[i - first].emplace(*std::move(made));
+        if (mine) views[i - first] = adapter<T>::view(*tensors[i - first]);
+        for (const std::size_t name : mover.other_names(i))
+          if (mine && name >= last)
+            if (auto made = make(mover.entries()[name])) waiting.emplace(name, *std::move(made));
       }
-      auto moved = mover.move(first, last, views);
+      auto moved = mover.move(first, last, views, mine);
+      if (!moved) return std::move(moved).take_error();
+      for (std::size_t i = first; moved && i < last; ++i)
+        for (const std::size_t name : mover.other_names(i))
+          if (moved && mover.entries()[i].has_part)
+            moved = copy(name < last ? views[name - first] : adapter<T>::view(waiting.at(name)), views[i - first]);
       for (std::size_t i = first; moved && i < last; ++i)
         if (mover.entries()[i].form != entry_form::none)
           moved = take(std::move(mover.entries()[i]), std::move(tensors[i - first]));
@@ -87,6 +107,7 @@ result<fsdp_profile> make_entries(entry_mover mover, std::int64_t run_bytes, Tak
     mover.abort(fail(errc::no_memory, std::string("a rank could not go on with a state dict: ") + e.what()));
     throw;
   }
+  if (auto finished = mover.finish(); !finished) return std::move(finished).take_error();
   return mover.profile();
 }
 
@@ -116,11 +137,13 @@ export namespace shardmesh {
 
 /// Gives a visitor the whole of one tensor at a time, in key order: on all ranks, or on one. Collective; blocks; every
 /// rank of the communicator calls it, also those that get nothing. At most `options.memory_bytes` of results (at least
-/// one tensor) and as much of messages are alive at a time.
+/// one tensor) and as much of messages are alive at a time, and the other names of tied parameters: they are copied
+/// when the first name is made, and wait for their turn.
 /// \param model  its memory does not change meanwhile
-/// \errors those of `plan_full`, the executor and the visitor; every rank gets one. errc::disagreement when ranks
-///         describe different models
-/// Cost: the bytes that receivers lack travel once.
+/// \errors those of `plan_full`, the executor and the visitor, what `allocate` throws, errc::unsupported (memory that
+/// is
+///         not the host's) naming the key; every rank gets one. errc::disagreement when ranks describe different models
+/// Cost: the bytes that receivers lack travel once, whatever the number of their names.
 template <allocatable_tensor T, tensor_visitor<T> V>
 result<fsdp_profile> stream_full_state_dict(const fsdp_model& model, any_communicator& comm, V&& visit,
                                             const full_state_options& options = {}) {
@@ -146,7 +169,9 @@ result<saved_state<T>> full_state_dict(const fsdp_model& model, any_communicator
 /// where the unit is not sharded. Collective; blocks; every rank of the communicator calls it. At most
 /// `options.memory_bytes` (0: 256 MiB) of results (at least one part) and as much of messages are alive at a time, so
 /// that a model is saved or sent on without a second copy of its shards.
-/// \errors those of `plan_sharded`, the executor and the visitor; every rank gets one. errc::disagreement
+/// \errors those of `plan_sharded`, the executor and the visitor, what `allocate` throws, errc::unsupported (memory
+/// that
+///         is not the host's) naming the key; every rank gets one. errc::disagreement
 /// Cost: only bytes that change owner travel; no parameter is whole anywhere.
 template <allocatable_tensor T, tensor_visitor<state_value<T>> V>
 result<fsdp_profile> stream_sharded_state_dict(const fsdp_model& model, any_communicator& comm, V&& visit,

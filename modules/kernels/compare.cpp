@@ -188,7 +188,7 @@ std::string hex_text(std::uint64_t value, int width) {
 }  // namespace
 
 result<comparison> compare(const tensor_view& a, const tensor_view& b, const compare_options& options) {
-  SHARDMESH_CHECK(check_equal_sizes(a, b));
+  SHARDMESH_CHECK(check_pair(a, b));
   if (a.type != b.type) {
     if (!options.ignore_dtype)
       return fail(errc::dtype_mismatch, "the two tensors differ in dtype")

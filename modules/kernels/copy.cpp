@@ -156,8 +156,18 @@ bool is_convertible(dtype from, dtype to) {
   return lane_of(from) != lane::none && lane_of(to) != lane::none && !is_packed(from) && !is_packed(to);
 }
 
+result<void> check_cast(dtype from, dtype to, bool allow_narrowing) {
+  if (from == dtype::undefined || to == dtype::undefined) return fail(errc::dtype_mismatch, "a dtype is undefined");
+  if (from == to) return {};
+  if (!is_convertible(from, to))
+    return fail(errc::unsupported, "no cast from " + std::string(name(from)) + " to " + std::string(name(to)));
+  if (allow_narrowing || widens(from, to)) return {};
+  return fail(errc::narrowing, "casting " + std::string(name(from)) + " to " + std::string(name(to)) + " loses values")
+      .with_hint("allow narrowing to do it anyway");
+}
+
 result<void> copy(const tensor_view& to, const tensor_view& from) {
-  SHARDMESH_CHECK(check_equal_sizes(to, from));
+  SHARDMESH_CHECK(check_pair(to, from));
   if (!is_convertible(from.type, to.type))
     return fail(errc::unsupported,
                 "no conversion from " + std::string(name(from.type)) + " to " + std::string(name(to.type)));

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
+#include <try.hpp>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <string>
+#include <utility>
 module shardmesh.kernels;
 
 namespace shardmesh {
@@ -36,22 +39,27 @@ void flip_sign(std::byte* last) {
 
 }  // namespace
 
-void byte_swap(const tensor_view& view) {
-  if (bits(view.type) <= 8) return;
+result<void> byte_swap(const tensor_view& view) {
+  SHARDMESH_CHECK(check_host_memory(view));
+  if (bits(view.type) <= 8) return {};
   const std::int64_t item = item_bytes(view.type);
   const std::int64_t part = kind(view.type) == dtype_kind::complex ? item / 2 : item;
   for_each_element(view, [item, part](std::byte* element) {
     for (std::int64_t at = 0; at < item; at += part) std::reverse(element + at, element + at + part);
   });
+  return {};
 }
 
-void conjugate(const tensor_view& view) {
-  if (kind(view.type) != dtype_kind::complex) return;
+result<void> conjugate(const tensor_view& view) {
+  SHARDMESH_CHECK(check_host_memory(view));
+  if (kind(view.type) != dtype_kind::complex) return {};
   const std::int64_t item = item_bytes(view.type);
   for_each_element(view, [item](std::byte* element) { flip_sign(element + item - 1); });
+  return {};
 }
 
 result<void> negate(const tensor_view& view) {
+  SHARDMESH_CHECK(check_host_memory(view));
   switch (view.type) {
     case dtype::uint8:
     case dtype::int8:

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
+#include <try.hpp>
+
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <string>
+#include <utility>
 module shardmesh.kernels;
 
 namespace shardmesh {
@@ -61,10 +64,12 @@ loop_nest free_nest(const tensor_view& a, const tensor_view& b) {
   return nest;
 }
 
-result<void> check_equal_sizes(const tensor_view& a, const tensor_view& b) {
-  if (a.sizes == b.sizes) return {};
-  return fail(errc::shape_mismatch, "the two tensors differ in shape")
-      .with_values(to_string(a.sizes), to_string(b.sizes));
+result<void> check_pair(const tensor_view& a, const tensor_view& b) {
+  if (a.sizes != b.sizes)
+    return fail(errc::shape_mismatch, "the two tensors differ in shape")
+        .with_values(to_string(a.sizes), to_string(b.sizes));
+  SHARDMESH_CHECK(check_host_memory(a));
+  return check_host_memory(b);
 }
 
 }  // namespace shardmesh

@@ -51,7 +51,7 @@ void for_each_outer(const loop_nest& nest, std::size_t skip, Visit visit) {
   }
 }
 
-/// "[3, 4] and [4, 3]" as an error, or success when the sizes are equal.
-result<void> check_equal_sizes(const tensor_view& a, const tensor_view& b);
+/// Two views of equal sizes in host memory. errc::shape_mismatch with both sizes, errc::unsupported with the device.
+result<void> check_pair(const tensor_view& a, const tensor_view& b);
 
 }  // namespace shardmesh

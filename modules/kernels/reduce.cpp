@@ -11,6 +11,7 @@ module;
 #include <limits>
 #include <string>
 #include <string_view>
+#include <utility>
 module shardmesh.kernels;
 
 namespace shardmesh {
@@ -129,6 +130,7 @@ void change_floats(lane which, pass_buffer& lanes, std::int64_t count, Function 
 
 template <class Function>
 result<void> change_view(const tensor_view& view, std::string_view what, Function function) {
+  SHARDMESH_CHECK(check_host_memory(view));
   const dtype_kind k = kind(view.type);
   const lane which = lane_of(view.type);
   if ((k != dtype_kind::floating && k != dtype_kind::complex) || which == lane::none)
@@ -223,7 +225,7 @@ bool is_combinable(dtype type, combine_op op) {
 }
 
 result<void> accumulate(const tensor_view& to, const tensor_view& from, combine_op op) {
-  SHARDMESH_CHECK(check_equal_sizes(to, from));
+  SHARDMESH_CHECK(check_pair(to, from));
   SHARDMESH_CHECK(check_op(to.type, op));
   if (!is_convertible(from.type, to.type))
     return fail(errc::unsupported,

@@ -21,6 +21,10 @@ struct dimension_cut {
   split_rule rule;
 };
 
+/// Most boxes that a layout gives one rank: more is a mistake or an attack, a strided shard's pieces have no use for
+/// it.
+inline constexpr std::int64_t max_boxes_of_a_rank = std::int64_t{1} << 22;
+
 /// Number of local indices that the runs hold.
 constexpr std::int64_t length_of(const std::vector<index_run>& runs) {
   return runs.empty() ? 0 : runs.back().local + runs.back().size;

@@ -10,6 +10,13 @@ export namespace shardmesh {
 /// How terms of a Partial are combined; `none` when there are no terms.
 enum class reduce_op : std::uint8_t { none, sum, avg, product, min, max, band, bor, bxor };
 
+/// Whether partial mesh dimensions with these reductions make one tensor together: equal ones, and sum with avg (an
+/// average of sums).
+constexpr bool are_combinable(reduce_op a, reduce_op b) {
+  const auto averages = [](reduce_op op) { return op == reduce_op::sum || op == reduce_op::avg; };
+  return a == b || (averages(a) && averages(b));
+}
+
 /// PyTorch's spelling: "sum", "avg", "product", "min", "max", "band", "bor", "bxor"; "none".
 std::string_view to_string(reduce_op op);
 /// The operation with that spelling, or nothing; "none" is not one.

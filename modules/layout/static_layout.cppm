@@ -6,8 +6,46 @@ import shardmesh.std;
 import shardmesh.core;
 import :cut;
 import :placement;
+import :reduction;
 import :split_rule;
-import :tensor_layout;
+
+namespace shardmesh::detail {
+
+// What `layout::make` asks of its arguments, at compile time.
+constexpr bool is_mesh(std::span<const std::int64_t> sizes) {
+  const auto ranks = checked_volume(sizes);
+  return ranks && *ranks >= 1 && *ranks <= std::numeric_limits<std::int32_t>::max();
+}
+constexpr bool has_reductions(std::span<const placement> placements) {
+  return std::all_of(placements.begin(), placements.end(), [](const placement& p) {
+    return p.kind != placement_kind::partial || p.reduction != reduce_op::none;
+  });
+}
+constexpr bool has_one_reduction(std::span<const placement> placements) {
+  for (const placement& a : placements)
+    for (const placement& b : placements)
+      if (a.kind == placement_kind::partial && b.kind == placement_kind::partial &&
+          !are_combinable(a.reduction, b.reduction))
+        return false;
+  return true;
+}
+constexpr bool has_few_boxes(std::span<const std::int64_t> mesh, std::span<const std::int64_t> shape,
+                             std::span<const placement> placements) {
+  std::int64_t boxes = 1;
+  for (std::size_t m = 0; m < std::min(mesh.size(), placements.size()); ++m) {
+    const placement& p = placements[m];
+    const auto rank = static_cast<std::int64_t>(shape.size());
+    const std::int64_t dim = p.dim < 0 ? p.dim + rank : p.dim;
+    if (!p.is_shard() || dim < 0 || dim >= rank || p.split_factor < 1 || mesh[m] == 1 ||
+        p.split_factor >= shape[static_cast<std::size_t>(dim)])
+      continue;
+    if (p.split_factor > max_boxes_of_a_rank / boxes) return false;
+    boxes *= p.split_factor;
+  }
+  return true;
+}
+
+}  // namespace shardmesh::detail
 
 export namespace shardmesh {
 
@@ -40,6 +78,16 @@ class static_layout {
                  ...),
                 "a placement names a dimension that the tensor lacks");
   static_assert(((Placements.split_factor >= 1) && ...), "a split factor is at least 1");
+  static_assert(detail::is_mesh(Mesh.values), "a mesh dimension has at least one rank, a mesh at most 2^31 - 1");
+  static_assert(checked_volume(Shape.values).has_value(),
+                "a size of a tensor is not negative, and its elements fit in 64 bits");
+  static_assert(detail::has_reductions(std::array<placement, sizeof...(Placements)>{Placements...}),
+                "a partial placement needs a reduction");
+  static_assert(detail::has_one_reduction(std::array<placement, sizeof...(Placements)>{Placements...}),
+                "these reductions of partial placements cannot be combined");
+  static_assert(detail::has_few_boxes(Mesh.values, Shape.values,
+                                      std::array<placement, sizeof...(Placements)>{Placements...}),
+                "a split factor gives a rank too many boxes");
 
   static constexpr extents mesh() { return Mesh; }
   static constexpr extents shape() { return Shape; }

@@ -17,9 +17,6 @@ import :model;
 namespace shardmesh {
 namespace {
 
-// More boxes than this on one rank is a mistake or an attack: a strided shard's pieces have no use for it.
-constexpr std::int64_t max_boxes_of_a_rank = std::int64_t{1} << 22;
-
 result<void> resolve_dims(std::vector<placement>& placements, std::size_t rank) {
   for (std::size_t m = 0; m < placements.size(); ++m) {
     placement& p = placements[m];
@@ -43,8 +40,7 @@ result<void> combine_partials(layout::description& d) {
     if (d.placements[m].kind != placement_kind::partial) continue;
     const reduce_op op = d.placements[m].reduction;
     if (op == reduce_op::none) return fail(errc::invalid_argument, "a partial placement needs a reduction");
-    const auto averages = [](reduce_op o) { return o == reduce_op::sum || o == reduce_op::avg; };
-    if (d.reduction != reduce_op::none && d.reduction != op && !(averages(d.reduction) && averages(op)))
+    if (d.reduction != reduce_op::none && !are_combinable(d.reduction, op))
       return fail(errc::mixed_partial,
                   fmt::format("reductions {} and {} cannot be combined", to_string(d.reduction), to_string(op)));
     if (d.reduction == reduce_op::none || op == reduce_op::avg) d.reduction = op;

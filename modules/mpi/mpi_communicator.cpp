@@ -76,7 +76,8 @@ namespace {
 message_group messages_of(const mpi_communicator& comm) {
   return {comm.rank(), comm.size(),
           [copy = comm](std::span<const outgoing> sends, std::span<const incoming> receives,
-                        const call_options& options) mutable { return copy.start_exchange(sends, receives, options); }};
+                        const call_options& options) mutable { return copy.start_exchange(sends, receives, options); },
+          [copy = comm](const error& reason) mutable { copy.abort(reason); }};
 }
 
 }  // namespace

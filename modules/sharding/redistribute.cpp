@@ -40,6 +40,7 @@ result<void> redistribute(const layout& from, const layout& to, dtype type, std:
                           const redistribute_options& options) {
   const auto planned = [&]() -> result<transfer_plan> {
     if (!mine) return mine.cause();
+    for (const std::vector<tensor_view>* side : {&source, &destination}) SHARDMESH_CHECK(check_host_memory(*side));
     // Also a rank that would hold nothing: the mesh is meant for another group.
     for (const device_mesh* mesh : {&from.mesh(), &to.mesh()})
       if (mesh->rank_limit() > comm.size())

@@ -26,7 +26,13 @@ result<void> check_movable(const sharded_tensor_metadata& metadata, std::span<co
                            std::int32_t nesting, const rank_group& group, std::int32_t rank,
                            const any_communicator& comm);
 
-// A tensor of the adapter's making, which is what was asked for. What `allocate` throws is an error.
+}  // namespace shardmesh::detail
+
+// Exported for room fsdp, whose calls make tensors before they talk, too.
+export namespace shardmesh::detail {
+
+// A tensor of the adapter's making, which is what was asked for, in host memory, as it is to be filled. What `allocate`
+// throws is an error.
 error allocation_failed(const extents& sizes, std::string why);
 result<void> check_allocated(const tensor_view& made, dtype type, const extents& sizes);
 
@@ -44,6 +50,13 @@ result<T> allocated(dtype type, const extents& sizes, device where) {
     return allocation_failed(sizes, "an unknown exception");
   }
 }
+
+}  // namespace shardmesh::detail
+
+namespace shardmesh::detail {
+
+// All of them are in host memory. errc::unsupported naming the device
+result<void> check_host_memory(std::span<const tensor_view> views);
 
 // For all functions of this room that talk: rank i of the communicator is rank i of the group.
 result<void> check_same_ranks(const any_communicator& comm, const rank_group& group);
@@ -94,6 +107,7 @@ result<sharded_tensor<T>> moved_to(const sharding_spec& spec, const extents& siz
   result<void> mine = from ? result<void>() : from.cause();
   auto to = destination_of(spec, size, properties, group);
   if (mine && !to) mine = to.cause();
+  if (mine) mine = check_host_memory(source);
   std::vector<shard<T>> shards;
   if (mine) {
     auto made = allocated_shards<T>(to->metadata, group.global(comm.rank()));

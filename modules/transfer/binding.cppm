@@ -7,11 +7,19 @@ import shardmesh.core;
 
 export namespace shardmesh {
 
+/// How large the views of slots are.
+enum class slot_room : std::uint8_t {
+  exact,   // as large as the slot's fragments: of a layout, the rank's local shape
+  larger,  // that or larger: memory with room for more, of which nothing else is touched
+};
+
 /// The memory of this rank's slots of one transfer's side: slot i is `slots[i]`. A slot holds its fragments at their
-/// `local_offsets`; its view has the side's dtype, any strides, and may be larger than the fragments need. A rank that
-/// holds nothing gives no slots; slots without fragments may be empty views.
+/// `local_offsets`; its view has the side's dtype, any strides, and ends where the last fragment does, unless `room`
+/// says otherwise: a whole tensor that was meant to be the rank's part is then refused. A rank that holds nothing gives
+/// no slots; slots without fragments may be any views.
 struct tensor_binding {
   std::vector<tensor_view> slots;
+  slot_room room = slot_room::exact;
 };
 
 }  // namespace shardmesh

@@ -185,20 +185,24 @@ result<void> bound_memory::check(const side& s, bool is_source, std::span<const 
       return problem(errc::invalid_argument, "is not bound")
           .with_values(fmt::format("{} slots or more", need.slot + 1), fmt::format("{}", slots.size()));
     const tensor_view& view = slots[static_cast<std::size_t>(need.slot)];
+    if (!check_host_memory(view))
+      return problem(errc::unsupported, "is not in host memory").with_values("cpu", to_string(view.where));
     if (view.data == nullptr) return problem(errc::invalid_argument, "has no memory");
     if (view.type != type)
       return problem(errc::dtype_mismatch, "has another dtype")
           .with_values(std::string(name(type)), std::string(name(view.type)));
-    if (view.where.type != device_type::cpu)
-      return problem(errc::unsupported, "is not in host memory").with_values("cpu", to_string(view.where));
-    bool fits = view.sizes.rank() == need.region.rank() && view.strides.rank() == need.region.rank();
-    for (std::size_t d = 0; fits && d < view.sizes.rank(); ++d) fits = need.region.end(d) <= view.sizes[d];
-    if (!fits) {
-      extents least = need.region.sizes;
-      for (std::size_t d = 0; d < least.rank(); ++d) least[d] = need.region.end(d);
+    extents least = need.region.sizes;
+    for (std::size_t d = 0; d < least.rank(); ++d) least[d] = need.region.end(d);
+    const bool may_be_larger = bindings[t].room == slot_room::larger;
+    bool fits = view.sizes.rank() == least.rank() && view.strides.rank() == least.rank();
+    for (std::size_t d = 0; fits && d < least.rank(); ++d) fits = least[d] <= view.sizes[d];
+    if (!fits)
       return problem(errc::shape_mismatch, "does not hold its fragments")
-          .with_values(fmt::format("{} or larger", to_string(least)), to_string(view.sizes));
-    }
+          .with_values(fmt::format("{}{}", to_string(least), may_be_larger ? " or larger" : ""), to_string(view.sizes));
+    if (!may_be_larger && view.sizes != least)
+      return problem(errc::shape_mismatch, "is larger than this rank's part of the tensor")
+          .with_values(to_string(least), to_string(view.sizes))
+          .with_hint("bind the part alone, or say slot_room::larger");
     if (!has_whole_byte_rows(view, need.region))
       return problem(errc::unaligned, "has rows that do not begin at whole bytes");
   }

@@ -41,6 +41,7 @@ struct ability {
   // Rounds that keep its memory budget, when it packs messages and when it lends its memory; 0: none do.
   std::int64_t rounds = 1, lending_rounds = 1;
   std::int64_t budget_bytes = 0, needed_bytes = 0;
+  std::int64_t sent_bytes = 0;
 };
 
 std::vector<std::byte> encode(const ability& a) {
@@ -49,7 +50,7 @@ std::vector<std::byte> encode(const ability& a) {
   return bytes;
 }
 
-// The largest numbers, and whether all can lend.
+// The largest numbers, the sum of what is sent, and whether all can lend.
 result<ability> common(const agreement_notes& notes) {
   ability all{.number = 0, .lends = 1, .collects = 1};
   std::vector<ability> each;
@@ -62,6 +63,7 @@ result<ability> common(const agreement_notes& notes) {
     all.number = std::max(all.number, one.number);
     all.lends &= one.lends;
     all.collects &= one.collects;
+    all.sent_bytes += one.sent_bytes;
     each.push_back(one);
   }
   for (std::size_t rank = 0; rank < each.size(); ++rank) {
@@ -167,6 +169,7 @@ void choose(const rank_plan& mine, ability& own) {
   const round_choice packed = choose_rounds(mine, true);
   own.rounds = packed.rounds.value_or(0);
   own.needed_bytes = packed.needed_bytes;
+  own.sent_bytes = mine.sent_bytes();
 }
 
 std::vector<std::string> names_of(const transfer_plan& plan, std::span<const std::string> keys) {
@@ -204,8 +207,10 @@ result<executor> executor::make(transfer_plan plan, any_communicator& comm, std:
   std::vector<collective_use> collectives;
   if (all.collects != 0) collectives = collectives_in(plan, comm.rank(), comm.size());
   for (const collective_use& use : collectives) mine.leave_out(use.transfer);
-  return executor(std::make_shared<state>(std::move(plan), mine, comm, names, options, all.lends != 0, all.number,
-                                          all.rounds, std::move(collectives)));
+  auto made = std::make_shared<state>(std::move(plan), mine, comm, names, options, all.lends != 0, all.number,
+                                      all.rounds, std::move(collectives));
+  made->moved_bytes = all.sent_bytes;
+  return executor(std::move(made));
 }
 
 result<executor> executor::make(result<transfer_plan> plan, any_communicator& comm, std::vector<std::string> keys,
@@ -225,6 +230,9 @@ const transfer_plan& executor::plan() const {
 
 std::int64_t executor::rounds() const {
   return state_->rounds;
+}
+std::int64_t executor::moved_bytes() const {
+  return state_->moved_bytes;
 }
 std::int64_t executor::sent_bytes() const {
   return state_->steps().sent_bytes();

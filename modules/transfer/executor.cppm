@@ -76,6 +76,8 @@ class executor {
   /// Bytes of a run's messages on this rank, without those of collectives.
   std::int64_t sent_bytes() const;
   std::int64_t received_bytes() const;
+  /// Bytes that a run moves between all ranks, as planned: each rank counted its own when the executor was made.
+  std::int64_t moved_bytes() const;
   /// How many rounds the exchange is cut into, on every rank alike: as many as the rank with the tightest budget needs.
   std::int64_t rounds() const;
   /// Most bytes that runs take on this rank beside its tensors: of messages when every piece must be packed, and of

@@ -172,8 +172,7 @@ void finish_destination(const transfer_class& c, owner_id owner, std::span<const
       emit(last);
     } else if (op == reduce_op::avg && c.mode != transfer_mode::terms) {
       last.kind = step_kind::scale;
-      last.factor = static_cast<double>(c.to.divisor() != 0 ? c.to.divisor()
-                                                            : static_cast<std::int64_t>(terms_of(wanted).size()));
+      last.factor = c.to.divisor() != 0 ? c.to.divisor() : static_cast<std::int64_t>(terms_of(wanted).size());
       if (last.factor != 1) emit(last);
     }
   }
@@ -290,9 +289,8 @@ void reduce_part(const transfer_class& c, const reduction_rule& rule, std::span<
   }
   if (as_source && owner == reducer && c.from.reduction() == reduce_op::avg) {
     step s = copy_step(1, part, staging_of(reducer, part), staging_of(reducer, part), 0);
-    s.kind = step_kind::scale;
-    s.factor = 1.0 / static_cast<double>(c.from.divisor() != 0 ? c.from.divisor()
-                                                               : static_cast<std::int64_t>(rule.terms.size()));
+    s.kind = step_kind::divide;
+    s.factor = c.from.divisor() != 0 ? c.from.divisor() : static_cast<std::int64_t>(rule.terms.size());
     if (s.factor != 1) emit(s);
   }
   for (const owner_id receiver : rule.receivers)

@@ -36,7 +36,7 @@ struct transfer_class {
     return travels(s.kind, s.from.side, s.to.side, s.from.owner != s.to.owner, one_space());
   }
   static bool travels(step_kind kind, buffer_side from, buffer_side to, bool owners_differ, bool one_space) {
-    if (kind == step_kind::scale || kind == step_kind::fill) return false;
+    if (kind == step_kind::scale || kind == step_kind::divide || kind == step_kind::fill) return false;
     if (from == buffer_side::destination) return false;  // between slots of one owner
     return owners_differ || (to != buffer_side::staging && !one_space);
   }

@@ -130,15 +130,7 @@ result<void> check_alignment(const distribution& d, dtype type) {
 }
 
 result<void> check_dtypes(const tensor_transfer& t, const plan_options& options) {
-  if (t.from_type == dtype::undefined || t.to_type == dtype::undefined)
-    return fail(errc::dtype_mismatch, "a dtype is undefined");
-  if (t.from_type == t.to_type) return {};
-  if (bits(t.from_type) % 8 != 0 || bits(t.to_type) % 8 != 0 || !is_convertible(t.from_type, t.to_type))
-    return fail(errc::unsupported, fmt::format("no cast from {} to {}", name(t.from_type), name(t.to_type)));
-  if (!options.allow_narrowing && !widens(t.from_type, t.to_type))
-    return fail(errc::narrowing, fmt::format("casting {} to {} loses values", name(t.from_type), name(t.to_type)))
-        .with_hint("allow narrowing to do it anyway");
-  return {};
+  return check_cast(t.from_type, t.to_type, options.allow_narrowing);
 }
 
 bool same_terms(const distribution& a, const distribution& b) {
@@ -205,7 +197,7 @@ void transfer_plan::state::count_totals() const {
     c.from.for_each_owner([&](owner_id owner) {
       expand(c, owner, c.from.space(), [&](const step& s) {
         if (s.from.owner != owner || s.from.side == buffer_side::destination) return;
-        if (s.kind == step_kind::scale || s.kind == step_kind::fill) return;
+        if (s.kind == step_kind::scale || s.kind == step_kind::divide || s.kind == step_kind::fill) return;
         const std::int64_t size = s.where.volume() * c.wire_bits_of(s) / 8;
         class_total += size;
         if (c.travels(s)) class_moved += size;

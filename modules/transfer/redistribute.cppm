@@ -21,8 +21,8 @@ struct tensor_side {
   tensor_binding memory{};
 };
 
-/// A side of which this rank has the given tensors: slot i is tensor i, in the order of `distribution::fragments_of`.
-/// They live until the move is over.
+/// A side of which this rank has the given tensors: slot i is tensor i, in the order of `distribution::fragments_of`,
+/// as large as its fragments (set `memory.room` for larger ones). They live until the move is over.
 template <local_tensor... T>
   requires(sizeof...(T) > 0)
 tensor_side side_of(distribution where, T&... local) {
@@ -30,12 +30,16 @@ tensor_side side_of(distribution where, T&... local) {
   return {std::move(where), views[0].type, {{std::begin(views), std::end(views)}}};
 }
 
-/// The side of a layout of which this rank has the local tensor. \errors those of `distribute`
+/// The side of a layout of which this rank has the local tensor, of the layout's local shape: the move refuses another
+/// one, so that the whole tensor is not taken for a part of it. With `slot_room::larger` the part is at its beginning.
+/// \errors those of `distribute`
 template <local_tensor T>
-result<tensor_side> side_of(const layout& where, T& local) {
+result<tensor_side> side_of(const layout& where, T& local, slot_room room = slot_room::exact) {
   auto made = distribute(where);
   if (!made) return std::move(made).take_error();
-  return side_of(*std::move(made), local);
+  tensor_side side = side_of(*std::move(made), local);
+  side.memory.room = room;
+  return side;
 }
 
 /// A side of which this rank has nothing.

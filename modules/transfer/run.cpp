@@ -6,7 +6,6 @@ module;
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -331,12 +330,12 @@ result<void> executor::state::carry_out(const task& work, const step& s, const t
         return accumulate(to, from, *combine_of(s.reduction));
       case step_kind::fill:
         return fill_identity(to, *combine_of(s.reduction));
+      case step_kind::divide:  // a product with 1 / n would round twice
+        return divide(to, static_cast<double>(s.factor));
       case step_kind::scale:
         break;
     }
-    // An average is a division: a product with 1 / n rounds twice.
-    const double divisor = std::round(1 / s.factor);
-    return s.factor < 1 && 1 / divisor == s.factor ? divide(to, divisor) : scale(to, s.factor);
+    return scale(to, static_cast<double>(s.factor));
   };
   if (auto done = act(); !done) return at(std::move(done).take_error(), work, s);
   const std::int64_t size_bytes = bytes_of(s.where, route_.types[work.transfer].in_message(s));

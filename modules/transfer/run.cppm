@@ -58,6 +58,7 @@ struct executor::state {
 
   transfer_plan plan;
   std::int64_t rounds = 1;
+  std::int64_t moved_bytes = 0;  // by all ranks
   std::int64_t peak_bytes() const { return route_.peak_bytes; }
   std::int64_t scratch_bytes() const { return scratch_.capacity(); }
   const rank_plan& steps() const { return route_.steps; }

@@ -15,8 +15,20 @@ struct item_run_options {
   std::int64_t memory_bytes = std::int64_t{1} << 30;  // staging of all threads together
   int threads = 0;                                    // 0: all cores
   std::stop_token cancel{};
+  std::optional<std::chrono::steady_clock::time_point> deadline{};
   std::function<void(std::int64_t bytes)> progress{};  // called from any thread with the bytes that were just moved
 };
+
+}  // namespace shardmesh
+
+namespace shardmesh {
+
+// Whether the run is to go on. errc::cancelled, errc::deadline_exceeded
+result<void> check_interruption(const item_run_options& options);
+
+}  // namespace shardmesh
+
+export namespace shardmesh {
 
 /// The least `memory_bytes` that `run_to_items` accepts, for one thread.
 inline constexpr std::int64_t least_run_bytes = std::int64_t{4} << 20;
@@ -26,7 +38,7 @@ inline constexpr std::int64_t least_run_bytes = std::int64_t{4} << 20;
 /// slabs that are contiguous in every item of either side, so memory is bounded whatever the two layouts are.
 /// `keys` names the transfers in errors (empty, or one per transfer).
 /// \errors those of source and sink with the key; errc::gap when `from` does not hold a cell that `to` wants;
-///         errc::no_memory when the budget is below `least_run_bytes`; errc::cancelled.
+///         errc::no_memory when the budget is below `least_run_bytes`; errc::cancelled, errc::deadline_exceeded.
 result<void> run_to_items(std::span<const tensor_transfer> transfers, std::span<const std::string> keys,
                           any_item_source source, any_item_sink sink, const item_run_options& options = {});
 
@@ -39,7 +51,8 @@ struct memory_target {
 
 /// Fills every target from the items of its distribution. What is contiguous on both sides is read straight into the
 /// target; a source range that several targets share is read once.
-/// \errors as `run_to_items`; targets that were not reached hold unspecified values.
+/// \errors as `run_to_items`; errc::unsupported (memory that is not the host's, before anything is read); targets that
+/// were not reached hold unspecified values.
 result<void> run_to_memory(std::span<const distribution> from, std::span<const std::string> keys,
                            std::span<const memory_target> targets, any_item_source source,
                            const item_run_options& options = {});

@@ -75,7 +75,7 @@ class tensor_run {
     const std::int64_t widest = std::max(item_bytes(transfer_.from_type), item_bytes(transfer_.to_type));
     slab_walk walk(whole, slab_bytes_ / widest);
     while (const auto slab = walk.next()) {
-      if (options_.cancel.stop_requested()) return fail(errc::cancelled, "cancelled");
+      SHARDMESH_CHECK(check_interruption(options_));
       SHARDMESH_CHECK(move(*slab));
     }
     return {};

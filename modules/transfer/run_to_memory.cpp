@@ -5,6 +5,7 @@ module;
 #include <try.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -33,6 +34,7 @@ struct demand {
 struct unit {
   std::span<const demand> demands;
   box region;
+  bool in_order = false;  // of an item that is read front to back, by one thread
 };
 
 std::int64_t wanted_volume(std::span<const demand> demands, const box& region) {
@@ -49,10 +51,22 @@ result<void> read_one(const any_item_source& source, const demand& d, const box&
   return source.read({d.from.owner, d.from.slot}, local, subview(d.target->to, relative_to(*common, d.target->where)));
 }
 
-result<void> read_shared(const any_item_source& source, const unit& work, dtype stored,
-                         std::vector<std::byte>& scratch) {
+// As a thread takes units, so that somebody who waits for the end of the run does not wait for a whole large item.
+result<void> read_in_order(const any_item_source& source, const unit& work, const item_run_options& options) {
+  const demand& only = work.demands.front();
+  slab_walk walk(work.region, unit_bytes / item_bytes(only.target->to.type));
+  while (const auto slab = walk.next()) {
+    SHARDMESH_CHECK(check_interruption(options));
+    SHARDMESH_CHECK(read_one(source, only, *slab));
+  }
+  return {};
+}
+
+result<void> read_shared(const any_item_source& source, const unit& work, dtype stored, std::vector<std::byte>& scratch,
+                         const item_run_options& options) {
   slab_walk walk(work.region, scratch_bytes / item_bytes(stored));
   while (const auto slab = walk.next()) {
+    SHARDMESH_CHECK(check_interruption(options));
     const std::int64_t wanted = wanted_volume(work.demands, *slab);
     if (wanted == 0) continue;
     const std::int64_t volume = slab->volume();
@@ -86,6 +100,13 @@ box hull(std::span<const demand> demands) {
 
 }  // namespace
 
+result<void> check_interruption(const item_run_options& options) {
+  if (options.cancel.stop_requested()) return fail(errc::cancelled, "cancelled");
+  if (options.deadline && std::chrono::steady_clock::now() >= *options.deadline)
+    return fail(errc::deadline_exceeded, "the deadline has passed");
+  return {};
+}
+
 result<void> run_to_memory(std::span<const distribution> from, std::span<const std::string> keys,
                            std::span<const memory_target> targets, any_item_source source,
                            const item_run_options& options) {
@@ -98,6 +119,8 @@ result<void> run_to_memory(std::span<const distribution> from, std::span<const s
           .with_key(name_of(target.transfer))
           .with_box(target.where)
           .with_values(to_string(target.where.sizes), to_string(target.to.sizes));
+    if (auto held = check_host_memory(target.to); !held)
+      return std::move(held).take_error().with_key(name_of(target.transfer)).with_box(target.where);
     if (target.where.is_empty()) continue;
     std::vector<demand> found;
     from[target.transfer].overlapping(target.where, [&](const fragment& f) {
@@ -126,22 +149,24 @@ result<void> run_to_memory(std::span<const distribution> from, std::span<const s
     while (end < demands.size() && identity(demands[end]) == identity(demands[begin])) ++end;
     const std::span<const demand> group(demands.data() + begin, end - begin);
     const demand& first = group.front();
-    const bool whole =
-        bits(first.target->to.type) % 8 != 0 || source.reads_in_order({first.from.owner, first.from.slot});
-    if (whole) {
-      units.push_back({group, hull(group)});
+    const bool is_packed = bits(first.target->to.type) % 8 != 0;
+    const bool in_order = !is_packed && source.reads_in_order({first.from.owner, first.from.slot});
+    if (is_packed || in_order) {
+      units.push_back({group, hull(group), in_order});
       continue;
     }
     slab_walk walk(hull(group), unit_bytes / item_bytes(first.target->to.type));
-    while (const auto slab = walk.next()) units.push_back({group, *slab});
+    while (const auto slab = walk.next()) units.push_back({group, *slab, false});
   }
   return parallel_for(options.threads, static_cast<std::int64_t>(units.size()), [&](std::int64_t i) -> result<void> {
-    if (options.cancel.stop_requested()) return fail(errc::cancelled, "cancelled");
     const unit& work = units[static_cast<std::size_t>(i)];
     thread_local std::vector<std::byte> scratch;
     const demand& first = work.demands.front();
-    auto done = work.demands.size() == 1 ? read_one(source, first, work.region)
-                                         : read_shared(source, work, first.target->to.type, scratch);
+    auto done = check_interruption(options);
+    if (done)
+      done = work.demands.size() > 1 ? read_shared(source, work, first.target->to.type, scratch, options)
+             : work.in_order         ? read_in_order(source, work, options)
+                                     : read_one(source, first, work.region);
     if (done && options.progress)
       options.progress(wanted_volume(work.demands, work.region) * item_bytes(first.target->to.type));
     if (done || !done.cause().key.empty()) return done;

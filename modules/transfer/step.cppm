@@ -12,6 +12,7 @@ enum class step_kind : std::uint8_t {
   copy,        // from -> to, with a cast where their types differ
   accumulate,  // to = to (reduction) from
   scale,       // to = to * factor
+  divide,      // to = to / factor: an average of a sum
   fill,        // to = the identity of the destination's reduction
 };
 
@@ -30,14 +31,14 @@ struct step_end {
 
 /// One piece of work. Local when both owners are the same (in one owner space); otherwise the piece travels.
 /// Phases run in order; every message of a phase is complete before the next phase uses what it brought:
-///   0 copies and the gathering of terms, 1 scaling of sums, 2 results to their receivers, 3 copies between slots of
+///   0 copies and the gathering of terms, 1 division of sums, 2 results to their receivers, 3 copies between slots of
 ///   one owner, 4 scaling and filling of a partial destination.
 struct step {
   step_kind kind = step_kind::copy;
   std::uint8_t phase = 0;
   reduce_op reduction = reduce_op::none;  // of accumulate and fill
   std::int32_t term = 0;                  // which term of the source it carries
-  double factor = 1;                      // of scale
+  std::int64_t factor = 1;                // of scale and divide
   box where;                              // of the global tensor; its sizes are the piece's
   step_end from, to;
   friend bool operator==(const step&, const step&) = default;
@@ -50,7 +51,7 @@ class step_table {
 
   /// A step without its box and offsets.
   struct head {
-    double factor;
+    std::int64_t factor;
     owner_id from_owner, to_owner;
     std::int32_t from_slot, to_slot, term;
     step_kind kind;

@@ -207,7 +207,7 @@ TEST_CASE("a slot without memory is an error on every rank") {
 TEST_CASE("a view that does not hold its fragments is an error on every rank, naming the box") {
   on_ranks({2, 3}, [](any_communicator& comm) {
     return bind_wrongly(comm, [](tensors& t) { t.from[0].slots[0].sizes[1] = 7; }, errc::shape_mismatch,
-                        {"a: slot 0 of the source does not hold its fragments in [0:", "(rank 1)", "8] or larger"});
+                        {"a: slot 0 of the source does not hold its fragments in [0:", "(rank 1)", "8]"});
   });
   on_ranks({2}, [](any_communicator& comm) {
     return bind_wrongly(comm,
@@ -216,7 +216,7 @@ TEST_CASE("a view that does not hold its fragments is an error on every rank, na
                           t.to[1].slots[0].strides = {1};
                         },
                         errc::shape_mismatch,
-                        {"b: slot 0 of the destination does not hold", "expected [6, 3] or larger, found [18]"});
+                        {"b: slot 0 of the destination does not hold", "expected [6, 3], found [18]"});
   });
 }
 

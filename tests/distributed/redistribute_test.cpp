@@ -46,6 +46,7 @@ side_memory make_side(dice& roll, const distribution& d, owner_id rank, dtype ty
     return true;
   });
   side_memory made;
+  made.binding.room = slot_room::larger;
   for (extents& size : sizes) {
     const bool plain = roll.below(2) == 0;
     if (!plain)

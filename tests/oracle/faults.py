@@ -134,6 +134,27 @@ class Checker:
         shutil.rmtree(folder)
         return ""
 
+    def plain_file_system(self, command):
+        """Without the flags of renameat2, with and without hard links: all but replacing a folder works."""
+        for links in "01":
+            case = f"{command.name} on a plain file system, links {links}"
+            folder = self.oracle.work / "runs" / case.replace(" ", "_")
+            old = self.prepare(command, folder)
+            environment = {"LD_PRELOAD": str(self.shim), "FAULT_UNDER": str(folder), "FAULT_MODE": "plain", "FAULT_LINKS": links}
+            status, err = self.tool(command.line(folder, command.old is not None), environment, command.program)
+            if command.old is not None and not command.destination.endswith(".safetensors"):
+                self.oracle.check(status == 3 and "exchange" in err and siblings(folder, command.destination) == old, case,
+                                  f"exits {status}: {err[-300:]}")
+            else:
+                wrong = self.complete(command, folder) if status == 0 else f"exits {status}: {err[-300:]}"
+                self.oracle.check(not wrong, case, wrong)
+            left = [entry.name for entry in folder.iterdir() if TEMPORARY in entry.name]
+            self.oracle.check(not left, case, f"leaves {left}")
+            if command.old is None and command.program is None:
+                before = siblings(folder, command.destination)
+                status, err = self.tool(command.line(folder, False), environment)
+                self.oracle.check(status == 2 and siblings(folder, command.destination) == before, case, f"again: {status} {err[-300:]}")
+
     def run(self, command, pool):
         folder = self.oracle.work / "runs" / command.name.replace(" ", "_")
         self.prepare(command, folder)
@@ -168,6 +189,7 @@ def main():
                 if command.old is not None:
                     checker.olds[command.name] = checker.make_old(command)
                 checker.run(command, pool)
+                checker.plain_file_system(command)
     oracle.finish()
 
 

@@ -32,6 +32,13 @@ using strided = static_layout<static_extents{4}, static_extents{9}, placement::s
 static_assert(strided::runs(0, 0) == std::vector<index_run>{{0, 2, 0}, {5, 1, 2}});
 static_assert(strided::local_shape(3) == extents{1});
 
+// An average of sums is one reduction; layouts without elements are layouts.
+using averaged = static_layout<static_extents{2, 3}, static_extents{0, 4}, placement::partial(reduce_op::sum),
+                               placement::partial(reduce_op::avg)>;
+static_assert(averaged::local_shape(5) == extents{0, 4});
+static_assert(are_combinable(reduce_op::avg, reduce_op::sum) && are_combinable(reduce_op::max, reduce_op::max));
+static_assert(!are_combinable(reduce_op::max, reduce_op::min) && !are_combinable(reduce_op::sum, reduce_op::max));
+
 using scalar = static_layout<static_extents{2}, static_extents{}, placement::replicate()>;
 static_assert(scalar::local_shape(1) == extents{});
 

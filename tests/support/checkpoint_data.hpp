@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <golden.hpp>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -14,7 +15,7 @@
 namespace checkpoint_data {
 
 inline std::filesystem::path golden() {
-  return std::filesystem::path(SHARDMESH_TEST_DATA) / "golden";
+  return golden::folder();
 }
 
 inline std::vector<std::byte> read(const std::filesystem::path& path) {

@@ -5,7 +5,9 @@
 //                     space fails too, as on a full disk
 //   FAULT_MODE=short  lets a write do half of its bytes
 //   FAULT_MODE=kill   kills the process before the call is made
-// At exit the number of calls is written to $FAULT_COUNT_FILE. Not for anything but tests.
+// Whatever the number, FAULT_MODE=plain acts as a file system that has renames alone: no flags of renameat2, and no
+// hard links unless FAULT_LINKS=1. At exit the number of calls is written to $FAULT_COUNT_FILE. Not for anything but
+// tests.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -24,7 +26,7 @@
 
 namespace {
 
-enum class mode { none, fail, cut, kill };
+enum class mode { none, fail, cut, kill, plain };
 enum class outcome { go_on, fail, cut };
 enum class needs { nothing, space };
 
@@ -34,7 +36,7 @@ struct settings {
   long at = 0;
   mode what = mode::none;
   int error = EIO;
-  bool sticky = false;
+  bool sticky = false, links = false;
 };
 
 long number_from(const char* name, long otherwise) {
@@ -50,7 +52,9 @@ settings read_settings() {
   s.at = number_from("FAULT_AT", 0);
   s.error = static_cast<int>(number_from("FAULT_ERRNO", EIO));
   s.sticky = number_from("FAULT_STICKY", 0) != 0;
+  s.links = number_from("FAULT_LINKS", 0) != 0;
   const char* what = getenv("FAULT_MODE");
+  if (what && !strcmp(what, "plain")) s.what = mode::plain;
   if (what && !strcmp(what, "fail")) s.what = mode::fail;
   if (what && !strcmp(what, "short")) s.what = mode::cut;
   if (what && !strcmp(what, "kill")) s.what = mode::kill;
@@ -163,6 +167,14 @@ ssize_t counted(int fd, size_t size, Write&& write) {
   }
 }
 
+// What a plain file system does not know.
+bool lacks_flags(unsigned flags) {
+  return flags != 0 && chosen().what == mode::plain;
+}
+bool lacks_links() {
+  return chosen().what == mode::plain && !chosen().links;
+}
+
 constexpr int creating = O_CREAT | O_TRUNC;
 
 }  // namespace
@@ -234,6 +246,7 @@ int renameat(int from_dir, const char* from, int to_dir, const char* to) noexcep
   return plain(watched(to_dir, to), needs::nothing, [&] { return REAL(renameat)(from_dir, from, to_dir, to); });
 }
 int renameat2(int from_dir, const char* from, int to_dir, const char* to, unsigned flags) noexcept {
+  if (lacks_flags(flags) && watched(to_dir, to)) return errno = EINVAL, -1;
   return plain(watched(to_dir, to), needs::nothing, [&] { return REAL(renameat2)(from_dir, from, to_dir, to, flags); });
 }
 // Programs that exchange two names have no wrapper in older C libraries: they call the kernel by number.
@@ -244,10 +257,12 @@ long syscall(long number, ...) noexcept {
   for (long& argument : a) argument = va_arg(more, long);
   va_end(more);
   const bool relevant = number == SYS_renameat2 && watched(static_cast<int>(a[2]), reinterpret_cast<const char*>(a[3]));
+  if (relevant && lacks_flags(static_cast<unsigned>(a[4]))) return errno = EINVAL, -1;
   if (relevant && next_call(needs::nothing) == outcome::fail) return -1;
   return (*real<long(long, ...)>("syscall"))(number, a[0], a[1], a[2], a[3], a[4], a[5]);
 }
 int link(const char* from, const char* to) noexcept {
+  if (lacks_links() && watched(AT_FDCWD, to)) return errno = EPERM, -1;
   return plain(watched(AT_FDCWD, to), needs::nothing, [&] { return REAL(link)(from, to); });
 }
 int linkat(int from_dir, const char* from, int to_dir, const char* to, int flags) noexcept {

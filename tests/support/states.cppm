@@ -43,15 +43,19 @@ struct reader {
 
  private:
   test::array_tensor tensor(const nlohmann::json& t) const;
-  /// Tensors of shards hold the indices of the elements that they claim.
+  /// A tensor that holds the indices of the elements `cells` plus a number: values of which the file has the digest
+  /// only are found by it.
+  test::array_tensor tensor(const nlohmann::json& t, const std::vector<std::int64_t>& cells) const;
   shardmesh::result<sharded> sharded_tensor_of(const nlohmann::json& st, const shardmesh::extents& whole,
                                                const shardmesh::extents& origin) const;
   shardmesh::result<void> add(shardmesh::state_dict_builder<test::array_tensor>& b, const nlohmann::json& j,
                               const shardmesh::path_key& key) const;
 };
 
-/// What a state dict looks like in JSON, ours and PyTorch's: no values, which the tests compare on their own.
+/// A state dict in the golden file's form, values and all.
 nlohmann::json dict_json(const dict& d);
-nlohmann::json without_values(const nlohmann::json& j);
+
+/// The golden file's form without what a state dict does not have: the class of a mapping.
+nlohmann::json normal(const nlohmann::json& j);
 
 }  // namespace states

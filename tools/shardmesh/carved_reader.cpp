@@ -47,9 +47,12 @@ class carved_reader final : public checkpoint_reader {
     contents_.files = stored.files;
     contents_.transforms = stored.transforms;
     contents_.objects = stored.objects;
+    contents_.texts = stored.texts;
+    contents_.stem = stored.stem;
     path_ = inner_->path();
     warnings_ = inner_->warnings();
     problems_ = inner_->problems();
+    notes_ = inner_->notes();
   }
 
   result<std::shared_ptr<const opened_chunk>> open_chunk(const tensor_entry&, std::int32_t chunk) override {
@@ -67,11 +70,14 @@ class carved_reader final : public checkpoint_reader {
   }
   result<object_value> read_object(std::size_t index) override { return inner_->read_object(index); }
   result<std::vector<std::byte>> object_archive(std::size_t index) override { return inner_->object_archive(index); }
+  result<opened_object> open_object(std::size_t index) override { return inner_->open_object(index); }
   const dcp_extras& extras() const override { return inner_->extras(); }
   void identify_opaque_tensors() override {
     inner_->identify_opaque_tensors();
-    for (std::size_t i = 0; i < contents_.tensors.size(); ++i)
+    for (std::size_t i = 0; i < contents_.tensors.size(); ++i) {
       contents_.tensors[i].opaque_type = inner_->contents().tensors[origins_[i]].opaque_type;
+      contents_.tensors[i].opaque_kind = inner_->contents().tensors[origins_[i]].opaque_kind;
+    }
   }
   check_outcome check_whole(std::span<const whole_entry> entries, const check_options& options) override {
     std::vector<whole_entry> stored;

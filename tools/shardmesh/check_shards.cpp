@@ -192,9 +192,10 @@ int stop_with(const std::string& why, bool json) {
 }
 
 int run_check_shards(const std::string& path, bool json) {
-  simdjson::padded_string bytes;
-  if (simdjson::padded_string::load(path).get(bytes) != simdjson::SUCCESS)
-    return stop_with("cannot read '" + escaped(path) + "'", json);
+  constexpr std::int64_t limit_bytes = std::int64_t{4} << 30;
+  const auto read = read_file(path, limit_bytes);
+  if (!read) return stop_with(to_string(read.cause()), json);
+  const simdjson::padded_string bytes(reinterpret_cast<const char*>(read->data()), read->size());
   dom::parser parser;
   dom::element document;
   shard_list list;

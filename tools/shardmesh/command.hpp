@@ -2,6 +2,8 @@
 // What the command line's files share: one `add_*` per command, the exit statuses, and how problems are printed.
 #pragma once
 #include <CLI/CLI.hpp>
+#include <cstdint>
+#include <stop_token>
 #include <string>
 
 namespace tool {
@@ -11,7 +13,9 @@ enum exit_status : int { done = 0, problem = 1, wrong_usage = 2, not_completed =
 
 /// Options that every command has.
 struct common_options {
-  int threads = 0;  // 0: all cores
+  int threads = 0;                // 0: all cores
+  std::int64_t limit_factor = 1;  // times the limits of what reading an untrusted file may cost
+  std::stop_token cancel{};       // of commands that write: SIGINT and SIGTERM (see signals.hpp)
 };
 
 /// What a command does once its arguments are parsed; returns the exit status.
@@ -46,5 +50,6 @@ void add_reshard(CLI::App& app, invocation& call);
 void add_layout(CLI::App& app, invocation& call);
 void add_plan(CLI::App& app, invocation& call);
 void add_check_shards(CLI::App& app, invocation& call);
+void add_clean(CLI::App& app, invocation& call);
 
 }  // namespace tool

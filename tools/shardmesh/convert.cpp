@@ -13,6 +13,7 @@
 #include "report.hpp"
 #include "saving.hpp"
 #include "selection_options.hpp"
+#include "signals.hpp"
 
 import shardmesh;
 
@@ -27,9 +28,10 @@ struct arguments {
 };
 
 int run(arguments& given, const common_options& common, bool format_given) {
-  auto reader = open_checkpoint(given.source);
+  auto reader = open_checkpoint(given.source, {.limits = read_limits{}.times(common.limit_factor)});
   if (!reader) return report(reader.cause());
   if (!given.flat_spec.empty()) {
+    if (const auto apart = check_apart(given.destination, given.flat_spec); !apart) return report(apart.cause());
     const auto units = read_flat_spec(given.flat_spec);
     if (!units) return report(units.cause());
     reader = carve(*std::move(reader), *units);
@@ -49,6 +51,8 @@ int run(arguments& given, const common_options& common, bool format_given) {
   progress_bar bar((*reader)->contents().tensor_bytes());
   given.options.saving.progress = [&bar](std::int64_t bytes) { bar.advance(bytes); };
   given.options.saving.threads = common.threads;
+  given.options.saving.cancel = common.cancel;
+  const unwinding_on_signals unwinding;
   return print_report(convert(**reader, given.destination, given.options), given.destination);
 }
 
@@ -85,7 +89,7 @@ void add_convert(CLI::App& app, invocation& call) {
   command->add_flag("--skip-objects", given->options.skip_objects,
                     "safetensors, hf: drop what is not a tensor instead of writing objects.json");
   command->add_flag("--skip-unsupported", given->options.skip_unsupported,
-                    "Drop tensors that the destination cannot hold, instead of refusing");
+                    "Drop tensors that the destination cannot hold, and objects that hold such, instead of refusing");
   command
       ->add_flag("--dedup{tied}", given->merge,
                  "Write tensors that are one stored tensor under several names (tied weights) once; --dedup=equal: "

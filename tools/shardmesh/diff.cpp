@@ -93,9 +93,9 @@ int report_nothing(const std::vector<error>& problems, int status, bool json) {
 
 int run(arguments& given, const common_options& common) {
   const auto nothing = [&](const error& cause) { return report_nothing({cause}, status_of(cause), given.json); };
-  auto left = open_checkpoint(given.left);
+  auto left = open_checkpoint(given.left, {.limits = read_limits{}.times(common.limit_factor)});
   if (!left) return nothing(left.cause());
-  auto right = open_checkpoint(given.right);
+  auto right = open_checkpoint(given.right, {.limits = read_limits{}.times(common.limit_factor)});
   if (!right) return nothing(right.cause());
   if (auto checked = check_rules(**left, **right, given.selection); !checked) return nothing(checked.cause());
   auto left_side = chosen_side(**left, given.selection);

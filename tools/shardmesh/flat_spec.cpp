@@ -2,15 +2,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
-#include <fstream>
 #include <initializer_list>
 #include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <try.hpp>
 
@@ -117,6 +119,7 @@ result<flat_spec_unit> unit_of(const json& value, const std::string& where) {
 }
 
 result<std::vector<flat_spec_unit>> units_of(const std::string& text) {
+  SHARDMESH_CHECK(check_json_depth(text));
   json spec;
   try {
     spec = json::parse(text);
@@ -139,9 +142,9 @@ result<std::vector<flat_spec_unit>> units_of(const std::string& text) {
 }  // namespace
 
 result<std::vector<flat_spec_unit>> read_flat_spec(const std::string& file) {
-  std::ifstream stream(file, std::ios::binary);
-  if (!stream) return fail(errc::io, "cannot open the flat spec").with_file(file);
-  const std::string text((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());
+  constexpr std::int64_t limit_bytes = std::int64_t{1} << 30;
+  SHARDMESH_TRY(const std::vector<std::byte> bytes, read_file(file, limit_bytes));
+  const std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   auto units = units_of(text);
   if (!units) return std::move(units).take_error().with_file(file);
   return units;

@@ -101,13 +101,81 @@ void print_json_tensor(out_buffer& out, const catalog& contents, const tensor_en
   out.print("]}}");
 }
 
+// The tensors inside an object, by the keys that they get where it is taken apart.
+void print_tensors_inside(out_buffer& out, const std::vector<tensor_entry>& tensors) {
+  if (tensors.empty()) return;
+  std::string_view separator = R"(,"tensors":{)";
+  for (const tensor_entry& tensor : tensors) {
+    out.print(R"({}{}:{{"dtype":"{}","shape":[{}]}})", separator, json_quoted(tensor.key), name(tensor.type),
+              fmt::join(tensor.shape.begin(), tensor.shape.end(), ","));
+    separator = ",";
+  }
+  out.print("}}");
+}
+
 // A list of what is wrong ends a document, where there is something.
-void end_json(out_buffer& out, const std::vector<error>& problems) {
+void end_json(out_buffer& out, const std::vector<error>& problems, const global_report& globals) {
+  out.print(R"(,"globals":[{}])", to_json(globals));
   if (!problems.empty()) out.print(R"(,"problems":[{}])", to_json(problems));
   out.print("}}\n");
 }
 
-int print_json(checkpoint_reader& reader, const shown_entries& shown) {
+// What the files' writers attached to them, key by key: the different values with the files that say so.
+using texts_by_key = std::map<std::string_view, std::vector<const file_text*>>;
+texts_by_key different_texts(const catalog& contents) {
+  texts_by_key texts;
+  for (const file_text& text : contents.texts) {
+    auto& values = texts[text.key];
+    if (std::none_of(values.begin(), values.end(), [&](const file_text* known) { return known->value == text.value; }))
+      values.push_back(&text);
+  }
+  return texts;
+}
+
+std::string_view file_of(const catalog& contents, const file_text& text) {
+  return text.file < 0 ? std::string_view{} : contents.files[static_cast<std::size_t>(text.file)];
+}
+
+// One line a key; long values are cut.
+void print_texts(out_buffer& out, const catalog& contents) {
+  constexpr std::size_t most_keys = 20, longest = 100;
+  std::size_t printed = 0;
+  const texts_by_key texts = different_texts(contents);
+  for (const auto& [key, values] : texts) {
+    if (printed++ == most_keys) {
+      out.print("  metadata    ... and {} more keys\n", texts.size() - most_keys);
+      return;
+    }
+    const std::string& value = values.front()->value;
+    out.print(
+        "  metadata    {}: {}{}{}\n", escaped(key), escaped(std::string_view(value).substr(0, longest)),
+        value.size() > longest ? fmt::format("... ({})", human_bytes(static_cast<std::int64_t>(value.size()))) : "",
+        values.size() > 1 ? fmt::format(" (and {} other values)", values.size() - 1) : "");
+  }
+}
+
+// {KEY:VALUE}; where files differ {KEY:{FILE:VALUE}}, the first file of each value.
+void print_json_texts(out_buffer& out, const catalog& contents) {
+  out.print(R"(,"metadata":{{)");
+  std::string_view separator;
+  for (const auto& [key, values] : different_texts(contents)) {
+    out.print("{}{}:", separator, json_quoted(key));
+    separator = ",";
+    if (values.size() == 1) {
+      out.print("{}", json_quoted(values.front()->value));
+      continue;
+    }
+    std::string_view inner = "{";
+    for (const file_text* text : values) {
+      out.print("{}{}:{}", inner, json_quoted(file_of(contents, *text)), json_quoted(text->value));
+      inner = ",";
+    }
+    out.print("}}");
+  }
+  out.print("}}");
+}
+
+int print_json(checkpoint_reader& reader, const shown_entries& shown, const global_report& globals) {
   const catalog& contents = reader.contents();
   // Objects are read first: a document that was begun must be whole.
   std::map<std::size_t, object_value> values;
@@ -117,7 +185,7 @@ int print_json(checkpoint_reader& reader, const shown_entries& shown) {
     auto value = shown_object(reader, i);
     if (value) {
       values[i] = std::move(*value);
-    } else {
+    } else if (problems.empty() || problems.back() != value.cause()) {  // a limit that was met is said once
       status = std::max(status, report(value.cause()));
       problems.push_back(value.cause());
     }
@@ -140,17 +208,20 @@ int print_json(checkpoint_reader& reader, const shown_entries& shown) {
   out.print(R"(}},"objects":{{)");
   separator = "";
   for (const auto& [i, value] : values) {
-    out.print(R"({}{}:{{"kind":{},"type":{},"value":{}}})", separator, json_quoted(contents.objects[i].key),
+    out.print(R"({}{}:{{"kind":{},"type":{},"value":{})", separator, json_quoted(contents.objects[i].key),
               json_quoted(value.kind), json_quoted(value.type), value.json);
+    print_tensors_inside(out, value.tensors);
+    out.print("}}");
     separator = ",";
   }
   for (const tensor_entry* tensor : opaque) {
-    out.print(R"({}{}:{{"kind":"opaque-tensor","type":{},"value":null}})", separator, json_quoted(tensor->key),
-              json_quoted(tensor->opaque_type));
+    out.print(R"({}{}:{{"kind":"opaque-tensor","type":{},"value":null,"representation":{}}})", separator,
+              json_quoted(tensor->key), json_quoted(tensor->opaque_type), json_quoted(tensor->opaque_kind));
     separator = ",";
   }
   out.print("}}");
-  end_json(out, problems);
+  print_json_texts(out, contents);
+  end_json(out, problems, globals);
   return status;
 }
 
@@ -171,7 +242,17 @@ void print_summary(out_buffer& out, const checkpoint_reader& reader, const shown
   const catalog& contents = reader.contents();
   std::map<std::string_view, std::pair<std::int64_t, std::int64_t>> by_dtype;  // bytes, tensors
   std::map<std::string, std::int64_t> top_level;
-  std::int64_t chunks = 0, parameters = 0, optimizer = 0, bytes = 0;
+  std::int64_t chunks = 0, parameters = 0, optimizer = 0, other = 0, bytes = 0;
+  key_roles roles;
+  for (const tensor_entry& tensor : contents.tensors) roles.add(tensor.key);
+  for (const object_entry& object : contents.objects) roles.add(object.key);
+  // Floating tensors of the model are its parameters and buffers; counters, packed weights and a trainer's state are
+  // not.
+  const auto count_of = [&](key_role role, dtype type) -> std::int64_t& {
+    if (role == key_role::optimizer) return optimizer;
+    const bool is_number = kind(type) == dtype_kind::floating || kind(type) == dtype_kind::complex;
+    return role == key_role::model && is_number ? parameters : other;
+  };
   for (const std::size_t i : shown.tensors) {
     const tensor_entry& tensor = contents.tensors[i];
     chunks += tensor.chunk_count;
@@ -181,7 +262,7 @@ void print_summary(out_buffer& out, const checkpoint_reader& reader, const shown
     dtype_bytes += size;
     ++count;
     bytes += size;
-    (is_optimizer_key(tensor.key) ? optimizer : parameters) += numel;
+    count_of(roles.role_of(tensor.key), tensor.type) += numel;
     ++top_level[tensor.key.substr(0, tensor.key.find('.'))];
   }
   for (const std::size_t i : shown.objects)
@@ -192,8 +273,11 @@ void print_summary(out_buffer& out, const checkpoint_reader& reader, const shown
   out.print("{}: {}{}{}, {} tensors in {} chunks, {} objects, {} files\n", escaped(reader.path().string()),
             name(contents.format), contents.version.empty() ? "" : " ", escaped(contents.version), shown.tensors.size(),
             chunks, shown.objects.size(), contents.files.size());
+  std::vector<std::string> beside;
+  if (optimizer > 0) beside.push_back(fmt::format("{} numbers of optimizer state", optimizer));
+  if (other > 0) beside.push_back(fmt::format("{} other numbers", other));
   out.print("  parameters  {}{}\n", parameters,
-            optimizer > 0 ? fmt::format(" (and {} numbers of optimizer state)", optimizer) : "");
+            beside.empty() ? std::string() : fmt::format(" (and {})", fmt::join(beside, ", ")));
   std::vector<std::string> dtypes;
   for (const auto& [type, total] : by_dtype)
     dtypes.push_back(fmt::format("{} {} in {}", type, human_bytes(total.first), total.second));
@@ -208,24 +292,39 @@ void print_summary(out_buffer& out, const checkpoint_reader& reader, const shown
     keys.push_back(fmt::format("{} ({})", escaped(key), count));
   }
   out.print("  keys        {}\n", fmt::join(keys, ", "));
+  print_texts(out, contents);
 }
 
-int print_list(checkpoint_reader& reader, const shown_entries& shown, const arguments& given) {
+// An object's JSON, or the type of what is opaque with what we know of its value.
+std::string shown_text(const object_value& value) {
+  const std::string tag = R"({"$other":)" + json_quoted(value.type);
+  if (value.kind != "opaque") return value.json;
+  const bool has_members = value.json.size() > tag.size() + 2 && value.json.starts_with(tag);
+  return escaped(value.type) +
+         (has_members ? " " + value.json.substr(tag.size() + 1, value.json.size() - tag.size() - 2) : "");
+}
+
+int print_list(checkpoint_reader& reader, const shown_entries& shown, const arguments& given,
+               const global_report& globals) {
   const catalog& contents = reader.contents();
   out_buffer out;
   print_summary(out, reader, shown);
+  out.print("{}", globals_text(globals));
   const std::size_t all = shown.tensors.size() + shown.objects.size();
   const std::size_t limit = given.limit < 0 ? all : static_cast<std::size_t>(given.limit);
   std::size_t widest = 0, printed = 0;
   for (const std::size_t i : shown.tensors)
     widest = std::max(widest, std::min<std::size_t>(contents.tensors[i].key.size(), 60));
   int status = done;
+  std::optional<error> said;  // a limit that was met is said once
   for (const std::size_t i : shown.tensors) {
     if (printed++ >= limit) break;
     const tensor_entry& tensor = contents.tensors[i];
     out.print("{:<{}}  {:<14} {:<18} {} chunk{}{}\n", escaped(tensor.key), widest, name(tensor.type),
               to_string(tensor.shape), tensor.chunk_count, tensor.chunk_count == 1 ? "" : "s",
-              tensor.opaque_type.empty() ? "" : fmt::format("  opaque-tensor {}", escaped(tensor.opaque_type)));
+              tensor.opaque_type.empty()
+                  ? ""
+                  : fmt::format("  opaque-tensor {}: {}", escaped(tensor.opaque_type), escaped(tensor.opaque_kind)));
     if (!given.map) continue;
     const auto held = held_by_ranks(contents, tensor);
     if (!held)
@@ -237,35 +336,46 @@ int print_list(checkpoint_reader& reader, const shown_entries& shown, const argu
     if (printed++ >= limit) break;
     auto value = shown_object(reader, i);
     if (!value) {
-      status = std::max(status, report(value.cause()));
+      if (said != value.cause()) status = std::max(status, report(value.cause()));
+      said = value.cause();
       continue;
     }
-    const bool is_long = value->json.size() > 60;
-    out.print("{:<{}}  {:<14} {}{}\n", escaped(contents.objects[i].key), widest, value->kind,
-              value->kind == "opaque" ? escaped(value->type) : value->json.substr(0, is_long ? 57 : 60),
-              is_long ? "..." : "");
+    const std::string text = shown_text(*value);
+    const bool is_long = text.size() > 60;
+    const std::int64_t hidden = contents.objects[i].hidden_tensors;
+    out.print("{:<{}}  {:<14} {}{}{}{}\n", escaped(contents.objects[i].key), widest, value->kind,
+              text.substr(0, is_long ? 57 : 60), is_long ? "..." : "",
+              value->tensors.empty() ? "" : fmt::format("  ({} tensors inside)", value->tensors.size()),
+              hidden == 0 ? "" : fmt::format("  ({} tensors inside that have no name)", hidden));
   }
   if (limit < all) out.print("... and {} more\n", all - limit);
   return status;
 }
 
-int report_nothing(const error& cause, bool json) {
+int report_nothing(const error& cause, bool json, const global_report& globals) {
+  if (!json) fmt::print("{}", globals_text(globals));
   if (json) {
     out_buffer out;
     out.print(R"({{"format":null,"version":null,"tensors":{{}},"objects":{{}})");
-    end_json(out, {cause});
+    end_json(out, {cause}, globals);
   }
   return report(cause);
 }
 
-int run(const arguments& given) {
-  auto reader = open_checkpoint(given.path);
-  if (!reader) return report_nothing(reader.cause(), given.json);
+int run(const arguments& given, const common_options& common) {
+  const read_limits limits = read_limits{}.times(common.limit_factor);
+  auto reader = open_checkpoint(given.path, {.limits = limits});
+  // Also of what cannot be read: Python runs a damaged pickle up to its defect.
+  const global_report globals =
+      find_globals(given.path, reader ? reader->get() : nullptr, {.threads = common.threads, .limits = limits});
+  if (!reader) return report_nothing(reader.cause(), given.json, globals);
   const auto shown = choose((*reader)->contents(), given);
-  if (!shown) return report_nothing(shown.cause(), given.json);
-  int status = given.json ? print_json(**reader, *shown) : print_list(**reader, *shown, given);
+  if (!shown) return report_nothing(shown.cause(), given.json, globals);
+  int status = given.json ? print_json(**reader, *shown, globals) : print_list(**reader, *shown, given, globals);
+  for (const error& e : globals.problems) status = std::max(status, report(e));
   for (const error& e : (*reader)->problems()) status = std::max(status, report(e));
   for (const error& e : (*reader)->warnings()) print_problem("warning: " + to_string(e));
+  for (const std::string& note : (*reader)->notes()) print_problem("note: " + escaped(note));
   return status;
 }
 
@@ -274,7 +384,9 @@ int run(const arguments& given) {
 void add_inspect(CLI::App& app, invocation& call) {
   auto given = std::make_shared<arguments>();
   CLI::App* command =
-      app.add_subcommand("inspect", "Show what is in a checkpoint: a summary and the list of tensors and objects");
+      app.add_subcommand("inspect",
+                         "Show what is in a checkpoint: a summary, what its pickles name beside plain data, and the\n"
+                         "list of tensors and objects. Nothing in it is run: safe for what was downloaded");
   command->add_option("PATH", given->path, "A DCP folder, .pt file, safetensors file or Hugging Face folder")
       ->required();
   command->add_flag("--json", given->json, "Print one JSON document");
@@ -284,7 +396,7 @@ void add_inspect(CLI::App& app, invocation& call) {
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   command->add_option("--limit", given->limit, "List at most N entries")->type_name("N")->check(whole_number());
   command->add_flag("--map", given->map, "Draw who holds what, tensor by tensor");
-  command->callback([given, &call] { call.status = run(*given); });
+  command->callback([given, &call] { call.status = run(*given, call.common); });
 }
 
 }  // namespace tool

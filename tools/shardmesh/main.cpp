@@ -3,19 +3,27 @@
 #include <shardmesh/version.hpp>
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <cstdio>
 #include <exception>
 #include <iostream>
 
 #include "command.hpp"
+#include "signals.hpp"
 
 int main(int argc, char** argv) {
+  const std::stop_token cancel = tool::end_on_signals();
   CLI::App app{"shardmesh: sharded checkpoints without Python", "shardmesh"};
   app.set_version_flag("--version", "shardmesh " SHARDMESH_VERSION);
   app.require_subcommand(1);
   app.fallthrough();
   tool::invocation call;
+  call.common.cancel = cancel;
   app.add_option("--threads", call.common.threads, "Worker threads (default: all cores)")->check(CLI::Range(0, 4096));
+  app.add_option("--limit-factor", call.common.limit_factor,
+                 "Allow N times what reading a file may cost before it is taken for an attack (default 1)")
+      ->type_name("N")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
   tool::add_inspect(app, call);
   tool::add_verify(app, call);
   tool::add_diff(app, call);
@@ -24,6 +32,7 @@ int main(int argc, char** argv) {
   tool::add_layout(app, call);
   tool::add_plan(app, call);
   tool::add_check_shards(app, call);
+  tool::add_clean(app, call);
   int status = tool::done;
   try {
     app.parse(argc, argv);

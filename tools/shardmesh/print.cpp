@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Output of the command line.
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -23,7 +26,10 @@ bool print(const std::string& text) {
 }
 
 bool write_text_file(const std::string& path, const std::string& text) {
-  std::FILE* file = std::fopen(path.c_str(), "wb");
+  // A FIFO that nobody reads is an error, not a wait; one that somebody reads is written to as a file is.
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0666);
+  if (fd >= 0) ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) & ~O_NONBLOCK);
+  std::FILE* file = fd < 0 ? nullptr : ::fdopen(fd, "wb");
   bool good = file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
   if (file != nullptr) good = std::fclose(file) == 0 && good;
   if (!good) stop("cannot write '" + path + "': " + std::strerror(errno), not_completed);

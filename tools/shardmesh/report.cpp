@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <map>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -66,6 +67,42 @@ std::string to_json(const error& problem) {
 std::string to_json(const std::vector<error>& problems) {
   std::string text;
   for (const error& problem : problems) text += (text.empty() ? "" : ",") + to_json(problem);
+  return text;
+}
+
+std::string to_json(const global_report& globals) {
+  std::string text;
+  for (const named_global& name : globals.names)
+    text +=
+        fmt::format(R"({}{{"file":{},"key":{},"name":{},"harmless":{},"count":{}}})", text.empty() ? "" : ",",
+                    json_quoted(name.file), json_quoted(name.key), json_quoted(name.name), name.harmless, name.count);
+  return text;
+}
+
+std::string globals_text(const global_report& globals) {
+  struct place {
+    const named_global* first = nullptr;
+    std::int64_t count = 0;
+  };
+  std::map<std::string_view, place> by_name;
+  std::size_t harmless = 0;
+  for (const named_global& name : globals.names) {
+    if (name.harmless) {
+      ++harmless;
+      continue;
+    }
+    place& at = by_name[name.name];
+    if (at.first == nullptr) at.first = &name;
+    at.count += name.count;
+  }
+  std::string text;
+  if (harmless > 0)
+    text = fmt::format("  names       {} in pickles, of those that PyTorch's own data is made of\n", harmless);
+  for (const auto& [name, at] : by_name)
+    text += fmt::format("  not data    {} ({}{}{}{})\n", escaped(name), escaped(at.first->file),
+                        at.first->key.empty() ? "" : ": ", escaped(at.first->key),
+                        at.count == 1 ? "" : fmt::format("; {} times", at.count));
+  if (globals.unnamed > 0) text += fmt::format("  not data    ... and {} more\n", globals.unnamed);
   return text;
 }
 

@@ -23,6 +23,10 @@ int report(const shardmesh::error& problem);
 std::string to_json(const shardmesh::error& problem);
 /// Several of them, with commas between.
 std::string to_json(const std::vector<shardmesh::error>& problems);
+/// `[{"file","key","name","harmless","count"}]`, without the brackets.
+std::string to_json(const shardmesh::global_report& globals);
+/// Lines about what pickles name beside plain data: one for each name with the first place; one for the harmless ones.
+std::string globals_text(const shardmesh::global_report& globals);
 /// {"offsets":[..],"sizes":[..]} without the braces' content being wrapped: the two members alone.
 std::string box_members(const shardmesh::box& b);
 

@@ -15,6 +15,7 @@
 #include "report.hpp"
 #include "saving.hpp"
 #include "selection_options.hpp"
+#include "signals.hpp"
 
 import shardmesh;
 
@@ -71,11 +72,11 @@ int run(arguments& given, const common_options& common) {
     print_problem("say either --mesh (with --place) or --like");
     return wrong_usage;
   }
-  auto reader = open_checkpoint(given.source);
+  auto reader = open_checkpoint(given.source, {.limits = read_limits{}.times(common.limit_factor)});
   if (!reader) return report(reader.cause());
   std::unique_ptr<checkpoint_reader> like;
   if (!given.like.empty()) {
-    auto opened = open_checkpoint(given.like);
+    auto opened = open_checkpoint(given.like, {.limits = read_limits{}.times(common.limit_factor)});
     if (!opened) return report(opened.cause());
     like = std::move(*opened);
     given.options.like = like.get();
@@ -93,6 +94,8 @@ int run(arguments& given, const common_options& common) {
   }
   given.options.saving.threads = common.threads;
   if (given.dry_run) return print_plan(plan_reshard(**reader, given.options));
+  given.options.saving.cancel = common.cancel;
+  const unwinding_on_signals unwinding;
   progress_bar bar((*reader)->contents().tensor_bytes());
   given.options.saving.progress = [&bar](std::int64_t bytes) { bar.advance(bytes); };
   return print_report(reshard(**reader, given.destination, given.options), given.destination);
@@ -122,6 +125,8 @@ void add_reshard(CLI::App& app, invocation& call) {
       "Optimizer state does not take its parameter's placement");
   command->add_option("--like", given->like, "Take boxes and ranks of every tensor from another checkpoint")
       ->type_name("CKPT");
+  command->add_flag("--skip-unsupported", given->options.skip_unsupported,
+                    "Drop tensors that cannot be cut or written, and objects that hold such, instead of refusing");
   command->add_flag("--dry-run", given->dry_run, "Say what each rank's file would hold, write nothing");
   add_saving_options(*command, given->options.saving);
   add_selection_options(*command, given->options.selection);

@@ -18,7 +18,10 @@ int print_report(const save_report& report, const std::string& destination) {
   for (const std::string& note : report.notes) print_problem("note: " + escaped(note));
   int status = done;
   for (const error& e : report.problems) {
-    print_problem(e);
+    if (e.code == errc::cancelled)
+      print_problem("shardmesh: interrupted: " + escaped(destination) + " is as it was");
+    else
+      print_problem(e);
     status = std::max(status, status_of(e));
   }
   if (!report.ok()) return status;

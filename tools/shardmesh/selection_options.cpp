@@ -13,7 +13,7 @@ void add_selection_options(CLI::App& command, shardmesh::selection_options& into
   const auto group = "Selection (RE2 expressions that match whole keys)";
   command.add_option("--only", into.only, "Take only keys that match RE (repeatable)")->type_name("RE")->group(group);
   command.add_option("--skip", into.skip, "Leave out keys that match RE (repeatable)")->type_name("RE")->group(group);
-  command.add_flag("--no-optimizer", into.no_optimizer, "Leave out optimizer state")->group(group);
+  command.add_flag("--no-optimizer", into.no_optimizer, "Leave out optimizer state, judged by all keys")->group(group);
   command.add_option("--rename", into.rename, "Rename keys, in order; \\1 is the first group (repeatable)")
       ->type_name("RE=REPLACEMENT")
       ->group(group);

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "command.hpp"
+#include "leftovers.hpp"
 #include "report.hpp"
 
 import shardmesh;
@@ -23,11 +24,11 @@ struct arguments {
 
 void print_json(const verify_report& report, bool strict) {
   fmt::print(
-      R"({{"ok":{},"problems":[{}],"unnamed_problems":{},"warnings":[{}],"chunks":{},"objects":{},"bytes":{},"checked_bytes":{},"unchecked_chunks":{},"unchecked_objects":{}}})"
+      R"({{"ok":{},"problems":[{}],"unnamed_problems":{},"warnings":[{}],"chunks":{},"objects":{},"bytes":{},"checked_bytes":{},"unchecked_chunks":{},"unchecked_objects":{},"globals":[{}]}})"
       "\n",
       report.ok() && !(strict && !report.warnings.empty()), to_json(report.problems), report.unnamed_problems,
       to_json(report.warnings), report.chunks, report.objects, report.bytes, report.checked_bytes,
-      report.unchecked_chunks, report.unchecked_objects);
+      report.unchecked_chunks, report.unchecked_objects, to_json(report.globals));
 }
 
 // What no checksum speaks for; empty when there is nothing of it.
@@ -41,16 +42,22 @@ std::string unchecked(const verify_report& report) {
 }
 
 int run(const arguments& given, const common_options& common) {
-  auto reader = open_checkpoint(given.path);
+  const read_limits limits = read_limits{}.times(common.limit_factor);
+  auto reader = open_checkpoint(given.path, {.limits = limits});
   verify_report report;
-  if (reader)
-    report = verify(**reader, {.quick = given.quick, .threads = common.threads});
-  else
+  if (reader) {
+    report = verify(**reader, {.quick = given.quick, .threads = common.threads, .limits = limits});
+  } else {
+    // What cannot be read can still name things: Python runs a damaged pickle up to its defect.
     report.problems.push_back(reader.cause());
+    report.globals = find_globals(given.path, nullptr, {.threads = common.threads, .limits = limits});
+    report.warnings = warnings_of(report.globals, given.path);
+  }
   if (given.json) print_json(report, given.strict);
   for (const error& e : report.problems) print_problem(e);
   if (report.unnamed_problems > 0) print_problem(fmt::format("... and {} more problems", report.unnamed_problems));
   for (const error& e : report.warnings) print_problem("warning: " + to_string(e));
+  for (const std::string& line : leftover_notes(given.path)) print_problem("note: " + line);
   if (!reader) return status_of(reader.cause());
   int status = report.ok() && !(given.strict && !report.warnings.empty()) ? done : problem;
   for (const error& e : report.problems)
@@ -74,7 +81,9 @@ void add_verify(CLI::App& app, invocation& call) {
       ->required();
   command->add_flag("--json", given->json, "Print one JSON document");
   command->add_flag("--quick", given->quick, "Open every item, but read no tensor bytes (no checksums)");
-  command->add_flag("--strict", given->strict, "Warnings count as problems (exit 1)");
+  command->add_flag("--strict", given->strict,
+                    "Warnings count as problems (exit 1): files that an interrupted save left, and names in pickles\n"
+                    "that are not plain data, which Python would look up and may call");
   command->callback([given, &call] { call.status = run(*given, call.common); });
 }
 

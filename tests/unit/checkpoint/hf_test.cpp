@@ -174,6 +174,109 @@ TEST_CASE("the one index of another name is used, two are refused") {
                 {"diffusion.safetensors.index.json", "other.safetensors.index.json"});
 }
 
+TEST_CASE("an index that names nothing is right for a folder without tensors only") {
+  const safetensors_files::temporary_folder folder;
+  const std::string name(hf_index_name);
+  folder.write(name, index_of({}));
+  folder.write("empty.safetensors", tensor_file({}));
+  file_pool pool;
+  const auto opened = open_hf_folder(folder.path(), pool);
+  REQUIRE(opened);
+  CHECK(opened->tensors.empty());
+  folder.write("model.safetensors", tensor_file({{"x", 2}, {"y", 2}}));
+  check_refused(folder.path(), errc::bad_format, "", {name, "names no tensor", "2 tensors in model.safetensors"});
+  check_refused(folder.path() / name, errc::bad_format, "", {name, "names no tensor"});
+  folder.write(name, index_of({{"x", "empty.safetensors"}}));
+  check_refused(folder.path(), errc::missing_key, "x", {name, "empty.safetensors"});
+}
+
+TEST_CASE("of several copies of one model the canonical one is read and the others are named") {
+  const safetensors_files::temporary_folder folder;
+  const auto names = [&] {
+    file_pool pool;
+    const auto opened = open_hf_folder(folder.path(), pool);
+    REQUIRE(opened);
+    std::vector<std::string> read;
+    for (const hf_file& file : opened->files) read.push_back(file.name);
+    return std::pair(read, opened->set_aside);
+  };
+  using list = std::vector<std::string>;
+  folder.write("model.safetensors", tensor_file({{"x", 2}, {"y", 2}}));
+  folder.write("model.fp16.safetensors", tensor_file({{"x", 1}, {"y", 1}}));
+  folder.write("model.fp16-00001-of-00002.safetensors", tensor_file({{"x", 1}}));
+  folder.write("consolidated.00.safetensors", tensor_file({{"z", 1}}));
+  folder.write("model-00001-of-00002.safetensors", tensor_file({{"x", 2}}));
+  folder.write("adapter_model.safetensors", tensor_file({{"lora", 2}}));
+  CHECK(names() == std::pair(list{"adapter_model.safetensors", "model.safetensors"},
+                             list{"consolidated.00.safetensors", "model-00001-of-00002.safetensors",
+                                  "model.fp16-00001-of-00002.safetensors", "model.fp16.safetensors"}));
+  const auto reader = open_checkpoint(folder.path());
+  REQUIRE(reader);
+  REQUIRE((*reader)->warnings().size() == 1);
+  const std::string warning = to_string((*reader)->warnings()[0]);
+  CHECK(warning.starts_with(folder.path().string()));
+  for (const char* word : {"consolidated.00.safetensors", "model.fp16.safetensors"})
+    CHECK(warning.find(word) != std::string::npos);
+  // Parts are as canonical as one file; files that share no tensor are one model, whatever they are called.
+  fs::remove(folder.path() / "model.safetensors");
+  folder.write("model.extra.safetensors", tensor_file({{"e", 2}}));
+  CHECK(names() ==
+        std::pair(
+            list{"adapter_model.safetensors", "model-00001-of-00002.safetensors", "model.extra.safetensors"},
+            list{"consolidated.00.safetensors", "model.fp16-00001-of-00002.safetensors", "model.fp16.safetensors"}));
+}
+
+TEST_CASE("a folder of variants without the canonical file stays an error that names them") {
+  const safetensors_files::temporary_folder folder;
+  folder.write("model.bf16.safetensors", tensor_file({{"x", 1}}));
+  folder.write("model.fp16.safetensors", tensor_file({{"x", 1}}));
+  check_refused(folder.path(), errc::duplicate_key, "x", {"model.bf16.safetensors", "model.fp16.safetensors"});
+}
+
+TEST_CASE("stems of file names") {
+  for (const auto& [file, stem] : std::vector<std::pair<std::string, std::string>>{
+           {"model.safetensors", "model"},
+           {"adapter_model-00001-of-00012.safetensors", "adapter_model"},
+           {"diffusion_pytorch_model.safetensors.index.json", "diffusion_pytorch_model"},
+           {"shard-00001-model-00001-of-00001.safetensors", "model"},
+           {"model.fp16.safetensors", "model.fp16"},
+           {"a-0001-of-00002.safetensors", "a-0001-of-00002"},
+           {"-00001-of-00002.safetensors", "model"},
+           {"shard-1.safetensors", "shard-1"},
+           {".safetensors", "model"},
+           {std::string(230, 'n') + ".safetensors", "model"}})
+    CHECK(hf_stem_of(file) == stem);
+  CHECK(hf_index_name_of("model") == hf_index_name);
+}
+
+TEST_CASE("a folder of checkpoints names them, two levels deep, and follows no links") {
+  const safetensors_files::temporary_folder folder;
+  for (const char* name : {"step-10", "runs/step-2", "runs/deep/hf", "hf", "empty"})
+    fs::create_directories(folder.path() / name);
+  folder.write("step-10/.metadata", "");
+  folder.write("runs/step-2/__0_0.distcp", "");
+  folder.write("runs/deep/hf/model.safetensors", "");
+  folder.write("hf/model.safetensors", "");
+  folder.write("empty/notes.txt", "");
+  folder.write("model.pt", "");
+  fs::create_directory_symlink("hf", folder.path() / "latest");
+  const auto opened = open_checkpoint(folder.path());
+  REQUIRE_FALSE(opened);
+  CHECK(opened.cause().code == errc::bad_format);
+  CHECK(opened.cause().file == folder.path().string());
+  CHECK(opened.cause().hint == "it holds these: hf (hf), model.pt (torch), runs/step-2 (dcp), step-10 (dcp)");
+  for (int i = 100; i < 120; ++i) {
+    fs::create_directory(folder.path() / std::to_string(i));
+    folder.write(std::to_string(i) + "/.metadata", "");
+  }
+  CHECK(open_checkpoint(folder.path()).cause().hint ==
+        "it holds these: 100 (dcp), 101 (dcp), 102 (dcp), 103 (dcp), 104 (dcp), 105 (dcp), 106 (dcp), 107 (dcp), 108 "
+        "(dcp), 109 (dcp) and 14 more");
+  const auto nothing = open_checkpoint(folder.path() / "empty");
+  REQUIRE_FALSE(nothing);
+  CHECK(nothing.cause().hint.empty());
+}
+
 TEST_CASE("an index that is broken or leaves the folder is refused") {
   const auto parse = [](const std::string& text) {
     const memory_source source(std::as_bytes(std::span(text)), "i.json");

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chunks of tensors that tensor parallelism may have cut already, against PyTorch's (golden/seeds/tp_fsdp.json). Test
-// tensors hold their own row-major index, so what a rank holds is a list of numbers. Where PyTorch's answer is wrong,
-// refused or absent, ours is checked against the numbers of the whole tensor.
+// Chunks of tensors that tensor parallelism may have cut already, against PyTorch's (golden/seeds/tp_fsdp.json): every
+// field of every answer, differences as tests/data/differences/tp_fsdp.json lists them. Test tensors hold their own
+// row-major index, so what a rank holds is a list of numbers; what PyTorch gets wrong, refuses or does not answer is
+// also checked against the numbers of the whole tensor.
 #include <algorithm>
+#include <answers.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>
 #include <cstring>
+#include <differences.hpp>
 #include <elements.hpp>
 #include <golden.hpp>
 #include <map>
@@ -68,23 +71,55 @@ numbers values_of(const host_tensor& tensor) {
   return values;
 }
 
-json to_json(const std::vector<shard_metadata>& shards) {
-  json made = json::array();
-  for (const shard_metadata& m : shards)
-    made.push_back(
-        {{"offsets", to_json(m.offsets)}, {"sizes", to_json(m.sizes)}, {"placement", to_string(*m.placement)}});
+// The box of a rank, in PyTorch's form where there is one.
+json box_json(const layout& l, std::int32_t rank) {
+  const std::vector<placed_box> boxes = l.boxes(rank);
+  if (boxes.size() == 1) return answers::box(boxes[0].where);
+  if (boxes.empty()) return answers::box(box{l.first_index(rank), l.local_shape(rank)});
+  json all = json::array();
+  for (const placed_box& b : boxes) all.push_back(answers::box(b.where));
+  return {{"boxes", all}};
+}
+
+// Whether a box that PyTorch claims is what the tensor holds.
+bool is_true(const json& claimed, const json& holds) {
+  if (!claimed.is_array() || claimed[1] != holds["shape"]) return false;
+  return holds.contains("box") ? claimed == holds["box"] : !holds.contains("index") && !holds.contains("linear");
+}
+
+json spelled(const sharded_tensor<host_tensor>& st, const extents& whole) {
+  json made = answers::metadata(st.metadata());
+  made["group"] = st.group().globals();
+  made["spec"] = answers::spec(infer_sharding_spec_from_shards_metadata(st.metadata().shards));
+  made["local"] = json::array();
+  for (const auto& s : st.local_shards()) {
+    json one = answers::shard(s.metadata());
+    if (s.is_nested())
+      one["inner"] = spelled(s.nested(), whole);
+    else
+      one["holds"] = answers::holds(values_of(s.tensor()), s.tensor().sizes(), whole);
+    made["local"].push_back(std::move(one));
+  }
   return made;
 }
 
-bool failed(const json& answer) {
-  return !answer.is_object() ? answer.is_null() : answer.contains("exception") || answer.contains("outcome");
+template <class T>
+json spelled(const result<T>& made, const extents& whole) {
+  return made ? spelled(*made, whole) : golden::refusal(made.cause());
+}
+
+json without(json answer, const std::vector<std::string>& questions) {
+  for (const std::string& field : questions) answer.erase(field);
+  return answer;
 }
 
 }  // namespace
 
-TEST_CASE("boxes of layouts are exact on every mesh, also where PyTorch's are not") {
-  int right = 0, wrong = 0;
-  for (const json& c : golden::file("seeds/tp_fsdp.json").at("boxes")) {
+TEST_CASE("boxes of layouts are exact on every mesh, also where PyTorch's are not", "[tp_fsdp]") {
+  golden::differences differences("tp_fsdp", "boxes");
+  const json& cases = golden::file("seeds/tp_fsdp.json").at("boxes");
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    const json& c = cases[i];
     const extents shape = to_extents(c["shape"]);
     std::vector<placement> placements;
     for (const json& p : c["placements"]) placements.push_back(golden::short_placement(p.get<std::string>()));
@@ -95,46 +130,63 @@ TEST_CASE("boxes of layouts are exact on every mesh, also where PyTorch's are no
     const auto mesh = device_mesh::make(to_extents(c["mesh"]), {}, members).value();
     const layout l = layout::make(mesh, placements, shape).value();
     CAPTURE(to_string(l));
+    REQUIRE(c["ranks"].size() == c["world"].get<std::size_t>());
+    json ours{{"all_local_boxes_ok", true}, {"ranks", json::array()}};
     for (std::size_t r = 0; r < c["ranks"].size(); ++r) {
-      const json& rank = c["ranks"][r];
       CAPTURE(r);
       const auto own = static_cast<std::int32_t>(r);
-      CHECK(held_numbers(l, own) == elements::held(rank["local"], shape));
-      if (!rank["local_box_ok"].get<bool>()) {
-        ++wrong;
-        continue;
+      const json& theirs = c["ranks"][r];
+      const auto coordinate = mesh.coordinate_of(own);
+      json rank{{"coordinate", coordinate ? to_json(*coordinate) : json()},
+                {"placements", answers::placements(l.placements())},
+                {"local", answers::holds(held_numbers(l, own), l.local_shape(own), shape)},
+                {"get_box", box_json(l, own)},
+                {"get_box_for", json::array()},
+                {"get_local_box", box_json(l, own)},
+                {"local_box_ok", theirs["local"].contains("box") && theirs["get_local_box"] == theirs["local"]["box"]}};
+      for (const std::int32_t other : members) rank["get_box_for"].push_back(box_json(l, other));
+      if (coordinate) ours["all_local_boxes_ok"] = ours["all_local_boxes_ok"] == true && rank["local_box_ok"] == true;
+      const auto metadata = shards_of_layout(l, {.type = dtype::int64}, own, {}, {});
+      json all = metadata ? answers::metadata(*metadata) : golden::refusal(metadata.cause());
+      rank["shard_md"] = metadata ? json() : all;
+      for (const json& m : all.value("shards", json::array()))
+        if (m["placement"] == "rank:" + std::to_string(r) + "/cpu")
+          rank["shard_md"] = rank["shard_md"].is_null() ? m : json{{"several", {rank["shard_md"], m}}};
+      if (coordinate) {
+        rank["dt_pg"] = answers::mesh(mesh)["ranks"];
+        rank["st_md"] = std::move(all);
       }
-      ++right;
-      const json& claimed = rank["get_local_box"];
-      CHECK(claimed[1] == to_json(l.local_shape(own)));
-      if (!l.boxes(own).empty()) CHECK(claimed[0] == to_json(l.boxes(own)[0].where.offsets));
-      if (l.reduction() != reduce_op::none) {
-        CHECK(shards_of_layout(l, {}, own, {}, {}).cause().code == errc::mixed_partial);
-        continue;
-      }
+      ours["ranks"].push_back(std::move(rank));
       // The metadata of all: right boxes and owners for every rank, where PyTorch names made-up ones.
-      const auto metadata = shards_of_layout(l, {}, own, {}, {}).value();
+      REQUIRE(metadata.has_value() == (l.reduction() == reduce_op::none));
+      if (!metadata) continue;
       numbers covered;
-      for (const shard_metadata& m : metadata.shards) {
+      for (const shard_metadata& m : metadata->shards) {
         const numbers elements = elements::in(m.where(), shape);
         covered.insert(covered.end(), elements.begin(), elements.end());
         const numbers held = sorted(held_numbers(l, *m.rank()));
         for (const std::int64_t e : elements) CHECK(std::binary_search(held.begin(), held.end(), e));
       }
       CHECK(sorted(covered) == elements::in(box::whole(shape), shape));
-      if (!failed(rank["shard_md"]) && !l.boxes(own).empty()) {
-        const json all = to_json(metadata.shards);
-        CHECK(std::find(all.begin(), all.end(), rank["shard_md"]) != all.end());
-      }
     }
+    const auto is = [&](placement_kind kind) {
+      return std::any_of(placements.begin(), placements.end(), [&](const placement& p) { return p.kind == kind; });
+    };
+    const std::string rule = mesh.size() < c["world"].get<std::int64_t>() ? "ranks outside the mesh"
+                             : is(placement_kind::partial)                ? "partial"
+                             : is(placement_kind::strided_shard)          ? "strided shards"
+                             : mesh.rank() > 1                            ? "mesh of several dimensions"
+                                                                          : "mesh of one dimension";
+    differences.compare(std::to_string(i), without(c, {"world", "mesh", "shape", "placements"}), ours, rule);
   }
-  CHECK(right > 200);
-  CHECK(wrong > 100);
+  differences.finish();
 }
 
-TEST_CASE("chunks of a whole tensor are PyTorch's") {
-  int equal = 0, scalars = 0;
-  for (const json& c : golden::file("seeds/tp_fsdp.json").at("create_chunk_sharded_tensor")) {
+TEST_CASE("chunks of a whole tensor are PyTorch's", "[tp_fsdp]") {
+  golden::differences differences("tp_fsdp", "create_chunk_sharded_tensor");
+  const json& cases = golden::file("seeds/tp_fsdp.json").at("create_chunk_sharded_tensor");
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    const json& c = cases[i];
     const extents shape = to_extents(c["shape"]);
     const dtype type = parse_dtype(c["dtype"].get<std::string>()).value();
     const auto group = rank_group::make(c["group"].get<std::vector<std::int32_t>>()).value();
@@ -143,39 +195,41 @@ TEST_CASE("chunks of a whole tensor are PyTorch's") {
     std::iota(all.begin(), all.end(), std::int64_t{0});
     const host_tensor whole = tensor_of(all, shape, type);
     numbers covered;
+    json ours{{"ranks", json(c["world"].get<std::size_t>(), json())}};
     for (std::int32_t r = 0; r < group.size(); ++r) {
       const auto made = create_chunk_sharded_tensor<host_tensor>(whole, r, group).value();
       for (const auto& one : made.local_shards()) {
+        CHECK(one.tensor().type() == type);
         CHECK(values_of(one.tensor()) == elements::in(one.metadata().where(), shape));
         const numbers held = values_of(one.tensor());
         covered.insert(covered.end(), held.begin(), held.end());
       }
-      const json& rank = c["ranks"][static_cast<std::size_t>(group.global(r))];
-      if (!c.contains("result")) continue;  // a scalar, which PyTorch refuses
-      CHECK(to_json(made.metadata().shards) == c["result"]["shards"]);
-      CHECK(made.metadata().properties == tensor_properties{.type = type});
-      const json& local = rank["local"];
-      REQUIRE(made.local_shards().size() == local.size());
-      for (std::size_t i = 0; i < local.size(); ++i) {
-        CHECK(to_json(made.local_shards()[i].metadata().offsets) == local[i]["offsets"]);
-        CHECK(values_of(made.local_shards()[i].tensor()) == elements::held(local[i]["holds"], shape));
-      }
-      ++equal;
+      json answer = spelled(made, shape);
+      ours["ranks"][static_cast<std::size_t>(group.global(r))] = {{"local", std::move(answer["local"])}};
+      answer.erase("local");
+      if (r > 0) REQUIRE(answer == ours["result"]);  // every rank says the same
+      ours["result"] = std::move(answer);
     }
-    CHECK(sorted(covered) == all);
-    scalars += shape.rank() == 0;
+    ours["tiles"] = sorted(covered) == all;
+    CHECK(ours["tiles"] == true);
+    differences.compare(std::to_string(i), without(c, {"world", "shape", "dtype", "group"}), ours,
+                        shape.rank() == 0  ? "scalars"
+                        : group.is_world() ? "empty chunks"
+                                           : "sub-groups");
   }
-  CHECK(equal > 200);
-  CHECK(scalars > 0);
+  differences.finish();
 }
 
-TEST_CASE("chunks of a tensor that is sharded already hold what their boxes say, on every rank") {
-  int equal = 0, ours_alone = 0;
-  for (const json& c : golden::file("seeds/tp_fsdp.json").at("chunk_tensor")) {
+TEST_CASE("chunks of a tensor that is sharded already hold what their boxes say, on every rank", "[tp_fsdp]") {
+  golden::differences differences("tp_fsdp", "chunk_tensor");
+  const json& cases = golden::file("seeds/tp_fsdp.json").at("chunk_tensor");
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    const json& c = cases[i];
     const extents shape = to_extents(c["shape"]), mesh_sizes = to_extents(c["mesh"]);
     const std::string kind = c["kind"];
     const device_mesh mesh = device_mesh::make(mesh_sizes).value();
     CAPTURE(to_string(shape), to_string(mesh_sizes), kind);
+    REQUIRE(c["ranks"].size() == static_cast<std::size_t>(mesh.size()));
     numbers covered;
     numbers all(static_cast<std::size_t>(box::whole(shape).volume()));
     std::iota(all.begin(), all.end(), std::int64_t{0});
@@ -183,30 +237,38 @@ TEST_CASE("chunks of a tensor that is sharded already hold what their boxes say,
       CAPTURE(r);
       const extents at = *mesh.coordinate_of(r);
       std::vector<std::int32_t> dp_ranks, tp_ranks;
-      for (std::int64_t i = 0; i < mesh_sizes[0]; ++i) dp_ranks.push_back(mesh.rank_at({i, at[1]}));
-      for (std::int64_t i = 0; i < mesh_sizes[1]; ++i) tp_ranks.push_back(mesh.rank_at({at[0], i}));
+      for (std::int64_t k = 0; k < mesh_sizes[0]; ++k) dp_ranks.push_back(mesh.rank_at({k, at[1]}));
+      for (std::int64_t k = 0; k < mesh_sizes[1]; ++k) tp_ranks.push_back(mesh.rank_at({at[0], k}));
       const auto dp = rank_group::make(dp_ranks).value(), tp = rank_group::make(tp_ranks).value();
       const auto dp_rank = static_cast<std::int32_t>(at[0]), tp_rank = static_cast<std::int32_t>(at[1]);
       const host_tensor whole = tensor_of(all, shape, dtype::int64);
+      json input;
       const auto chunked = [&]() -> result<sharded_tensor<host_tensor>> {
         if (kind == "plain") return create_chunk_sharded_tensor<host_tensor>(whole, dp_rank, dp);
         if (kind.starts_with("st")) {
-          const auto input =
+          const auto cut =
               create_chunk_sharded_tensor<host_tensor>(whole, tp_rank, tp, {.dim = std::stoi(kind.substr(2))});
-          if (!input) return input.cause();
-          return chunk_tensor<host_tensor>(*input, dp_rank, dp);
+          input = spelled(cut, shape);
+          if (!cut) return cut.cause();
+          return chunk_tensor<host_tensor>(*cut, dp_rank, dp);
         }
         const placement p = kind == "dtR" ? placement::replicate() : placement::shard(std::stoi(kind.substr(2)));
         // The tp mesh of this row, numbered as the group.
         const layout l = layout::make(device_mesh::make(extents{mesh_sizes[1]}).value(), {p}, shape).value();
-        auto input = dtensor<host_tensor>::make(
-            l, tp_rank, tensor_of(held_numbers(l, tp_rank), l.local_shape(tp_rank), dtype::int64));
-        if (!input) return std::move(input).take_error();
-        return chunk_tensor<host_tensor>(*input, dp_rank, dp, tp);
-      }();
-      REQUIRE(chunked);
+        const numbers held = held_numbers(l, tp_rank);
+        input = {{"placements", answers::placements(l.placements())},
+                 {"mesh_ranks", tp_ranks},
+                 {"local", answers::holds(held, l.local_shape(tp_rank), shape)}};
+        auto cut = dtensor<host_tensor>::make(l, tp_rank, tensor_of(held, l.local_shape(tp_rank), dtype::int64));
+        if (!cut) return std::move(cut).take_error();
+        return chunk_tensor<host_tensor>(*cut, dp_rank, dp, tp);
+      };
+      auto made = chunked();
+      REQUIRE(made);
+      json ours{{"result", spelled(*made, shape)}};
+      if (!input.is_null()) ours["input"] = input;
       numbers held;
-      for (const auto& outer : chunked->local_shards()) {
+      for (const auto& outer : made->local_shards()) {
         const auto take = [&](const shard<host_tensor>& one, const extents& origin) {
           const numbers values = values_of(one.tensor());
           CHECK(values == elements::in(shifted(one.metadata().where(), origin), shape));
@@ -218,75 +280,128 @@ TEST_CASE("chunks of a tensor that is sharded already hold what their boxes say,
       }
       // Replicas over tp hold the same; one of them is enough to cover.
       if ((kind != "plain" && kind != "dtR") || at[1] == 0) covered.insert(covered.end(), held.begin(), held.end());
-      const json& rank = c["ranks"][static_cast<std::size_t>(r)];
-      if (failed(rank) || failed(rank["result"])) {
-        ++ours_alone;
-        continue;
+
+      // What loading makes of it: the one inside, and its flat form.
+      const bool is_inner = made->nesting() > 0;
+      const auto inner = tensor_parallel_extension{mesh}.pre_load_state_dict_transform(*std::move(made));
+      ours["pre_load"] = spelled(inner, shape);
+      if (inner) {
+        CHECK(inner->nesting() == 0);
+        ours["pre_load"] = {
+            {"is_inner", is_inner}, {"size", ours["pre_load"]["size"]}, {"shards", ours["pre_load"]["local"]}};
       }
-      numbers expected;
-      for (const json& outer : rank["result"]["local"]) {
-        const json& parts = outer.contains("inner") ? outer["inner"]["local"] : json::array({outer});
-        for (const json& part : parts) {
-          const numbers one = elements::held(part["holds"], shape);
-          expected.insert(expected.end(), one.begin(), one.end());
-        }
-      }
-      CHECK(held == expected);
-      ++equal;
+      state_dict<host_tensor> dict;
+      REQUIRE(dict.set(path{"key"}, chunked().value()));
+      const auto flat = flatten_nested_shards(
+          std::move(dict), {.policy = nested_policy::torch_compatible, .group = rank_group::world(c["world"])});
+      if (!flat)
+        ours["flattened"] = golden::refusal(flat.cause());
+      else if (flat->report.at(0).outcome == nested_outcome::kept)
+        ours["flattened"] = "same";
+      else if (flat->report[0].outcome == nested_outcome::dropped)
+        ours["flattened"] = nullptr;
+      else
+        ours["flattened"] = spelled(*flat->dict.find(path{"key"})->sharded_tensor(), shape);
+      const bool row_0 = at[0] == 0;
+      differences.compare(std::to_string(i) + "/ranks/" + std::to_string(r), c["ranks"][static_cast<std::size_t>(r)],
+                          ours,
+                          kind == "plain"          ? "plain"
+                          : kind.starts_with("st") ? "sharded tensor"
+                          : !row_0                 ? "dtensor outside the first row"
+                          : kind == "dtR"          ? "replicated dtensor"
+                                                   : "dtensor");
     }
     CHECK(sorted(covered) == all);
   }
-  CHECK(equal > 200);
-  CHECK(ours_alone > 20);
+  differences.finish();
 }
 
-TEST_CASE("layouts of chunked dtensors are PyTorch's where it cuts on the right mesh dimension") {
-  int equal = 0, ours_alone = 0;
-  for (const char* section : {"chunk_dtensor", "create_chunk_dtensor"})
-    for (const json& c : golden::file("seeds/tp_fsdp.json").at(section)) {
+TEST_CASE("chunked dtensors are PyTorch's where it cuts on the right mesh dimension, and right elsewhere",
+          "[tp_fsdp]") {
+  for (const char* section : {"chunk_dtensor", "create_chunk_dtensor"}) {
+    golden::differences differences("tp_fsdp", section);
+    const json& cases = golden::file("seeds/tp_fsdp.json").at(section);
+    for (std::size_t i = 0; i < cases.size(); ++i) {
+      const json& c = cases[i];
       const extents shape = to_extents(c["shape"]);
-      const device_mesh mesh = device_mesh::make(to_extents(c["mesh"])).value();
+      const auto names_text = c["names"].get<std::string>();
+      std::vector<std::string> names;
+      for (std::size_t begin = 0; begin < names_text.size();) {
+        const std::size_t end = std::min(names_text.find(' ', begin), names_text.size());
+        names.push_back(names_text.substr(begin, end - begin));
+        begin = end + 1;
+      }
+      const device_mesh mesh = device_mesh::make(to_extents(c["mesh"]), names).value();
+      REQUIRE(c["ranks"].size() == static_cast<std::size_t>(mesh.size()));
       const std::string kind = c.value("kind", "plain");
       // (dp, tp), (replicate, shard, tp): FSDP's dimension is the last but one; without tp the last.
-      const bool has_tp = c["names"].get<std::string>().ends_with("tp");
-      const std::size_t fsdp_dim = mesh.rank() - (has_tp ? 2 : 1);
-      CAPTURE(section, c["names"].get<std::string>(), to_string(mesh), to_string(shape), kind);
-      std::vector<placement> placements(mesh.rank(), placement::replicate());
-      if (kind == "dt0" || kind == "dt1") placements.back() = placement::shard(kind == "dt0" ? 0 : 1);
-      auto input = layout::make(mesh, placements, shape);
-      if (!input) {
-        CHECK(input.cause().code == errc::out_of_bounds);  // Shard(1) of a 1-D tensor
-        continue;
-      }
-      const auto made = chunk_layout(*input, has_tp || mesh.rank() == 1 || c["names"] != "dp" ? fsdp_dim : 0);
-      // Without a mesh dimension of its own FSDP has nothing to cut along.
-      if (!made) {
-        CHECK(made.cause().code == errc::invalid_argument);
-        continue;
-      }
-      CHECK(check_cover(distribute(*made).value()).ok());
-      for (std::size_t r = 0; r < c["ranks"].size(); ++r) {
+      const bool has_tp = names.back() == "tp";
+      const std::size_t fsdp_dim = mesh.rank() - (has_tp && mesh.rank() > 1 ? 2 : 1);
+      const tensor_parallel_extension extension{mesh, fsdp_dim};
+      CAPTURE(section, names_text, to_string(mesh), to_string(shape), kind);
+      std::vector<std::optional<layout>> layouts;
+      json ours{{"ranks", json::array()}};
+      bool all_claims = true, all_answered = true;
+      for (std::int32_t r = 0; r < mesh.size(); ++r) {
         CAPTURE(r);
-        const json& rank = c["ranks"][r];
-        if (failed(rank) || failed(rank["result"])) {
-          ++ours_alone;
-          continue;
+        const json& theirs = c["ranks"][static_cast<std::size_t>(r)];
+        const bool answered = theirs.contains("result") && !golden::refused(theirs["result"]);
+        all_answered &= answered;
+        json rank{{"coordinate", to_json(*mesh.coordinate_of(r))}};
+        const auto chunk = [&]() -> result<dtensor<host_tensor>> {
+          numbers all(static_cast<std::size_t>(box::whole(shape).volume()));
+          std::iota(all.begin(), all.end(), std::int64_t{0});
+          if (kind == "plain")
+            return extension.chunk_dtensor(state_value<host_tensor>(tensor_of(all, shape, dtype::int64)), r);
+          // As PyTorch has it: dtensors over the row of this rank on the mesh dimension tp.
+          std::vector<std::int32_t> row;
+          extents at = *mesh.coordinate_of(r);
+          std::int64_t& last = at[mesh.rank() - 1];
+          for (last = 0; last < mesh.sizes()[mesh.rank() - 1]; ++last) row.push_back(mesh.rank_at(at));
+          const device_mesh tp = device_mesh::make(extents{mesh.sizes()[mesh.rank() - 1]}, {}, row).value();
+          const placement p = kind == "dtR" ? placement::replicate() : placement::shard(std::stoi(kind.substr(2)));
+          auto l = layout::make(tp, {p}, shape);
+          if (!l) return std::move(l).take_error();
+          const numbers held = held_numbers(*l, r);
+          rank["input_local"] = answers::holds(held, l->local_shape(r), shape);
+          auto input = dtensor<host_tensor>::make(*l, r, tensor_of(held, l->local_shape(r), dtype::int64));
+          if (!input) return std::move(input).take_error();
+          return extension.chunk_dtensor(state_value<host_tensor>(*std::move(input)), r);
+        };
+        const auto made = chunk();
+        if (!made) {
+          // What cannot be cut without sending, or not at all, PyTorch's form of it is the layout alone.
+          rank["result"] = golden::refusal(made.cause());
+          layouts.emplace_back();
+        } else {
+          const layout& l = made->layout();
+          layouts.emplace_back(l);
+          CHECK(check_cover(distribute(l).value()).ok());
+          CHECK(values_of(made->local()) == held_numbers(l, r));
+          rank["result"] = {{"shape", to_json(l.shape())},
+                            {"stride", to_json(contiguous_strides(l.shape()))},
+                            {"mesh", answers::mesh(l.mesh())},
+                            {"placements", answers::placements(l.placements())},
+                            {"holds", answers::holds(values_of(made->local()), made->local().sizes(), shape)},
+                            {"claimed_box", box_json(l, r)}};
+          const auto gathered = gathered_layout(l, fsdp_dim).value();
+          rank["all_gather"] = answers::holds(held_numbers(gathered, r), gathered.local_shape(r), shape);
+          if (answered)
+            rank["result"]["claim_ok"] = is_true(theirs["result"]["claimed_box"], theirs["result"]["holds"]);
         }
-        const json& result = rank["result"];
-        const std::vector<placement> theirs = golden::to_placements(result["placements"]);
-        // Uneven TP: PyTorch's ranks disagree on the shape. Plain tensors on a 3-d mesh: it cuts the replicate axis.
-        if (to_extents(result["shape"]) != shape || !rank["result"]["claim_ok"].get<bool>() ||
-            theirs != made->placements()) {
-          ++ours_alone;
-          continue;
-        }
-        CHECK(held_numbers(*made, static_cast<std::int32_t>(r)) == elements::held(result["holds"], shape));
-        if (!failed(rank["all_gather"]) && rank.contains("all_gather"))
-          CHECK(held_numbers(gathered_layout(*made, fsdp_dim).value(), static_cast<std::int32_t>(r)) ==
-                elements::held(rank["all_gather"], shape));
-        ++equal;
+        if (answered) all_claims &= theirs["result"]["claim_ok"].get<bool>();
+        ours["ranks"].push_back(std::move(rank));
       }
+      ours["claims_ok"] = all_answered ? json(all_claims) : json();
+      for (const auto& l : layouts) CHECK(l.has_value() == layouts[0].has_value());  // every rank says the same
+      for (const auto& l : layouts)
+        if (l) CHECK(to_string(*l) == to_string(*layouts[0]));
+      differences.compare(std::to_string(i), without(c, {"world", "mesh", "names", "shape", "kind"}), ours,
+                          shape.rank() == 0 ? "scalars"
+                          : !has_tp         ? "without tensor parallelism"
+                          : mesh.rank() > 2 ? "replicate, shard, tp"
+                                            : "dp, tp");
     }
-  CHECK(equal > 300);
-  CHECK(ours_alone > 100);
+    differences.finish();
+  }
 }

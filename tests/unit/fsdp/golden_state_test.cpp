@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Full, sharded and local state dicts against PyTorch's (golden/seeds/fsdp_flat.json): keys in order, kinds, metadata
-// and the bytes of every rank's part, over threads as ranks. Where PyTorch fails, every part must still be what its box
-// says. Rules where ours differs stand in `expected_entries`.
-#include <openssl/sha.h>
-
+// Full, sharded and local state dicts against PyTorch's (golden/seeds/fsdp_flat.json): every field of every rank's
+// answer, the bytes too, over threads as ranks. Where PyTorch fails, every part must still be what its box says.
+// Differences as tests/data/differences/fsdp_flat.json lists them, and by the rules in `expected_entries`.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>
+#include <differences.hpp>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
+#include <sha256.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,16 +26,7 @@ namespace {
 
 using state = state_dict<host_tensor>;
 
-std::string sha256(std::span<const std::byte> bytes) {
-  unsigned char digest[SHA256_DIGEST_LENGTH];
-  SHA256(reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(), digest);
-  std::string text;
-  for (const unsigned char byte : digest) {
-    text += "0123456789abcdef"[byte >> 4];
-    text += "0123456789abcdef"[byte & 15];
-  }
-  return text;
-}
+using test::sha256;
 
 json to_json(const extents& e) {
   json made = json::array();
@@ -58,6 +49,7 @@ json to_json(const std::string& key, const state_value<host_tensor>& value) {
   if (const auto* tensor = value.tensor()) {
     made["kind"] = "tensor";
     made["size"] = to_json(tensor->sizes());
+    made["stride"] = to_json(contiguous_strides(tensor->sizes()));
     made["dtype"] = name(tensor->type());
     made["sha256"] = sha256(tensor->bytes());
   } else if (const auto* sharded = value.sharded_tensor()) {
@@ -75,6 +67,7 @@ json to_json(const std::string& key, const state_value<host_tensor>& value) {
   } else if (const auto* placed = value.dtensor()) {
     made["kind"] = "dtensor";
     made["size"] = to_json(placed->size());
+    made["stride"] = to_json(contiguous_strides(placed->size()));
     made["dtype"] = name(placed->local().type());
     const layout& l = placed->layout();
     std::vector<std::int32_t> ranks;
@@ -86,6 +79,7 @@ json to_json(const std::string& key, const state_value<host_tensor>& value) {
     for (const placement& p : l.placements()) made["placements"].push_back(to_json(p));
     made["local"] = {{"offsets", to_json(l.first_index(placed->rank()))},
                      {"sizes", to_json(placed->local().sizes())},
+                     {"stride", to_json(contiguous_strides(placed->local().sizes()))},
                      {"sha256", sha256(placed->local().bytes())}};
   }
   return made;
@@ -188,66 +182,91 @@ std::optional<json> pytorch_entries(const json& c, const json& dict, std::size_t
   return r["entries"];
 }
 
-json without(json entries, const std::vector<std::string>& fields) {
-  for (json& e : entries)
-    for (const std::string& field : fields) {
-      e.erase(field);
-      if (e.contains("local") && e["local"].is_object()) e["local"].erase(field);
-    }
+// Takes entries away and returns them.
+template <class Predicate>
+json take_entries(json& entries, Predicate is_taken) {
+  json kept = json::array(), taken = json::array();
+  for (const json& e : entries) (is_taken(e) ? taken : kept).push_back(e);
+  entries = kept;
+  return taken;
+}
+
+// With use_orig_params: a rank's flat pieces of parameters, as views of its shard.
+json pieces_of(const json& c, const rank_memory& memory, std::int32_t rank) {
+  json made = json::array();
+  for (const fsdp_unit& unit : memory.model.units) {
+    const flat_parameter& flat = unit.parameters;
+    const auto add = [&](const std::string& fqn, std::size_t parameter) {
+      const shard_parameter_info info = flat.shard_info(*unit.group.position(rank), parameter);
+      const auto item = static_cast<std::size_t>(item_bytes(flat.type()));
+      const std::span<const std::byte> bytes(unit.shard.data + static_cast<std::size_t>(info.offset_in_shard) * item,
+                                             static_cast<std::size_t>(info.numel_in_shard) * item);
+      made.push_back({{"key", c.value("prefix", "") + clean_key(joined_key(unit.prefix, fqn))},
+                      {"kind", "tensor"},
+                      {"size", {info.numel_in_shard}},
+                      {"stride", {1}},
+                      {"dtype", name(flat.type())},
+                      {"sha256", sha256(bytes)}});
+    };
+    for (std::size_t i = 0; i < flat.parameters().size(); ++i) add(flat.parameters()[i].fqn, i);
+    for (const shared_parameter_info& s : flat.shared()) add(s.fqn, *flat.find(s.of));
+  }
+  return made;
+}
+
+json sorted_by_key(json entries) {
+  std::sort(entries.begin(), entries.end(), [](const json& a, const json& b) { return a["key"] < b["key"]; });
   return entries;
 }
 
-template <class Predicate>
-void remove_entries(json& entries, Predicate is_removed) {
-  json kept = json::array();
-  for (const json& e : entries)
-    if (!is_removed(e)) kept.push_back(e);
-  entries = kept;
-}
+// The answer that ours must equal, and its parts that ours has no counterpart of, with what they must be.
+struct expectation {
+  json entries;
+  json left_over = json::array(), left_over_expected = json::array();
+};
 
-// The answer that ours must equal; nothing: PyTorch gives none.
-std::optional<json> expected_entries(const json& c, const json& dict, std::size_t rank, const rank_memory& memory) {
+expectation expected_entries(const json& c, const json& dict, std::size_t rank, const json& entries,
+                             const rank_memory& memory, const json& whole) {
   const std::string type = dict.at("type");
   const json& config = dict.at("config");
-  auto entries = pytorch_entries(c, dict, rank);
-  // Offloading changes no value: where it makes PyTorch fail, its answer without it counts.
-  if (!entries && type == "FULL")
-    entries = pytorch_entries(c, c["state_dicts"][config.at("rank0_only").get<bool>() ? 1 : 0], rank);
-  if (!entries) return std::nullopt;
+  expectation made{entries};
   const auto is_whole = [](const fsdp_unit& unit) { return !unit.parameters.is_sharded(); };
   const bool nothing_moves = std::all_of(memory.model.units.begin(), memory.model.units.end(), is_whole);
-  // rank0_only means one rank, not one of every replica.
+  // rank0_only means one rank, not one of every replica: the others' entries are what rank 0 has.
   if (type == "FULL" && config.at("rank0_only").get<bool>() && rank != 0 && !nothing_moves) {
-    remove_entries(*entries, [&](const json& e) {
-      for (const fsdp_tensor& t : memory.model.tensors)
-        if (t.ignored && c.value("prefix", "") + t.fqn == e["key"].get<std::string>()) return false;
-      return true;
-    });
+    std::set<std::string> ignored;
+    for (const fsdp_tensor& t : memory.model.tensors)
+      if (t.ignored) ignored.insert(c.value("prefix", "") + t.fqn);
+    made.left_over = take_entries(made.entries, [&](const json& e) { return !ignored.contains(e["key"]); });
+    if (!made.left_over.empty()) made.left_over_expected = whole;
   }
   // With use_orig_params PyTorch's local state dict also has the flat pieces of parameters, under the parameters'
-  // names.
+  // names; and it appends flat parameters to their module.
   if (type == "LOCAL" && c.value("orig", false) && !nothing_moves) {
     std::set<std::string> tensors;
     for (const fsdp_tensor& t : memory.model.tensors) tensors.insert(c.value("prefix", "") + t.fqn);
-    remove_entries(*entries, [&](const json& e) {
-      return e["kind"] == "tensor" && !tensors.contains(e["key"].get<std::string>());
-    });
+    made.left_over = sorted_by_key(take_entries(
+        made.entries, [&](const json& e) { return e["kind"] == "tensor" && !tensors.contains(e["key"]); }));
+    made.left_over_expected = sorted_by_key(pieces_of(c, memory, static_cast<std::int32_t>(rank)));
   }
-  return without(*entries, {"stride"});
+  if (type == "LOCAL" && c.value("orig", false)) made.entries = sorted_by_key(made.entries);
+  return made;
 }
 
 }  // namespace
 
-TEST_CASE("state dicts of FSDP units are PyTorch's") {
-  int equal = 0, made_where_pytorch_fails = 0;
+TEST_CASE("state dicts of FSDP units are PyTorch's", "[fsdp_flat]") {
+  golden::differences differences("fsdp_flat", "state_dicts");
   for (const json& c : fsdp_golden::cases()) {
     if (!c.contains("values")) continue;
     const auto world = c.at("world").get<std::int32_t>();
     const auto values = fsdp_golden::values(c);
     const auto reference = reference_of(c);
+    json whole;  // what rank 0 has
     for (std::size_t d = 0; d < c.at("state_dicts").size(); ++d) {
       const json& dict = c["state_dicts"][d];
-      CAPTURE(c.at("name").get<std::string>(), dict.at("type").get<std::string>(), dict.at("config").dump());
+      const auto type = dict.at("type").get<std::string>();
+      CAPTURE(c.at("name").get<std::string>(), type, dict.at("config").dump());
       std::vector<json> made(static_cast<std::size_t>(world));
       std::vector<std::vector<std::string>> untrue(static_cast<std::size_t>(world));
       const auto ran = run_ranks(world, [&](any_communicator& comm) -> result<void> {
@@ -261,40 +280,59 @@ TEST_CASE("state dicts of FSDP units are PyTorch's") {
       });
       INFO((ran ? "" : to_string(ran.cause())));
       REQUIRE(ran);
+      if (d == 0) whole = made[0];
+      const std::string at = c["name"].get<std::string>() + "/" + std::to_string(d);
+      const json& ranks = dict.contains("same_as_state_dict")
+                              ? c["state_dicts"][dict["same_as_state_dict"].get<std::size_t>()].at("ranks")
+                              : dict.at("ranks");
+      REQUIRE(dict.contains("same_as_state_dict") == dict.at("ranks").is_null());
+      REQUIRE(ranks.size() == made.size());
+      bool all_answered = true, all_parts = true;
       for (std::size_t r = 0; r < made.size(); ++r) {
         CAPTURE(r);
         CHECK(untrue[r] == std::vector<std::string>{});
+        CHECK(!(made[r].empty() && type != "FULL"));
         const rank_memory memory(c, values, static_cast<std::int32_t>(r));
-        auto expected = expected_entries(c, dict, r, memory);
-        if (!expected) {
-          ++made_where_pytorch_fails;
-          CHECK(!made[r].empty());
-          continue;
+        const json& theirs =
+            ranks[r].contains("same_as_rank") ? ranks.at(ranks[r]["same_as_rank"].get<std::size_t>()) : ranks[r];
+        REQUIRE(!theirs.contains("same_as_rank"));
+        all_answered &= theirs.contains("entries");
+        json left = theirs, ours = json::object();
+        // Offloading changes no value: where it makes PyTorch fail, its answer without it counts.
+        auto entries = pytorch_entries(c, dict, r);
+        if (!entries && type == "FULL")
+          entries = pytorch_entries(c, c["state_dicts"][dict["config"].at("rank0_only").get<bool>() ? 1 : 0], r);
+        if (entries) {
+          const expectation expected = expected_entries(c, dict, r, *entries, memory, whole);
+          all_parts &= expected.left_over.empty() || type != "LOCAL";
+          CHECK(expected.left_over == expected.left_over_expected);
+          differences.compare(at + "/" + std::to_string(r) + "/entries", expected.entries,
+                              type == "LOCAL" && c.value("orig", false) ? sorted_by_key(made[r]) : made[r],
+                              "memory order");
+          left.erase("entries");
         }
-        ++equal;
-        if (dict.at("type") == "LOCAL" && c.value("orig", false)) {  // PyTorch appends flat parameters to their module
-          const auto by_key = [](const json& a, const json& b) { return a["key"] < b["key"]; };
-          std::sort(expected->begin(), expected->end(), by_key);
-          std::sort(made[r].begin(), made[r].end(), by_key);
-        }
-        CHECK(made[r] == *expected);
+        differences.compare(at + "/" + std::to_string(r), left, ours, "failures");
       }
+      // PyTorch's own comparison with the unwrapped module.
+      differences.compare(at + "/values_ok", dict.at("values_ok"), all_answered ? json(all_parts) : json(),
+                          "values_ok");
     }
   }
-  CHECK(equal > 500);
-  CHECK(made_where_pytorch_fails > 50);
+  differences.finish();
 }
 
-TEST_CASE("state dicts load back, and keys that do not fit are reported as PyTorch reports them") {
-  int loads = 0, partial = 0;
+TEST_CASE("state dicts load back, and keys that do not fit are reported as PyTorch reports them", "[fsdp_flat]") {
+  golden::differences differences("fsdp_flat", "loads");
   for (const json& c : fsdp_golden::cases()) {
     if (!c.contains("values")) continue;
     const auto world = c.at("world").get<std::int32_t>();
     const auto values = fsdp_golden::values(c);
-    for (const json& load : c.at("loads")) {
+    for (std::size_t l = 0; l < c.at("loads").size(); ++l) {
+      const json& load = c["loads"][l];
       CAPTURE(c.at("name").get<std::string>(), load.at("type").get<std::string>(), load.at("config").dump(),
               load.at("what").get<std::string>());
-      const json& expected = load.at("ranks")[0];
+      REQUIRE(load.at("ranks").size() == static_cast<std::size_t>(world));
+      const json& expected = load["ranks"][0];
       const bool is_partial = load.at("what") == "partial";
       // Where PyTorch could not even save, the last parameter is the one to remove.
       std::string removed = expected.value("removed", "");
@@ -333,21 +371,20 @@ TEST_CASE("state dicts load back, and keys that do not fit are reported as PyTor
         CHECK(reports[r].entries == reports[0].entries);
         const auto missing = reports[r].keys(load_status::missing),
                    unexpected = reports[r].keys(load_status::unexpected);
-        if (expected.contains("missing")) {
-          CHECK(json(missing) == expected["missing"]);
-          CHECK(json(unexpected) == expected["unexpected"]);
-        } else if (is_partial) {
-          CHECK(missing == std::vector{removed});
-          CHECK(unexpected == std::vector<std::string>{"extra.key"});
-        } else {
-          CHECK(missing.empty());
-          CHECK(unexpected.empty());
-        }
-        if (!is_partial) CHECK(differing[r] == "");
+        json ours{{"missing", missing}, {"unexpected", unexpected}};
+        if (is_partial)
+          ours["removed"] = removed;
+        else
+          ours["equal"] = differing[r].empty();
+        INFO(differing[r]);
+        if (!is_partial) CHECK(differing[r].empty());
+        const json& theirs = load["ranks"][r].contains("same_as_rank")
+                                 ? load["ranks"].at(load["ranks"][r]["same_as_rank"].get<std::size_t>())
+                                 : load["ranks"][r];
+        differences.compare(c["name"].get<std::string>() + "/" + std::to_string(l) + "/" + std::to_string(r), theirs,
+                            ours, theirs.contains("save_exception") ? "failures to save" : "failures to load");
       }
-      ++(is_partial ? partial : loads);
     }
   }
-  CHECK(loads > 80);
-  CHECK(partial > 30);
+  differences.finish();
 }

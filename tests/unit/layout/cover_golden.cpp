@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>
-#include <fstream>
+#include <golden.hpp>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -14,9 +14,8 @@ import shardmesh.layout;
 using namespace shardmesh;
 using nlohmann::json;
 
-TEST_CASE("shards are refused when PyTorch refuses them, and only then") {
-  std::ifstream file(SHARDMESH_TEST_DATA "/golden/errors.json");
-  const json cases = json::parse(file).at("cases");
+TEST_CASE("shards are refused when PyTorch refuses them, and only then", "[errors]") {
+  const json& cases = golden::file("errors.json").at("cases");
   std::map<std::string, bool> is_refused;  // by input: refused by any of the functions
   std::map<std::string, bool> overlaps;    // refused by the one that looks at overlaps alone
   for (const json& c : cases) {

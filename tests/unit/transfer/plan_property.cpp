@@ -135,7 +135,7 @@ void carry_out(world& w, const step& s) {
       REQUIRE(value.cell == target.cell);
       REQUIRE((value.terms & target.terms) == 0);
       target.terms |= value.terms;
-    } else if (s.kind == step_kind::scale) {
+    } else if (s.kind == step_kind::scale || s.kind == step_kind::divide) {
       ++target.scaled;
     } else {
       REQUIRE(target.cell == -1);

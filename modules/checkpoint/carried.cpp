@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include <fmt/format.h>
+#include <try.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+module shardmesh.checkpoint;
+
+import :carried;
+import :file_texts;
+
+namespace shardmesh {
+namespace {
+
+// Classes that say which rank has which part, or where it was written.
+bool is_layout_class(std::string_view name) {
+  constexpr auto known = std::to_array<std::string_view>(
+      {"SavePlan", "LoadPlan", "WriteItem", "ReadItem", "TensorWriteData", "ChunkStorageMetadata", "MetadataIndex",
+       "_StorageInfo", "ShardMetadata", "ShardedTensorMetadata", "MCoreSavePlan", "DTensorSpec"});
+  return std::find(known.begin(), known.end(), name) != known.end();
+}
+
+// True when the value is a plan by its name, or an instance of such a class is anywhere in it.
+bool describes_layout(std::string_view name, pickle_value value) {
+  if (name.find("local_plan") != std::string_view::npos || name.find("global_plan") != std::string_view::npos ||
+      name.find("central_plan") != std::string_view::npos || name.find("save_plan") != std::string_view::npos)
+    return true;
+  std::vector<pickle_value> pending{value};
+  std::unordered_set<std::uint64_t> seen;
+  while (!pending.empty()) {
+    const pickle_value next = pending.back();
+    pending.pop_back();
+    switch (next.kind()) {
+      case pickle_kind::global:
+        if (is_layout_class(next.global_name())) return true;
+        break;
+      case pickle_kind::record:
+        if (!seen.insert(next.identity()).second) break;
+        for (const pickle_value part :
+             {next.callable(), next.args(), next.keyword_args(), next.state(), next.appended(), next.assigned()})
+          if (part) pending.push_back(part);
+        break;
+      case pickle_kind::dict:
+        if (!seen.insert(next.identity()).second) break;
+        for (const auto [key, item] : next.pairs()) {
+          pending.push_back(key);
+          pending.push_back(item);
+        }
+        break;
+      case pickle_kind::list:
+      case pickle_kind::tuple:
+      case pickle_kind::set:
+      case pickle_kind::frozenset:
+        if (!seen.insert(next.identity()).second) break;
+        for (const pickle_value item : next.items()) pending.push_back(item);
+        break;
+      default:
+        break;
+    }
+  }
+  return false;
+}
+
+// Chunks as they would be compared: in order of their boxes, empty ones do not count.
+std::vector<output_chunk> sorted_chunks(std::vector<output_chunk> chunks) {
+  std::erase_if(chunks, [](const output_chunk& chunk) { return chunk.where.is_empty(); });
+  std::sort(chunks.begin(), chunks.end(), [](const auto& a, const auto& b) { return a.where < b.where; });
+  return chunks;
+}
+
+std::int32_t writer_of(const catalog& stored, std::int32_t file) {
+  return file < 0 ? 0 : rank_of_file(stored.files[static_cast<std::size_t>(file)]).value_or(0);
+}
+
+bool keeps_tensor(const catalog& stored, const tensor_entry& was, const output_tensor& is) {
+  if (was.key != is.key || was.type != is.type || was.shape != is.bytes.from.global_shape()) return false;
+  std::vector<output_chunk> chunks;
+  for (std::int32_t c = was.first_chunk; c < was.first_chunk + was.chunk_count; ++c)
+    chunks.push_back(
+        {stored.chunk_box(was, c), writer_of(stored, stored.chunk_places[static_cast<std::size_t>(c)].file)});
+  const auto before = sorted_chunks(std::move(chunks)), after = sorted_chunks(is.chunks);
+  return std::equal(before.begin(), before.end(), after.begin(), after.end(),
+                    [](const auto& a, const auto& b) { return a.where == b.where && a.rank == b.rank; });
+}
+
+// The same entries, each cut and owned as before.
+bool keeps_layout(const catalog& stored, std::span<const output_tensor> tensors,
+                  std::span<const output_object> objects) {
+  return std::equal(stored.tensors.begin(), stored.tensors.end(), tensors.begin(), tensors.end(),
+                    [&](const auto& was, const auto& is) { return keeps_tensor(stored, was, is); }) &&
+         std::equal(stored.objects.begin(), stored.objects.end(), objects.begin(), objects.end(),
+                    [&](const auto& was, const auto& is) {
+                      return was.key == is.key && writer_of(stored, was.place.file) == is.rank;
+                    });
+}
+
+void drop_stale(std::vector<std::pair<std::string, pickle_value>>& values, std::string_view of,
+                std::vector<std::string>& notes) {
+  std::erase_if(values, [&](const auto& named) {
+    if (!describes_layout(named.first, named.second)) return false;
+    notes.push_back(fmt::format("{} of the {} describes the old layout and is left out", named.first, of));
+    return true;
+  });
+}
+
+// Side files of a folder of the destination's family; of another family all are named.
+result<std::vector<side_file>> carried_files(const checkpoint_reader& reader, checkpoint_format to,
+                                             std::vector<std::string>& notes) {
+  const checkpoint_format from = reader.contents().format;
+  if (from != checkpoint_format::dcp && from != checkpoint_format::hf) return std::vector<side_file>{};
+  SHARDMESH_TRY(side_files found, find_side_files(reader.path(), reader.contents()));
+  if (from != to) {
+    for (side_file& file : found.files) found.left.push_back(std::move(file.name));
+    std::sort(found.left.begin(), found.left.end());
+    found.files.clear();
+  }
+  if (!found.left.empty()) notes.push_back(not_copied_note(found.left));
+  return std::move(found.files);
+}
+
+}  // namespace
+
+result<dcp_extras> carried_to_dcp(const checkpoint_reader& reader, std::span<const output_tensor> tensors,
+                                  std::span<const output_object> objects, std::vector<std::string>& notes) {
+  dcp_extras extras = reader.extras();
+  if (!keeps_layout(reader.contents(), tensors, objects)) {
+    drop_stale(extras.attributes, "metadata", notes);
+    drop_stale(extras.planner_entries, "planner data", notes);
+  }
+  text_merge texts(reader.contents());
+  extras.texts = texts.of_all();
+  for (std::string& note : texts.notes()) notes.push_back(std::move(note));
+  SHARDMESH_TRY(extras.side_files, carried_files(reader, checkpoint_format::dcp, notes));
+  return extras;
+}
+
+result<safetensors_options> carried_to_safetensors(const checkpoint_reader& reader, bool folder,
+                                                   std::vector<std::string>& notes) {
+  safetensors_options options;
+  options.folder = folder;
+  options.carried = &reader.contents();
+  if (!reader.contents().stem.empty()) options.stem = reader.contents().stem;
+  SHARDMESH_TRY(options.side_files,
+                carried_files(reader, folder ? checkpoint_format::hf : checkpoint_format::safetensors, notes));
+  return options;
+}
+
+}  // namespace shardmesh

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Not exported: what of a source goes into a destination beside its entries: attributes of DCP metadata, texts, side
+// files. What is left out is named in the notes.
+module shardmesh.checkpoint:carried;
+
+import shardmesh.std;
+import shardmesh.core;
+import :catalog;
+import :dcp_metadata;
+import :output;
+import :reader;
+import :save_safetensors;
+
+namespace shardmesh {
+
+// For a DCP folder. Attributes that describe the old layout (plans of the ranks that saved) go when the layout changes:
+// a trainer that trusted them would write a checkpoint that nobody can load. \errors errc::io
+result<dcp_extras> carried_to_dcp(const checkpoint_reader& reader, std::span<const output_tensor> tensors,
+                                  std::span<const output_object> objects, std::vector<std::string>& notes);
+
+// For a safetensors file (`folder` false) or a Hugging Face folder. The reader outlives the result. \errors errc::io
+result<safetensors_options> carried_to_safetensors(const checkpoint_reader& reader, bool folder,
+                                                   std::vector<std::string>& notes);
+
+}  // namespace shardmesh

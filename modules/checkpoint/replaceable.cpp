@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include <re2/re2.h>
+#include <sys/stat.h>
+#include <try.hpp>
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+module shardmesh.checkpoint;
+
+import :replaceable;
+import :seen_destination;
+
+namespace shardmesh {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr std::int64_t limit_bytes = std::int64_t{4} << 30;
+
+// The entries of a folder that no part of a checkpoint has claimed yet.
+class claims {
+ public:
+  claims(const fs::path& folder, const seen_destination& seen) : folder_(folder) {
+    for (const auto& [name, identity] : seen.entries) unclaimed_.insert(name);
+  }
+
+  void claim(std::string_view name) {
+    if (const auto found = unclaimed_.find(name); found != unclaimed_.end()) unclaimed_.erase(found);
+  }
+  bool done() const { return unclaimed_.empty(); }
+  const std::string& first() const { return *unclaimed_.begin(); }
+
+  // What shardmesh wrote: every file of its record.
+  void by_record() {
+    if (!unclaimed_.contains(checksum_file_name)) return;
+    claim(checksum_file_name);
+    const auto bytes = read_file(folder_ / checksum_file_name, limit_bytes);
+    if (!bytes) return;
+    const auto ranges = parse_checksums({reinterpret_cast<const char*>(bytes->data()), bytes->size()});
+    if (!ranges) return;
+    has_list_ = true;
+    for (const checksum_range& range : *ranges) claim(range.file);
+  }
+
+  // torch.distributed.checkpoint's own names, and what the metadata names.
+  void by_dcp() {
+    static const re2::RE2 name(R"(\.metadata|\.metadata\.tmp|__[0-9]+\.metadata|__[0-9]+_[0-9]+\.distcp)");
+    const bool has_metadata = unclaimed_.contains(".metadata");
+    claim_matching(name);
+    if (!has_metadata || done()) return;
+    if (const auto reader = open_dcp(folder_))
+      for (const std::string& file : (*reader)->contents().files) claim(file);
+  }
+
+  // The files of the one index.
+  void by_index() {
+    std::vector<std::string> indices;
+    for (const std::string& name : unclaimed_)
+      if (name.ends_with(".safetensors.index.json")) indices.push_back(name);
+    if (indices.size() != 1) return;
+    file_pool pool(1);
+    const auto source = pool.open(folder_ / indices.front());
+    if (!source) return;
+    const auto index = parse_hf_index(**source);
+    if (!index) return;
+    has_list_ = true;
+    claim(indices.front());
+    for (const auto& [tensor, file] : index->weight_map) claim(file);
+  }
+
+  // Without a list: one file under a name that models have, or numbered files of one series.
+  void by_name() {
+    static const re2::RE2 whole(R"((?:model|adapter_model|diffusion_pytorch_model)\.safetensors)");
+    static const re2::RE2 numbered(R"((?s)(.*)-[0-9]{5}-of-([0-9]{5})\.safetensors)");
+    static const re2::RE2 sharded(R"(shard-[0-9]{5}-(model)-[0-9]{5}-of-([0-9]{5})\.safetensors)");
+    if (has_list_) return;
+    std::vector<std::string> files;
+    std::set<std::string> series;
+    for (const std::string& name : unclaimed_) {
+      if (!name.ends_with(".safetensors")) continue;
+      files.push_back(name);
+      std::string stem, count;
+      if (re2::RE2::FullMatch(name, sharded, &stem, &count))
+        series.insert("sharded " + count);
+      else if (re2::RE2::FullMatch(name, numbered, &stem, &count))
+        series.insert("numbered " + count + stem);
+      else
+        series.insert("alone " + name);
+    }
+    if (series.size() != 1) return;
+    if (series.begin()->starts_with("alone ") && !re2::RE2::FullMatch(files.front(), whole)) return;
+    for (const std::string& name : files) claim(name);
+  }
+
+  // Our file of objects, whole or damaged; not somebody else's file of that name.
+  void by_objects() {
+    if (!unclaimed_.contains("objects.json")) return;
+    if (is_objects_file(folder_ / "objects.json")) claim("objects.json");
+  }
+
+ private:
+  void claim_matching(const re2::RE2& pattern) {
+    std::erase_if(unclaimed_, [&](const std::string& name) { return re2::RE2::FullMatch(name, pattern); });
+  }
+
+  const fs::path& folder_;
+  std::set<std::string, std::less<>> unclaimed_;
+  bool has_list_ = false;
+};
+
+error holds_more(const fs::path& folder, const std::string& entry) {
+  return fail(errc::destination_exists, "the folder holds more than one checkpoint and is not replaced")
+      .with_file(folder.string())
+      .with_values("", entry)
+      .with_hint("choose another destination or remove it yourself");
+}
+
+}  // namespace
+
+bool is_objects_file(const fs::path& file) {
+  const auto bytes = read_file(file, limit_bytes);
+  if (!bytes) return false;
+  const auto objects = parse_objects({reinterpret_cast<const char*>(bytes->data()), bytes->size()});
+  return objects || objects.cause().code == errc::checksum_mismatch;
+}
+
+result<void> check_replaceable(const fs::path& folder, const seen_destination& seen) {
+  for (const auto& [name, identity] : seen.entries)
+    if (identity.kind != S_IFREG && identity.kind != S_IFLNK) return holds_more(folder, name);
+  claims left(folder, seen);
+  left.by_record();
+  if (!left.done()) left.by_index();
+  if (!left.done()) left.by_dcp();
+  if (!left.done()) left.by_name();
+  if (!left.done()) left.by_objects();
+  if (!left.done()) return holds_more(folder, left.first());
+  return {};
+}
+
+}  // namespace shardmesh

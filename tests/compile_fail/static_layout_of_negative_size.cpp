@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
+// A tensor's sizes are checked at compile time, too.
+// expect: error: static assertion failed.*a size of a tensor is not negative
+import shardmesh.layout;
+
+using namespace shardmesh;
+using negative = static_layout<static_extents{2}, static_extents{4, -1}, placement::replicate()>;
+static_assert(negative::size() == 2);

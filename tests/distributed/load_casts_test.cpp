@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// Casts of a load by many ranks: refused where they lose values, listed where they are made; and that a cancellation
+// or a deadline of the whole load reaches its reads.
+#include <catch2/catch_test_macros.hpp>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <rank_folder.hpp>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+import shardmesh.checkpoint;
+import shardmesh.test.saving;
+
+using namespace shardmesh;
+using namespace saving;
+using namespace std::chrono_literals;
+namespace fs = std::filesystem;
+
+namespace {
+
+// A rank's rows as another dtype than they are saved in.
+template <class V>
+struct cast_rows {
+  std::vector<V> memory = std::vector<V>(static_cast<std::size_t>(rows::per_rank * rows::width), V{1});
+  held_state state;
+  cast_rows(std::int32_t rank, std::int32_t ranks, dtype type) {
+    const tensor_view view{
+        reinterpret_cast<std::byte*>(memory.data()), type, {}, {rows::per_rank, rows::width}, {rows::width, 1}};
+    state.tensors.push_back({{"w"},
+                             {ranks * rows::per_rank, rows::width},
+                             type,
+                             {{{{rank * rows::per_rank, 0}, {rows::per_rank, rows::width}}, view}}});
+  }
+};
+
+// A reader that does something whenever a chunk is opened.
+class watched_reader final : public checkpoint_reader {
+ public:
+  watched_reader(std::unique_ptr<checkpoint_reader> inner, std::function<void()> at_chunk)
+      : inner_(std::move(inner)), at_chunk_(std::move(at_chunk)) {
+    contents_ = inner_->contents();
+    path_ = inner_->path();
+  }
+  result<std::shared_ptr<const opened_chunk>> open_chunk(const tensor_entry& tensor, std::int32_t chunk) override {
+    at_chunk_();
+    return inner_->open_chunk(tensor, chunk);
+  }
+  result<object_value> read_object(std::size_t index) override { return inner_->read_object(index); }
+  result<std::vector<std::byte>> object_archive(std::size_t index) override { return inner_->object_archive(index); }
+
+ private:
+  std::unique_ptr<checkpoint_reader> inner_;
+  std::function<void()> at_chunk_;
+};
+
+}  // namespace
+
+TEST_CASE("ranks that want a narrower dtype are refused, or told what was cast when they allow it") {
+  const fabric::rank_folder folder("casts");
+  on_ranks({1, 2, 4}, [&](any_communicator& comm) -> std::string {
+    const fs::path checkpoint = folder.path / ("of-" + std::to_string(comm.size()));
+    rows mine(comm.rank(), comm.size(), 70'000);
+    const save_report saved =
+        save(checkpoint, mine.state, comm, {.saving = {.output = {.overwrite = true}}, .call = within(30s)});
+    if (!saved.ok()) return text_of(saved.problems);
+    cast_rows<std::int16_t> narrow(comm.rank(), comm.size(), dtype::int16);
+    rank_load_report got = load(checkpoint, narrow.state, comm, {.call = within(30s)});
+    if (got.problems.size() != 1 || got.problems[0].code != errc::narrowing || got.problems[0].key != "w" ||
+        got.problems[0].message != "casting int32 to int16 loses values" || !got.casts.empty() || !got.loaded.empty())
+      return "not refused: " + text_of(got.problems);
+    if (narrow.memory != std::vector<std::int16_t>(narrow.memory.size(), 1)) return "something was written";
+    got = load(checkpoint, narrow.state, comm, {.loading = {.allow_narrowing = true}, .call = within(30s)});
+    if (!got.ok() || got.casts != std::vector<loaded_cast>{{"w", dtype::int32, dtype::int16}})
+      return "allowed: " + text_of(got.problems);
+    cast_rows<std::int64_t> wide(comm.rank(), comm.size(), dtype::int64);
+    got = load(checkpoint, wide.state, comm, {.call = within(30s)});
+    if (!got.ok() || got.casts != std::vector<loaded_cast>{{"w", dtype::int32, dtype::int64}})
+      return "wider: " + text_of(got.problems);
+    if (wide.memory != std::vector<std::int64_t>(wide.memory.size(), 70'000)) return "other values";
+    rows same(comm.rank(), comm.size(), 0);
+    got = load(checkpoint, same.state, comm, {.call = within(30s)});
+    return got.ok() && got.casts.empty() ? "" : "a cast of nothing";
+  });
+}
+
+TEST_CASE("the cancellation and the deadline of a whole load end its reads") {
+  const fabric::rank_folder folder("ends");
+  on_ranks({1, 2}, [&](any_communicator& comm) -> std::string {
+    const fs::path checkpoint = folder.path / ("of-" + std::to_string(comm.size()));
+    rows mine(comm.rank(), comm.size(), 5);
+    const save_report saved =
+        save(checkpoint, mine.state, comm, {.saving = {.output = {.overwrite = true}}, .call = within(30s)});
+    if (!saved.ok()) return text_of(saved.problems);
+    rows wanted(comm.rank(), comm.size(), 0);
+    std::stop_source whole, reads;  // the second never fires: it must not hide the first
+    watched_reader reader(open_checkpoint(checkpoint).value(), [&] { whole.request_stop(); });
+    const rank_load_report got = load(reader, wanted.state, comm,
+                                      {.loading = {.cancel = reads.get_token()},
+                                       .call = {.deadline = {}, .cancel = whole.get_token(), .stream = {}}});
+    if (got.problems.size() != 1 || got.problems[0].code != errc::cancelled) return text_of(got.problems);
+    return wanted.memory == rows(comm.rank(), comm.size(), 0).memory ? "" : "it read on";
+  });
+  on_ranks({1, 2}, [&](any_communicator& comm) -> std::string {
+    const fs::path checkpoint = folder.path / ("of-" + std::to_string(comm.size()));
+    rows wanted(comm.rank(), comm.size(), 0);
+    const auto soon = within(300ms);
+    watched_reader reader(open_checkpoint(checkpoint).value(),
+                          [&] { std::this_thread::sleep_until(*soon.deadline + 1ms); });
+    const rank_load_report got = load(reader, wanted.state, comm, {.call = soon});
+    if (got.problems.size() != 1 || got.problems[0].code != errc::deadline_exceeded) return text_of(got.problems);
+    return wanted.memory == rows(comm.rank(), comm.size(), 0).memory ? "" : "it read on";
+  });
+}

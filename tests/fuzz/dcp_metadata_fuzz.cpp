@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// libFuzzer target: any bytes as a `.metadata`. What is accepted describes chunks that lie within their tensors and
+// names files that lie within the folder; merging it with itself changes nothing.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <span>
+#include <utility>
+#include <vector>
+
+import shardmesh.checkpoint;
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace shardmesh;
+  const auto bytes = std::as_bytes(std::span(data, size));
+  auto parsed = parse_dcp_metadata({bytes.begin(), bytes.end()}, "fuzz");
+  if (!parsed) return 0;
+  const catalog& contents = parsed->contents;
+  for (const tensor_entry& tensor : contents.tensors) {
+    for (std::int32_t i = 0; i < tensor.chunk_count; ++i)
+      if (!lies_within(contents.chunk_box(tensor, tensor.first_chunk + i), box::whole(tensor.shape))) std::abort();
+    static_cast<void>(contents.distribution_of(tensor));
+  }
+  for (const std::string& file : contents.files)
+    for (const auto& part : std::filesystem::path(file))
+      if (part == "..") std::abort();
+  const std::size_t tensors = contents.tensors.size();
+  std::vector<dcp_metadata> twice;
+  twice.push_back(*parsed);
+  twice.push_back(*std::move(parsed));
+  if (merge_dcp_metadata(std::move(twice)).contents.tensors.size() != tensors) std::abort();
+  return 0;
+}

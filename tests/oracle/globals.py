@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What pickles name beside plain data: `inspect` and `verify` name all of it, `verify --strict` fails, archives that
+contradict themselves are refused, and nothing is run. After the published ways around picklescan and fickling
+(GHSA lists of both projects, 2023 to 2026). Needs no package; no file made here is ever unpickled."""
+import json
+import struct
+import sys
+import warnings
+import zipfile
+
+from common import Oracle
+from pickles import *  # noqa: F403
+
+# Modules and functions of the advisories; a list of what is forbidden is never complete, so a list of what is harmless
+# decides: these must all be outside of it.
+ADVISORIES = """os.system posix.system nt.system subprocess.Popen builtins.eval builtins.exec builtins.compile builtins.open
+builtins.__import__ builtins.breakpoint builtins.dict.get builtins.getattr builtins.setattr builtins.type builtins.map
+builtins.vars builtins.globals operator.attrgetter _operator.attrgetter _operator.methodcaller operator.itemgetter
+functools.partial functools.reduce _posixsubprocess.fork_exec asyncio.unix_events._UnixSubprocessTransport._start
+timeit.timeit torch.utils._config_module.ConfigModule.load_config torch.utils.collect_env.run torch.hub.load
+torch.utils.bottleneck.__main__.run_cprofile torch._dynamo.guards.GuardBuilder.get torch.jit.unsupported_tensor_ops.execWrapper
+torch.fx.experimental.symbolic_shapes.ShapeEnv.evaluate_guards_expression torch._inductor.codecache.compile_file
+torch.utils.data.datapipes.utils.decoder.basichandlers torch.storage._load_from_bytes torch.serialization.load torch.load
+torch._utils.os.system torch.Tensor.register_hook idlelib.pyshell.ModifiedInterpreter.runcode
+idlelib.autocomplete.AutoComplete.get_entity idlelib.calltip.get_entity idlelib.debugobj.ObjectTreeItem.SetText
+idlelib.run.Executive.runcode lib2to3.pgen2.grammar.Grammar.loads lib2to3.pgen2.pgen.ParserGenerator.make_label pty.spawn
+runpy.run_path runpy._run_code ctypes.CDLL cProfile.run profile.Profile.run trace.Trace.run doctest.debug_script pdb.run
+bdb.Bdb.run pydoc.locate pydoc.pipepager importlib.import_module importlib.util.find_spec pkgutil.resolve_name
+code.InteractiveInterpreter.runcode codeop.compile_command multiprocessing.util.spawnv_passfds marshal.loads
+types.FunctionType types.CodeType pickle.loads _pickle.loads cloudpickle.loads dill.loads joblib.load numpy.load
+numpy.f2py.crackfortran.getlincoef numpy.testing._private.utils.runstring numpy.__builtins__ numpy.core._internal.sys.modules
+pip.main ensurepip._run_pip venv.create ssl.get_server_certificate webbrowser.open distutils.file_util.write_file
+shutil.rmtree socket.create_connection sys.modules sys.settrace _io.FileIO io.open io.open_code logging.FileHandler
+logging.config.fileConfig _interpreters.run_string _xxsubinterpreters.create commands.getoutput requests.api.get
+aiohttp.web.run_app httplib.HTTPSConnection pathlib.os.system smtplib.SMTP imaplib.IMAP4_stream signal.signal
+linecache.getlines test.support.script_helper.assert_python_ok uuid._get_command_stdout collections.OrderedDict.__init__
+collections.namedtuple copyreg.__newobj_ex__ copyreg.pickle copyreg.add_extension""".split()
+
+RUN = call(global_("posix", "system"), text("touch MARKER"))  # what would leave a mark
+CASES = []
+
+
+def case(*names, refused=None):
+    """`names`: what must be named; `refused`: part of the line that refuses the archive."""
+    def add(function):
+        CASES.append((function.__name__, names, refused, function))
+        return function
+    return add
+
+
+def in_archive(name, body, *names, proto=PROTO2):
+    CASES.append((name, names, None, lambda path: archive(path / "m.pt", proto + dictionary(("x", body)) + STOP)))
+
+
+def bare(name, stream, *names):
+    def build(path):
+        (path / "m.pkl").write_bytes(stream)
+        return path / "m.pkl"
+    CASES.append((name, names, None, build))
+
+
+# Opcodes.
+in_archive("global", RUN, "posix.system")
+in_archive("stack_global", stack_global("posix", "system"), "posix.system", proto=PROTO4)
+in_archive("inst", MARK + text("id") + b"iposix\nsystem\n", "posix.system")
+in_archive("obj", MARK + global_("posix", "system") + text("id") + b"o", "posix.system")
+in_archive("newobj", global_("subprocess", "Popen") + text("id") + TUPLE1 + b"\x81", "subprocess.Popen")
+in_archive("newobj_ex", global_("subprocess", "Popen") + EMPTY_TUPLE + EMPTY_DICT + b"\x92", "subprocess.Popen")
+in_archive("extension", b"\x82\x05" + EMPTY_TUPLE + REDUCE, "<extension 5>")
+in_archive("discarded", RUN + b"0" + NONE, "posix.system")
+in_archive("discarded_to_mark", MARK + RUN + b"1" + NONE, "posix.system")
+in_archive("python_2_name", global_("__builtin__", "eval"), "builtins.eval")
+in_archive("text_of_protocol_0", b"Vposix\nVsyst\\u0065m\n" + STACK_GLOBAL, "posix.system", proto=PROTO4)
+in_archive("quoted_names", b"S'posix'\nS'sys\\x74em'\n" + STACK_GLOBAL, "posix.system", proto=PROTO4)
+in_archive("binstring_names", b"U\x05posixU\x06system" + STACK_GLOBAL, "posix.system", proto=PROTO4)
+in_archive("dotted_name", stack_global("pathlib", "os.system"), "pathlib.os.system", proto=PROTO4)
+in_archive("getattr", call(global_("builtins", "getattr"), global_("os", "path"), text("os")), "os.path", "builtins.getattr")
+in_archive("getattr_chain", call(call(global_("builtins", "getattr"), global_("torch", "Tensor"), text("__init__")), text("x")),
+           "<call of builtins.getattr(torch.Tensor, '__init__')>")
+in_archive("getattr_as_argument", call(global_("torch._tensor", "_rebuild_from_type_v2"), global_("builtins", "getattr"),
+                                       global_("torch", "Tensor"), EMPTY_TUPLE, NONE), "builtins.getattr")
+in_archive("call_of_a_result", call(call(global_("collections", "OrderedDict")), text("x")),
+           "<call of collections.OrderedDict()(text)>".replace("text", "'x'"))
+in_archive("change_of_a_class", global_("collections", "OrderedDict") + dictionary(("__setstate__", NONE)) + BUILD,
+           "<change of collections.OrderedDict>")
+in_archive("persistent_id", text("x") + b"Q", "<persistent id that is no storage>")
+in_archive("name_that_is_no_text", integer(1) + integer(2) + STACK_GLOBAL, "<a name that is not text>", proto=PROTO4)
+# The memo: PUT and MEMOIZE share it, and it is filled in ways that only Python reads.
+in_archive("memo_of_both_kinds",
+           text("posix") + b"q\0" + text("system") + b"q\1" + text("torch._utils") + MEMOIZE +
+           text("_rebuild_tensor_v2") + MEMOIZE + b"0000h\0h\1" + STACK_GLOBAL, "posix.system", proto=PROTO4)
+in_archive("memo_index_with_a_blank",
+           text("torch") + b"p1\n0" + text("float32") + b"p2\n0" + text("posix") + b"p 1\n0" + text("system") + b"p0_2\n0g1\ng2\n" +
+           STACK_GLOBAL, "<a name that is not text>", proto=PROTO4)
+# What we refuse and Python does not, before the call.
+in_archive("arguments_in_a_list", global_("collections", "OrderedDict") + EMPTY_LIST + REDUCE + b"0" + RUN, "posix.system")
+in_archive("state_set_twice", call(global_("argparse", "Namespace")) + EMPTY_DICT + BUILD + EMPTY_DICT + BUILD + b"0" + RUN,
+           "posix.system")
+in_archive("number_with_underscore", b"I1_0\n0L0x10\n0F1_0.5\n0" + RUN, "posix.system")
+in_archive("read_only_buffer", b"C\x01x\x980" + RUN, "posix.system", proto=PROTO4)
+in_archive("items_of_a_class", global_("collections", "deque") + MARK + NONE + APPENDS + b"0" + RUN, "posix.system")
+for name in ADVISORIES:
+    in_archive("advisory " + name, global_(*name.rsplit(".", 1)) if name.count(".") == 1
+               else stack_global(name.split(".", 1)[0], name.split(".", 1)[1]), name, proto=PROTO4)
+# Streams.
+bare("bare_pickle", PROTO2 + dictionary(("x", RUN)) + STOP, "posix.system")
+bare("protocol_0", b"(dp0\nVx\ncposix\nsystem\n(Vid\ntRs.", "posix.system")
+bare("broken_after_the_call", PROTO2 + RUN + b"\xff", "posix.system")
+bare("cut_after_the_call", PROTO2 + RUN, "posix.system")
+bare("long_before_the_call", PROTO2 + NONE + b"0" + text("x" * 300000) + b"0" + RUN + STOP, "posix.system")
+bare("second_pickle", PROTO2 + EMPTY_DICT + STOP + PROTO2 + RUN + STOP, "posix.system")
+bare("behind_the_end", PROTO2 + EMPTY_DICT + STOP + b"\0\0\0", "<bytes after the end>")
+bare("legacy_stream", b"".join(PROTO2 + part + STOP for part in (
+    b"\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19", b"M\xe9\x03", EMPTY_DICT, RUN, EMPTY_LIST)), "posix.system")
+bare("looks_like_safetensors", PROTO2 + b"X\x02\0\0\0\0{" + b"0" + RUN + STOP, "posix.system")
+
+
+# Archives.
+PLAIN = PROTO2 + EMPTY_DICT + STOP
+
+
+@case("posix.system")
+def other_record(path):
+    return archive(path / "m.pt", PLAIN, [("extra.pkl", PROTO2 + RUN + STOP)])
+
+
+@case("posix.system")
+def record_without_an_ending(path):
+    return archive(path / "m.pt", PLAIN, [("notes.txt", PROTO2 + RUN + STOP)])
+
+
+@case("posix.system")
+def deflated_record(path):
+    return archive(path / "m.pt", PROTO2 + RUN + STOP, method=zipfile.ZIP_DEFLATED)
+
+
+@case("posix.system")
+def torch_script(path):
+    return archive(path / "m.pt", PROTO2 + RUN + STOP, [("constants.pkl", PLAIN)])
+
+
+@case("posix.system", refused="two pickles")
+def second_folder(path):
+    return archive(path / "m.pt", PLAIN, [("../other/data.pkl", PROTO2 + RUN + STOP)])
+
+
+@case(refused="but for case")
+def other_case(path):
+    return archive(path / "m.pt", PLAIN, [("DATA.PKL", PROTO2 + RUN + STOP)])
+
+
+@case(refused="are named")
+def same_name(path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return archive(path / "m.pt", PLAIN, [("data.pkl", PROTO2 + RUN + STOP)])
+
+
+def patched(path, change):
+    """The archive with one place changed: (offset in the first local header, or in the directory's first, new bytes)."""
+    file = archive(path / "m.pt", PROTO2 + RUN + STOP)
+    data = bytearray(file.read_bytes())
+    for signature, offset, new in change:
+        at = data.index(signature) + offset
+        data[at:at + len(new)] = new
+    file.write_bytes(data)
+    return file
+
+
+LOCAL, CENTRAL = b"PK\3\4", b"PK\1\2"
+for name, change, refuse in (
+        ("local_name", [(LOCAL, 30 + len("archive/"), b"DATA.pk1")], "does not match the directory"),
+        ("central_name", [(CENTRAL, 46 + len("archive/"), b"data.pk1")], "does not match the directory"),
+        ("encrypted_in_the_directory", [(CENTRAL, 8, b"\1")], "encrypted"),
+        ("encrypted_in_the_record", [(LOCAL, 6, b"\1")], "does not match the directory"),
+        ("flags_differ", [(LOCAL, 6, b"\0\x20")], "does not match the directory"),
+        ("method_differs", [(LOCAL, 8, b"\x08")], "does not match the directory"),
+        ("size_differs", [(LOCAL, 22, b"\x07\0\0\0")], "does not match the directory"),
+        ("crc_differs_in_the_record", [(LOCAL, 14, b"\x07\7\7\7")], "does not match the directory"),
+        ("crc_differs_in_both", [(LOCAL, 14, b"\x07\7\7\7"), (CENTRAL, 16, b"\x07\7\7\7")], "CRC-32"),
+        ("name_with_a_nul", [(LOCAL, 30 + 10, b"\0"), (CENTRAL, 46 + 10, b"\0")], "NUL")):
+    names = ("posix.system",) if name == "crc_differs_in_both" else ()
+    CASES.append(("zip " + name, names, refuse, lambda path, change=change: patched(path, change)))
+
+
+# Folders.
+
+@case("posix.system")
+def metadata_of_dcp(path):
+    folder = metadata(path / "dcp", {})
+    data = (folder / ".metadata").read_bytes()
+    (folder / ".metadata").write_bytes(data[:2] + RUN + b"0" + data[2:])
+    return folder
+
+
+@case("posix.system")
+def item_of_dcp(path):
+    folder = path / "dcp"
+    folder.mkdir()
+    archive(folder / "__0_0.distcp", PROTO2 + RUN + STOP)
+    length = (folder / "__0_0.distcp").stat().st_size
+    return metadata(folder, {"o": make(BytesStorageMetadata)}, [place("o", "__0_0.distcp", 0, length)])
+
+
+def folder_with(name, data):
+    def build(path):
+        folder = path / "hf"
+        folder.mkdir()
+        header = json.dumps({"w": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}).encode()
+        (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + b"\0\0\0\0")
+        (folder / name).write_bytes(data)
+        return folder
+    return build
+
+
+for name in ("training_args.bin", "optimizer.pt", "weights.xyz", "scheduler"):
+    CASES.append(("beside " + name, ("posix.system",), None, folder_with(name, PROTO2 + RUN + STOP)))
+CASES.append(("beside protocol_0.bin", ("posix.system",), None, folder_with("protocol_0.bin", b"cposix\nsystem\n(tR.")))
+
+
+def names_of(oracle, case, *arguments):
+    status, out, err = oracle.run(*arguments)
+    try:
+        return status, json.loads(out)["globals"], err
+    except (ValueError, KeyError) as problem:
+        oracle.check(False, case, f"no globals: {problem}: {out[:200]} {err[:300]}")
+        return status, [], err
+
+
+def main():
+    oracle = Oracle(__doc__)
+    for number, (name, names, refused, build) in enumerate(CASES):
+        if oracle.args.only not in name:
+            continue
+        folder = oracle.work / str(number)
+        folder.mkdir()
+        source = build(folder)
+        for command in (["inspect", "--json"], ["verify", "--strict", "--json"]):
+            status, found, err = names_of(oracle, name, *command, source)
+            odd = [entry["name"] for entry in found if not entry["harmless"]]
+            for wanted in names:
+                oracle.check(wanted in odd, name, f"{command[0]} names {odd}, not {wanted}: {err[:200]}")
+            oracle.check(all(entry["file"] for entry in found), name, "a name without a file")
+            if command[0] == "verify":
+                oracle.check(status == 1, name, f"verify --strict exits {status}: {err[:200]}")
+            if refused:
+                oracle.check(refused in err, name, f"{command[0]} does not refuse: {err[:300]}")
+        text_status, out, err = oracle.run("inspect", source)
+        for wanted in names:
+            oracle.check(wanted in out, name, f"inspect's text does not name {wanted}: {out[:300]}")
+        oracle.check(not any("MARKER" in str(p) for p in folder.rglob("*")), name, "something was run")
+
+    # Golden checkpoints, which PyTorch wrote, name nothing else than what is harmless.
+    for golden in oracle.cases():
+        status, found, err = names_of(oracle, golden.name, "inspect", "--json", golden.checkpoint)
+        odd = [entry["name"] for entry in found if not entry["harmless"]]
+        oracle.check(odd == [], golden.name, f"names {odd}")
+        oracle.check(found or not golden.is_dcp, golden.name, "no pickle was looked at")
+    for wanted, corrupt in (("posix.system", "evil_inside"), ("builtins.eval", "evil_eval")):
+        folder = oracle.golden / "corrupt" / corrupt / "checkpoint"
+        status, found, err = names_of(oracle, corrupt, "inspect", "--json", folder)
+        oracle.check(any(entry["name"] == wanted and entry["file"] == ".metadata" for entry in found), corrupt, f"{found}")
+    oracle.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

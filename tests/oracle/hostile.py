@@ -1,0 +1,484 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files made to exhaust whoever reads them: each command on each of them ends in seconds, within 1 GiB of memory and a
+stack of 256 KiB, with a status of its own and at most a few lines. Needs no package. Prints a table of the worst run of
+each case."""
+import json
+import os
+import resource
+import shutil
+import struct
+import subprocess
+import sys
+import time
+import zipfile
+import zlib
+
+from common import Oracle
+from pickles import *  # noqa: F403
+
+SECONDS, MEMORY = 5, 1 << 30
+CASES = []
+
+
+def case(expected=None):
+    """`expected`: part of the line that refuses the file; None: commands may succeed."""
+    def add(function):
+        CASES.append((function.__name__, expected, function))
+        return function
+    return add
+
+
+def pt(path, *pairs, records=(), **options):
+    return archive(path / "m.pt", PROTO2 + dictionary(*pairs) + STOP, records, **options)
+
+
+def dcp_object(path, data_pkl, names=("o",)):
+    """A DCP folder whose objects all lie in one item."""
+    folder = path / "dcp"
+    folder.mkdir()
+    archive(folder / "__0_0.distcp", data_pkl)
+    length = (folder / "__0_0.distcp").stat().st_size
+    return metadata(folder, {name: make(BytesStorageMetadata) for name in names},
+                    [place(name, "__0_0.distcp", 0, length) for name in names])
+
+
+def safetensors(path, header):
+    header = header if isinstance(header, bytes) else json.dumps(header).encode()
+    file = path / "m.safetensors"
+    file.write_bytes(struct.pack("<Q", len(header)) + header)
+    return file
+
+
+def nested(opening, closing, depth, inside=NONE):
+    return opening * depth + inside + closing * depth
+
+
+# Stack.
+
+@case()
+def json_deep_in_header(path):
+    return safetensors(path, b'{"w":{"dtype":"F32","shape":[0],"data_offsets":[0,0],"x":' + b"[" * 300000 + b"]" * 300000 +
+                       b"}}")
+
+
+@case("not a string")
+def json_deep_in_metadata(path):
+    return safetensors(path, b'{"__metadata__":{"x":' + b'{"a":' * 300000 + b"1" + b"}" * 300002)
+
+
+@case("1024 levels")
+def json_deep_in_sharding_info(path):
+    return safetensors(path, {"__metadata__": {"DCP_SHARDING_INFO": "[" * 300000 + "]" * 300000},
+                              "w": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}})
+
+
+@case()
+def json_deep_in_index(path):
+    folder = path / "hf"
+    folder.mkdir()
+    shutil.move(safetensors(folder, {"w": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}}),
+                folder / "model.safetensors")
+    (folder / "model.safetensors.index.json").write_text(
+        '{"weight_map":{"w":"model.safetensors"},"metadata":{"x":' + "[" * 300000 + "]" * 300000 + "}}")
+    return folder
+
+
+def deep(opening, closing, inside=NONE, proto=PROTO2):
+    data = nested(opening, closing, 300000, inside)
+    return lambda path: archive(path / "m.pt", proto + dictionary(("a", data), ("w", tensor("0", 1, [1], [1]))) + STOP,
+                                [("data/0", b"\0\0\0\0")])
+
+
+for name, opening, closing in (("lists", EMPTY_LIST, APPEND), ("tuples", b"", TUPLE1),
+                               ("dicts", EMPTY_DICT + text("k"), SETITEM), ("marked_tuples", MARK, TUPLE),
+                               ("frozensets", MARK, FROZENSET),
+                               ("calls", global_("collections", "OrderedDict"), TUPLE1 + REDUCE),
+                               ("states", call(global_("argparse", "Namespace")), BUILD),
+                               ("persistent_ids", b"", TUPLE1 + b"Q"),
+                               ("parameters", global_("torch._utils", "_rebuild_parameter"), b"\x89" + TUPLE2 + REDUCE)):
+    made = deep(opening, closing)
+    made.__name__ = "deep_" + name
+    case()(made)
+
+
+@case()
+def deep_object_item(path):
+    return dcp_object(path, PROTO2 + nested(EMPTY_LIST, APPEND, 300000) + STOP)
+
+
+@case()
+def deep_metadata(path):
+    folder = path / "dcp"
+    metadata(folder, {}, extra="DEEP")
+    data = (folder / ".metadata").read_bytes()
+    short = b"\x8c\x04DEEP"
+    assert data.count(short) == 1
+    data = data.replace(short, nested(EMPTY_LIST, APPEND, 300000))
+    frame = data.index(b"\x95")
+    (folder / ".metadata").write_bytes(data[:frame] + data[frame + 9:])
+    return folder
+
+
+# Budgets: small files whose parts are shared.
+
+@case("at most")
+def nested_frozensets(path):
+    # Level n is frozenset({n-1, (n-1,)}): 2^n elements once printed.
+    data = MARK + FROZENSET + put(0) + b"0"
+    for level in range(170):
+        data += MARK + get(level) + get(level) + TUPLE1 + FROZENSET + put(level + 1) + b"0"
+    return dcp_object(path, PROTO4 + data + get(170) + STOP)
+
+
+def shared_list():
+    data = EMPTY_LIST + MARK + b"".join(integer(i) for i in range(100)) + APPENDS + put(1000) + b"0"
+    for level in range(8):
+        data += EMPTY_LIST + MARK + get(1000 + level) * 8 + APPENDS + put(1001 + level) + b"0"
+    return data
+
+
+@case("at most")
+def keys_that_share_a_list(path):
+    return archive(path / "m.pt", PROTO2 + shared_list() + dictionary(*((f"k{i}", get(1008)) for i in range(200))) + STOP)
+
+
+@case("at most")
+def items_that_share_a_list(path):
+    return dcp_object(path, PROTO2 + shared_list() + get(1008) + STOP, [f"k{i}" for i in range(200)])
+
+
+@case()
+def dicts_that_share_dicts(path):
+    data = EMPTY_DICT + put(0) + b"0"
+    for level in range(60):
+        data += EMPTY_DICT + MARK + text("a") + get(level) + text("b") + get(level) + SETITEMS + put(level + 1) + b"0"
+    return archive(path / "m.pt", PROTO2 + data + dictionary(("x", get(60))) + STOP)
+
+
+@case()
+def long_keys_that_share(path):
+    data = text("k" * 100000) + put(0) + b"0" + NONE + put(1) + b"0"
+    for level in range(60):
+        data += EMPTY_DICT + MARK + get(0) + get(1 + level) + SETITEMS + put(2 + level) + b"0"
+    return archive(path / "m.pt", PROTO2 + data + dictionary(*((f"k{i}", get(61)) for i in range(2000))) + STOP)
+
+
+@case()
+def huge_integers(path):
+    number = b"\x8b" + struct.pack("<I", 1 << 20) + b"\1" * (1 << 20)
+    data = number + put(0) + b"0" + b"I" + b"7" * 4000 + b"\n" + put(1) + b"0"
+    data += b"\x8b" + struct.pack("<I", 1780) + b"\1" * 1780 + put(2) + b"0"
+    lists = (EMPTY_LIST + MARK + get(i) * 100000 + APPENDS for i in range(3))
+    return archive(path / "m.pt", PROTO2 + data + dictionary(*zip("abc", lists)) + STOP)
+
+
+@case()
+def long_names_that_share(path):
+    data = global_("m" * 4000, "n" * 4000) + put(0) + b"0"
+    return archive(path / "m.pt", PROTO2 + data + dictionary(
+        ("a", EMPTY_LIST + MARK + (get(0) + EMPTY_TUPLE + REDUCE) * 200000 + APPENDS)) + STOP)
+
+
+@case()
+def bytes_that_are_none(path):
+    encode = call(global_("_codecs", "encode"), text("x" * 1000000 + "\u4e00"), text("latin1")) + put(0) + b"0"
+    return archive(path / "m.pt", PROTO2 + encode + dictionary(
+        ("a", EMPTY_LIST + MARK + get(0) * 200000 + APPENDS)) + STOP)
+
+
+@case("at most")
+def bytes_that_share(path):
+    encode = call(global_("_codecs", "encode"), text("x" * 1000000), text("latin1")) + put(0) + b"0"
+    return archive(path / "m.pt", PROTO2 + encode + dictionary(
+        ("a", EMPTY_LIST + MARK + get(0) * 200000 + APPENDS)) + STOP)
+
+
+@case("at most")
+def expanded_tensor(path):
+    return pt(path, ("w", tensor("0", 1, [1 << 38], [0])), records=[("data/0", b"\0\0\0\0")])
+
+
+@case("at most")
+def views_of_one_storage(path):
+    size = 1 << 20
+    return archive(path / "m.pt", PROTO2 + dictionary(
+        *((f"w{i}", tensor("0", size, [size], [1])) for i in range(20000))) + STOP, [("data/0", b"\0" * 4 * size)])
+
+
+@case("at most")
+def expanded_item(path):
+    folder = path / "dcp"
+    folder.mkdir()
+    archive(folder / "__0_0.distcp", PROTO2 + tensor("0", 1, [1 << 38], [0]) + STOP, [("data/0", b"\0\0\0\0")])
+    length = (folder / "__0_0.distcp").stat().st_size
+    return metadata(folder, {"w": tensor_metadata([1 << 38], [chunk([0], [1 << 38])])},
+                    [place("w", "__0_0.distcp", 0, length, [0])])
+
+
+@case("at most")
+def many_tensors_of_one_item(path):
+    folder = path / "dcp"
+    folder.mkdir()
+    size = 1 << 20
+    archive(folder / "__0_0.distcp", PROTO2 + tensor("0", size, [size], [1]) + STOP, [("data/0", b"\0" * 4 * size)])
+    length = (folder / "__0_0.distcp").stat().st_size
+    names = [f"w{i}" for i in range(20000)]
+    return metadata(folder, {name: tensor_metadata([size], [chunk([0], [size])]) for name in names},
+                    [place(name, "__0_0.distcp", 0, length, [0]) for name in names])
+
+
+# Budgets: metadata.
+
+@case("at most")
+def tensors_that_share_chunks(path):
+    chunks = [chunk([i], [1]) for i in range(100000)]
+    return metadata(path / "dcp", {f"w{i}": tensor_metadata([100000], chunks) for i in range(1000)})
+
+
+@case()
+def references_to_one_bad_chunk(path):
+    bad = chunk([7], [9])
+    return metadata(path / "dcp", {"w": tensor_metadata([8], [bad] * 1000000)})
+
+
+@case("at most")
+def references_to_one_good_chunk(path):
+    good = chunk([0], [8])
+    return metadata(path / "dcp", {f"w{i}": tensor_metadata([8], [good] * 1000000) for i in range(8)})
+
+
+@case()
+def places_of_one_missing_file(path):
+    names = [f"w{i}" for i in range(50000)]
+    return metadata(path / "dcp", {name: tensor_metadata([8], [chunk([0], [8])]) for name in names},
+                    [place(name, "__0_0.distcp", 0, 999, [0]) for name in names])
+
+
+@case("at most")
+def paths_that_share(path):
+    long = tuple(["k"] * 20000)
+    return metadata(path / "dcp", {f"w{i}": make(BytesStorageMetadata) for i in range(20000)},
+                    planner_data={f"w{i}": long for i in range(20000)})
+
+
+@case("at most")
+def transforms_that_share(path):
+    names = [f"w{i}" for i in range(20000)]
+    transforms = [f"t{i}" for i in range(20000)]
+    return metadata(path / "dcp", {name: make(BytesStorageMetadata) for name in names},
+                    [place(name, "__0_0.distcp", 0, 1, transforms=transforms) for name in names])
+
+
+@case("at most")
+def states_that_share(path):
+    """Every chunk's attributes are one dict of 50,000 entries."""
+    state = {f"x{i}": i for i in range(50000)}
+    state.update(offsets=(0,), sizes=(1,))
+    chunks = []
+    for _ in range(50000):
+        one = ChunkStorageMetadata()
+        one.__dict__ = state
+        chunks.append(one)
+    return metadata(path / "dcp", {"w": tensor_metadata([50000], chunks)})
+
+
+@case("at most")
+def names_that_share(path):
+    long = "k" * 1000000
+    index = [place(long, long, 0, 1, [i]) for i in range(100000)]
+    return metadata(path / "dcp", {long: tensor_metadata([100000], [])}, index)
+
+
+@case("at most")
+def sparse_metadata(path):
+    folder = metadata(path / "dcp", {})
+    os.truncate(folder / ".metadata", 15 << 30)
+    return folder
+
+
+@case()
+def sparse_stream(path):
+    file = path / "m.pt"
+    file.write_bytes(PROTO2 + EMPTY_DICT)
+    os.truncate(file, 15 << 30)
+    return file
+
+
+@case("at most")
+def sparse_stream_of_bytes(path):
+    file = path / "m.pt"
+    file.write_bytes(PROTO4 + b"\x8e" + struct.pack("<Q", 14 << 30))
+    os.truncate(file, 15 << 30)
+    return file
+
+
+@case()
+def sparse_archive(path):
+    file = pt(path, ("w", tensor("0", 1, [1], [1])), records=[("data/0", b"\0\0\0\0")])
+    os.truncate(file, 15 << 30)
+    return file
+
+
+@case("memory")
+def stack_of_nothing(path):
+    file = path / "m.pt"
+    file.write_bytes(PROTO2 + EMPTY_DICT * 30000000 + b"0" * 29999999 + STOP)
+    return file
+
+
+@case()
+def memo_of_nothing(path):
+    return archive(path / "m.pt", PROTO2 + EMPTY_DICT + b"".join(put(1 << 24 | i * 97) for i in range(500000)) + STOP)
+
+
+# Budgets: compression.
+
+def zeros(amount):
+    """A deflate stream: one block of 16 MiB, flushed so that it stands for itself, again and again."""
+    packer = zlib.compressobj(9, zlib.DEFLATED, -15)
+    block = packer.compress(b"\0" * (16 << 20)) + packer.flush(zlib.Z_FULL_FLUSH)
+    return block * (amount >> 24) + b"\3\0"
+
+
+def raw_zip(file, records):
+    """Records whose deflated bytes are given: (name, packed, size, method); CRC-32 0, as when none was computed."""
+    body, directory = b"", b""
+    for name, packed, size, method in records:
+        name = name.encode()
+        fields = struct.pack("<HHHHHIIIHH", 20, 0, method, 0, 0, 0, len(packed), size, len(name), 0)
+        directory += b"PK\1\2" + struct.pack("<H", 20) + fields + struct.pack("<HHHII", 0, 0, 0, 0, len(body)) + name
+        body += b"PK\3\4" + fields + name + packed
+    end = struct.pack("<HHHHIIH", 0, 0, len(records), len(records), len(directory), len(body), 0)
+    file.write_bytes(body + directory + b"PK\5\6" + end)
+    return file
+
+
+@case("at most")
+def deflate_bomb(path):
+    size = 3 << 30
+    pkl = PROTO2 + dictionary(*((f"w{i}", tensor(str(i), size // 4, [size // 4], [1])) for i in range(3))) + STOP
+    packed = zeros(size)
+    return raw_zip(path / "m.pt", [("a/data.pkl", pkl, len(pkl), 0)] +
+                   [(f"a/data/{i}", packed, size, 8) for i in range(3)])
+
+
+@case("at most")
+def deflated_pickle(path):
+    return raw_zip(path / "m.pt", [("a/data.pkl", zeros(3 << 30), 3 << 30, 8)])
+
+
+@case("at most")
+def zstd_bomb(path):
+    folder = path / "dcp"
+    folder.mkdir()
+    # A frame of RLE blocks: four bytes give 128 KiB each.
+    frame = b"\x28\xb5\x2f\xfd" + bytes([0, 0x58])  # window of 2 MiB
+    block = struct.pack("<I", (128 << 10) << 3 | 1 << 1)[:3] + b"\0"
+    last = struct.pack("<I", (128 << 10) << 3 | 1 << 1 | 1)[:3] + b"\0"
+    data = frame + block * 200000 + last
+    (folder / "__0_0.distcp").write_bytes(data)
+    names = [f"w{i}" for i in range(8)]
+    return metadata(folder, {name: tensor_metadata([8], [chunk([0], [8])]) for name in names},
+                    [place(name, "__0_0.distcp", 0, len(data), [0], ["stream.zstd"]) for name in names])
+
+
+@case()
+def directory_of_many_records(path):
+    pkl = PROTO2 + EMPTY_DICT + STOP
+    with zipfile.ZipFile(path / "m.pt", "w") as out:
+        out.writestr("a/data.pkl", pkl)
+        for i in range(60000):
+            out.writestr(f"a/data/{i}", b"")
+    return path / "m.pt"
+
+
+@case()
+def header_of_many_entries(path):
+    entry = {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}
+    return safetensors(path, {f"w{i}": entry for i in range(200000)})
+
+
+# Running.
+
+def commands(name, source, out):
+    yield "inspect", ["inspect", source]
+    yield "inspect --json", ["inspect", "--json", source]
+    yield "verify", ["verify", source]
+    yield "verify --strict --json", ["verify", "--strict", "--json", source]
+    yield "diff", ["diff", source, source]
+    for to in ("safetensors", "dcp", "hf"):
+        yield "convert " + to, ["convert", source, out / f"{to}.safetensors" if to == "safetensors" else out / to, "--to", to]
+    yield "reshard", ["reshard", source, out / "resharded", "--mesh", "2", "--default", "R"]
+
+
+def limits():
+    resource.setrlimit(resource.RLIMIT_STACK, (256 << 10, 256 << 10))
+    resource.setrlimit(resource.RLIMIT_CPU, (2 * SECONDS, 2 * SECONDS))
+    resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 30, 1 << 30))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def run(oracle, arguments):
+    """(status, seconds of CPU, memory, stdout, stderr)"""
+    out, err = oracle.work / "stdout", oracle.work / "stderr"
+    with open(out, "wb") as stdout, open(err, "wb") as stderr:
+        begin = time.monotonic()
+        process = subprocess.Popen([oracle.tool, *map(str, arguments)], stdin=subprocess.DEVNULL, stdout=stdout,
+                                   stderr=stderr, preexec_fn=limits)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    seconds = min(time.monotonic() - begin, usage.ru_utime + usage.ru_stime)
+    head = lambda file: open(file, errors="replace").read(1 << 16)  # noqa: E731
+    return process.returncode, seconds, usage.ru_maxrss << 10, head(out), head(err)
+
+
+def main():
+    oracle = Oracle(__doc__)
+    print(f"{'case':28} {'bytes':>12} {'seconds':>8} {'MiB':>6}  slowest command, refusal")
+    for name, expected, build in CASES:
+        if oracle.args.only not in name:
+            continue
+        folder = oracle.work / name
+        folder.mkdir()
+        source = build(folder)
+        size = sum(f.stat().st_size for f in ([source] if source.is_file() else source.iterdir()))
+        worst, peak, slowest, refused = 0.0, 0, "", ""
+        out = folder / "out"
+        out.mkdir()
+        for label, arguments in commands(name, source, out):
+            status, seconds, memory, stdout, stderr = run(oracle, arguments)
+            lines = stderr.splitlines()
+            what = f"`{label}` {status} {seconds:.1f} s {memory >> 20} MiB: {stderr[:300].strip()}"
+            oracle.check(status in (0, 1, 2, 3), name, "crashed: " + what)
+            oracle.check(seconds < SECONDS, name, "slow: " + what)
+            oracle.check(memory < MEMORY, name, "large: " + what)
+            oracle.check(len(lines) < 1200, name, f"{len(lines)} lines: " + what)
+            if status != 0:
+                oracle.check(lines, name, "says nothing: " + what)
+            if "--json" in label:
+                with open(oracle.work / "stdout", errors="replace") as file:
+                    try:
+                        json.load(file)
+                        good = True
+                    except (ValueError, RecursionError) as problem:
+                        good = isinstance(problem, RecursionError)
+                oracle.check(good, name, "no JSON: " + what)
+            if expected and expected in stderr and not refused:
+                refused = next(line for line in lines if expected in line)
+                oracle.check(str(source) in refused, name, "names no file: " + refused)
+            if seconds > worst:
+                worst, slowest = seconds, label
+            peak = max(peak, memory)
+            shutil.rmtree(out)
+            out.mkdir()
+        if expected:
+            oracle.check(refused, name, f"no command says \"{expected}\"")
+        print(f"{name:28} {size:>12} {worst:>8.2f} {peak >> 20:>6}  {slowest}, "
+              f"{refused.replace(str(oracle.work), '')[:160]}", flush=True)
+        shutil.rmtree(folder)
+    oracle.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

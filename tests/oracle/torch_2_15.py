@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PyTorch 2.15 reads what shardmesh wrote: every golden DCP checkpoint rewritten, resharded and made from safetensors.
+Its packages are gigabytes, so it runs on demand: SHARDMESH_TORCH_2_15 is the path of a Python that has torch 2.15, or
+"install" for a virtual environment of its own (pip install torch==2.15.0)."""
+import json
+import os
+import subprocess
+import sys
+
+from common import Oracle, skip
+
+# Run by the other Python: the folders' tensors, as that version loads them.
+CHILD = """
+import hashlib, json, sys, warnings
+warnings.filterwarnings("ignore")
+import torch, torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint import FileSystemReader
+def raw(t):
+    t = t.resolve_conj().resolve_neg().contiguous()
+    n = t.numel() * t.element_size()
+    return bytes(torch.empty(0, dtype=torch.uint8).set_(t.untyped_storage(), 0, (n,), (1,)).numpy()) if n else b""
+said = {"version": torch.__version__}
+for folder in json.load(sys.stdin):
+    try:
+        entries = FileSystemReader(folder).read_metadata().state_dict_metadata
+        state = {k: torch.empty(e.size, dtype=e.properties.dtype) for k, e in entries.items() if hasattr(e, "size")}
+        dcp.load(state, checkpoint_id=folder, no_dist=True)
+        said[folder] = {k: hashlib.sha256(raw(t)).hexdigest() for k, t in state.items()}
+    except BaseException as error:
+        said[folder] = f"{type(error).__name__}: {error}"
+print(json.dumps(said))
+"""
+
+
+def find_python(oracle):
+    asked = os.environ.get("SHARDMESH_TORCH_2_15", "")
+    if not asked:
+        skip("SHARDMESH_TORCH_2_15 names no Python with torch 2.15 (\"install\" makes one; it is a download of gigabytes)")
+    if asked != "install":
+        return asked
+    home = oracle.work / "venv"
+    subprocess.run([sys.executable, "-m", "venv", home], check=True)
+    subprocess.run([home / "bin/python", "-m", "pip", "install", "--quiet", "torch==2.15.0", "numpy"], check=True)
+    return home / "bin/python"
+
+
+def main():
+    oracle = Oracle(__doc__)
+    python = find_python(oracle)
+    made = {}
+    for case in oracle.cases():
+        # Dtypes that dcp.load refuses are torch_reads_ours.py's concern.
+        if not case.is_dcp or case.unreadable or case.name == "dtypes":
+            continue
+        copy, cut = oracle.work / f"{case.name}.copy", oracle.work / f"{case.name}.cut"
+        if oracle.succeeds(case.name, "convert", case.checkpoint, copy, "--to", "dcp") is not None:
+            made[str(copy)] = case
+        if oracle.succeeds(case.name, "reshard", case.checkpoint, cut, "--mesh", "3") is not None:
+            made[str(cut)] = case
+    child = subprocess.run([python, "-c", CHILD], input=json.dumps(list(made)), capture_output=True, text=True)
+    if not oracle.check(child.returncode == 0, "child", child.stderr[-600:]):
+        oracle.finish()
+    said = json.loads(child.stdout)
+    print(f"read by PyTorch {said['version']}")
+    oracle.check(said["version"].startswith("2.15"), "version", f"{python} has torch {said['version']}")
+    for folder, case in made.items():
+        expected = {key: tensor["sha256"] for key, tensor in case.tensors.items()}
+        oracle.check(said[folder] == expected, folder, f"PyTorch says {str(said[folder])[:300]}")
+    oracle.finish()
+
+
+if __name__ == "__main__":
+    main()

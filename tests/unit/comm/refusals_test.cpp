@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a rank alone cannot do, of threads: streams, memory for a reduction, and how much notes are copied.
+#include <catch2/catch_test_macros.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <new>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+#include <watchdog.hpp>
+import shardmesh.comm;
+
+using namespace shardmesh;
+using namespace std::chrono_literals;
+
+namespace {
+thread_local std::size_t allocated_bytes = 0;
+}
+
+// Of this whole program: counts, per thread.
+void* operator new(std::size_t size) {
+  allocated_bytes += size;
+  if (void* const memory = std::malloc(size != 0 ? size : 1)) return memory;
+  throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, std::size_t) noexcept {
+  std::free(memory);
+}
+
+TEST_CASE("a call with a device stream is refused by threads, and nothing is started") {
+  const watchdog dog(30s);
+  int queue = 0;
+  const auto ran = run_ranks(2, [&](any_communicator& comm) -> result<void> {
+    const call_options streamed{.deadline = {}, .cancel = {}, .stream = {&queue}};
+    std::byte mine{1}, theirs{0};
+    const outgoing send{1 - comm.rank(), {&mine, 1}};
+    const incoming receive{1 - comm.rank(), {&theirs, 1}};
+    std::vector<error> said;
+    if (auto done = comm.all_gather({&mine, 1}, streamed); !done) said.push_back(done.cause());
+    if (auto done = comm.start_exchange({&send, 1}, {&receive, 1}, streamed); !done) said.push_back(done.cause());
+    if (auto done = comm.start_lending({}, {}, streamed); !done) said.push_back(done.cause());
+    if (said.size() != 3) return fail(errc::invalid_argument, "a stream was taken");
+    for (const error& e : said)
+      if (e.code != errc::unsupported || e.ranks != std::vector<std::int32_t>{comm.rank()} ||
+          e.message.find("stream") == std::string::npos)
+        return e;
+    auto exchange = comm.start_exchange({&send, 1}, {&receive, 1}, {});
+    if (!exchange) return std::move(exchange).take_error();
+    if (auto done = exchange->wait(); !done) return done;
+    return theirs == std::byte{1} ? result<void>() : fail(errc::checksum_mismatch, "other bytes came");
+  });
+  INFO((ran ? "" : to_string(ran.cause())));
+  CHECK(ran);
+}
+
+TEST_CASE("a rank without memory for the terms of a reduction does not leave the others waiting") {
+  const watchdog dog(30s);
+  std::optional<error> first, second;
+  run_ranks(2, [&](any_communicator& comm) -> result<void> {
+    std::byte one{};
+    if (comm.rank() == 0) {
+      // As much as no machine has; nothing of it is touched.
+      const std::span<std::byte> all(&one, (std::size_t{1} << 63) - 4);
+      const auto done = comm.all_reduce(all, all, dtype::float32, reduce_op::sum, {});
+      if (!done) first = done.cause();
+    } else {
+      const auto done = comm.all_gather({&one, 1}, {});
+      if (!done) second = done.cause();
+    }
+    return {};
+  }).value();
+  REQUIRE(first);
+  CHECK(first->code == errc::no_memory);
+  CHECK(first->ranks == std::vector<std::int32_t>{0});
+  REQUIRE(second);
+  CHECK(*second == *first);
+}
+
+TEST_CASE("an agreement copies each rank's note a few times, not once per rank") {
+  const watchdog dog(60s);
+  constexpr std::int32_t ranks = 16;
+  constexpr std::size_t note_bytes = std::size_t{1} << 20;
+  std::vector<std::size_t> taken(ranks);
+  const auto ran = run_ranks(ranks, [&](any_communicator& comm) -> result<void> {
+    agree_options options;
+    if (comm.rank() == 0) options.note.resize(note_bytes);
+    const std::size_t before = allocated_bytes;
+    auto notes = agree(comm, std::span<const agreement_record>(), options);
+    taken[static_cast<std::size_t>(comm.rank())] = allocated_bytes - before;
+    if (!notes) return std::move(notes).take_error();
+    return (*notes)[0].size() == note_bytes ? result<void>() : fail(errc::checksum_mismatch, "another note");
+  });
+  CHECK(ran);
+  // Sent, received, and given to the caller: not sixteen times.
+  for (const std::size_t bytes : taken) CHECK(bytes < 6 * note_bytes);
+}

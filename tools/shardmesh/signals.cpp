@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "signals.hpp"
+
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <exception>
+#include <stop_token>
+#include <string_view>
+#include <thread>
+
+#include "command.hpp"
+
+namespace tool {
+namespace {
+
+std::atomic<bool> unwinds = false;
+
+[[noreturn]] void end() {
+  constexpr std::string_view line = "shardmesh: interrupted\n";
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), line.size());
+  ::_exit(not_completed);
+}
+
+// A thread waits for the signals, which all others block: it may do what a handler may not.
+void wait_for_signals(const sigset_t& awaited, std::stop_source source) {
+  for (bool is_first = true;; is_first = false) {
+    int number = 0;
+    if (::sigwait(&awaited, &number) != 0) continue;
+    if (!is_first || !unwinds) end();
+    source.request_stop();
+  }
+}
+
+}  // namespace
+
+std::stop_token end_on_signals() {
+  ::signal(SIGXFSZ, SIG_IGN);  // a file that grows too large is an error of the write
+  sigset_t awaited;
+  ::sigemptyset(&awaited);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction current{};
+    if (::sigaction(number, nullptr, &current) == 0 && current.sa_handler != SIG_IGN) ::sigaddset(&awaited, number);
+  }
+  ::pthread_sigmask(SIG_BLOCK, &awaited, nullptr);
+  std::stop_source source;
+  try {
+    std::thread([awaited, source] { wait_for_signals(awaited, source); }).detach();
+  } catch (const std::exception&) {
+    ::pthread_sigmask(SIG_UNBLOCK, &awaited, nullptr);  // no thread to be had: signals end the process
+  }
+  return source.get_token();
+}
+
+unwinding_on_signals::unwinding_on_signals() {
+  unwinds = true;
+}
+unwinding_on_signals::~unwinding_on_signals() {
+  unwinds = false;
+}
+
+}  // namespace tool
