@@ -30,6 +30,7 @@ struct stored_properties {
   bool requires_grad = false;
   bool pin_memory = false;
   std::int32_t memory_format = 0;  // _MEM_FORMAT_ENCODING: 0 contiguous, 1 channels last, 2 preserve
+  std::string foreign_dtype;       // PyTorch's name of a dtype that we do not have ("qint8"), else empty
   std::optional<extents> strides;  // since PyTorch 2.15: of the part that rank 0 had in memory; older ones do not say
   friend bool operator==(const stored_properties&, const stored_properties&) = default;
 };

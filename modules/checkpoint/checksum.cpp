@@ -8,9 +8,10 @@ module;
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <iterator>
+#include <limits>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -18,6 +19,9 @@ module;
 #include <utility>
 #include <vector>
 module shardmesh.checkpoint;
+
+import :byte_sums;
+import :first_problems;
 
 namespace shardmesh {
 namespace {
@@ -40,24 +44,16 @@ std::optional<std::int64_t> number(std::string_view& text) {
   return value;
 }
 
-result<void> check_range(const byte_source& file, const checksum_range& range) {
-  xxh3_stream sum;
-  std::vector<std::byte> buffer(static_cast<std::size_t>(std::min<std::int64_t>(range.length, 1 << 20)));
-  for (std::int64_t at = 0; at < range.length;) {
-    const auto piece =
-        std::span(buffer).first(static_cast<std::size_t>(std::min<std::int64_t>(range.length - at, 1 << 20)));
-    SHARDMESH_CHECK(file.read(range.offset + at, piece));
-    sum.update(piece);
-    at += static_cast<std::int64_t>(piece.size());
-  }
-  if (to_hex(sum.digest()) == range.digits) return {};
+}  // namespace
+
+result<void> check_checksum(const byte_source& file, const checksum_range& range) {
+  SHARDMESH_TRY(const digest128 found, xxh3_of_range(file, range.offset, range.length));
+  if (to_hex(found) == range.digits) return {};
   return fail(errc::checksum_mismatch,
               fmt::format("bytes {} to {} are not what was written", range.offset, range.offset + range.length))
       .with_file(file.name())
-      .with_values(range.digits, to_hex(sum.digest()));
+      .with_values(range.digits, to_hex(found));
 }
-
-}  // namespace
 
 std::string format_checksums(std::span<const checksum_range> ranges) {
   std::string text(first_line);
@@ -96,38 +92,47 @@ result<std::vector<checksum_range>> parse_checksums(std::string_view text) {
 
 std::vector<error> check_checksums(const std::filesystem::path& folder, std::span<const checksum_range> ranges,
                                    file_pool& files, int threads) {
-  std::map<std::string, std::int64_t> lengths;
+  std::vector<std::size_t> all(ranges.size());
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = i;
+  return check_checksums(folder, ranges, all, files, threads);
+}
+
+std::vector<error> check_checksums(const std::filesystem::path& folder, std::span<const checksum_range> ranges,
+                                   std::span<const std::size_t> chosen, file_pool& files, int threads) {
+  struct checked_file {
+    std::int64_t length = 0;  // what the record says
+    std::unique_ptr<byte_source> source;
+  };
+  std::map<std::string, checked_file> by_name;
+  for (const std::size_t i : chosen) by_name[ranges[i].file];
   for (const checksum_range& range : ranges)
-    lengths[range.file] = std::max(lengths[range.file], checked_add(range.offset, range.length).value_or(INT64_MAX));
+    if (const auto file = by_name.find(range.file); file != by_name.end())
+      file->second.length = std::max(file->second.length, checked_add(range.offset, range.length).value_or(INT64_MAX));
   std::vector<error> problems;
-  std::map<std::string, std::unique_ptr<byte_source>> sources;
-  for (const auto& [name, length] : lengths) {
+  for (auto& [name, file] : by_name) {
     auto opened = files.open(folder / name);
     if (!opened) {
       problems.push_back(std::move(opened).take_error());
-    } else if ((*opened)->size_bytes() != length) {
-      problems.push_back(fail(errc::checksum_mismatch, "has another length than was written")
-                             .with_file((folder / name).string())
-                             .with_values(fmt::format("{} bytes", length), fmt::format("{}", (*opened)->size_bytes())));
+    } else if ((*opened)->size_bytes() != file.length) {
+      problems.push_back(
+          fail(errc::checksum_mismatch, "has another length than was written")
+              .with_file((folder / name).string())
+              .with_values(fmt::format("{} bytes", file.length), fmt::format("{}", (*opened)->size_bytes())));
     } else {
-      sources[name] = std::move(*opened);
+      file.source = std::move(*opened);
     }
   }
-  std::mutex lock;
-  std::vector<std::pair<std::size_t, error>> found;
+  first_problems found(std::numeric_limits<std::size_t>::max());
   static_cast<void>(
-      parallel_for(threads, static_cast<std::int64_t>(ranges.size()), [&](std::int64_t i) -> result<void> {
-        const checksum_range& range = ranges[static_cast<std::size_t>(i)];
-        const auto source = sources.find(range.file);
-        if (source == sources.end()) return {};
-        auto checked = check_range(*source->second, range);
-        if (checked) return {};
-        const std::scoped_lock guard(lock);
-        found.emplace_back(static_cast<std::size_t>(i), std::move(checked).take_error());
+      parallel_for(threads, static_cast<std::int64_t>(chosen.size()), [&](std::int64_t i) -> result<void> {
+        const checksum_range& range = ranges[chosen[static_cast<std::size_t>(i)]];
+        const checked_file& file = by_name.find(range.file)->second;
+        if (!file.source) return {};
+        auto checked = check_checksum(*file.source, range);
+        if (!checked) found.add(i, std::move(checked).take_error());
         return {};
       }));
-  std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-  for (auto& [index, problem] : found) problems.push_back(std::move(problem));
+  for (error& problem : found.take()) problems.push_back(std::move(problem));
   return problems;
 }
 

@@ -27,9 +27,14 @@ std::string format_checksums(std::span<const checksum_range> ranges);
 /// errc::bad_format, errc::checksum_mismatch when the record itself is damaged.
 result<std::vector<checksum_range>> parse_checksums(std::string_view text);
 
+/// Holds one range of an opened file against its checksum. errc::checksum_mismatch, errc::io.
+result<void> check_checksum(const byte_source& file, const checksum_range& range);
 /// Every problem found when the files of `folder` are held against the record: missing files, other lengths, flipped
 /// bits, each naming the file and the byte range. `threads`: 0 is all cores. Cost: reads every byte once.
 std::vector<error> check_checksums(const std::filesystem::path& folder, std::span<const checksum_range> ranges,
                                    file_pool& files, int threads = 0);
+/// The same for the ranges with these indices, and for the lengths of the files that they lie in.
+std::vector<error> check_checksums(const std::filesystem::path& folder, std::span<const checksum_range> ranges,
+                                   std::span<const std::size_t> chosen, file_pool& files, int threads = 0);
 
 }  // namespace shardmesh

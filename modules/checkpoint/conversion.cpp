@@ -3,14 +3,18 @@ module;
 #include <fmt/format.h>
 #include <try.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 module shardmesh.checkpoint;
+
+import :entry_check;
 
 namespace shardmesh {
 namespace {
@@ -29,18 +33,16 @@ class selecting {
                     .with_values("", stored.opaque_type));
       return;
     }
-    auto held = contents_.distribution_of(stored);
-    if (!held) return into_.problems.push_back(std::move(held).take_error());
-    const cover_report cover = check_cover(*held);
-    for (const cover_problem& problem : cover.problems)
-      into_.problems.push_back(to_error(problem).with_key(stored.key).with_file(reader_.path().string()));
-    if (!cover.ok()) return;
+    tiling found = check_tiling(contents_, stored);
+    for (error& problem : found.problems)
+      into_.problems.push_back(std::move(problem).with_file(reader_.path().string()));
+    if (!found.held) return;
     output_tensor made;
     made.where = key == stored.key ? stored.where : path{};
     made.key = std::move(key);
     made.type = type;
     made.properties = stored.properties;
-    made.bytes = {*held, {}, stored.type, type};
+    made.bytes = {*found.held, {}, stored.type, type};
     if (!stored.opaque_type.empty() && !take_archive(stored, type, made)) return;
     for (std::int32_t chunk = stored.first_chunk; chunk < stored.first_chunk + stored.chunk_count; ++chunk) {
       const box where = contents_.chunk_box(stored, chunk);
@@ -76,6 +78,7 @@ class selecting {
                          value.json);
     };
     into_.objects.push_back(std::move(made));
+    into_.object_sources.push_back(index);
   }
 
  private:
@@ -92,6 +95,13 @@ class selecting {
 
   // An unsharded tensor of an unknown representation is copied verbatim; anything else would invent bytes.
   bool take_archive(const tensor_entry& stored, dtype type, output_tensor& made) {
+    if (stored.type == dtype::undefined && stored.properties.foreign_dtype.empty()) {
+      into_.problems.push_back(fail(errc::unsupported, "a tensor without a dtype of PyTorch cannot be written")
+                                   .with_key(stored.key)
+                                   .with_file(reader_.path().string())
+                                   .with_values("", stored.opaque_type));
+      return false;
+    }
     const bool whole =
         stored.chunk_count == 1 && contents_.chunk_box(stored, stored.first_chunk) == box::whole(stored.shape);
     if (!whole || type != stored.type) {
@@ -142,6 +152,61 @@ conversion select_for_output(checkpoint_reader& reader, const selection_options&
       select.add_object(one.index - contents.tensors.size(), std::move(one.key));
   }
   return made;
+}
+
+namespace {
+
+// Leaves out what `drop` holds for, and the same positions of `sources`.
+template <class Entry, class Drop>
+std::int64_t drop_with_sources(std::vector<Entry>& entries, std::vector<std::size_t>& sources, const Drop& drop) {
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    if (drop(entries[i])) continue;
+    if (kept != i) {
+      entries[kept] = std::move(entries[i]);
+      sources[kept] = sources[i];
+    }
+    ++kept;
+  }
+  const auto dropped = static_cast<std::int64_t>(entries.size() - kept);
+  entries.erase(entries.begin() + static_cast<std::ptrdiff_t>(kept), entries.end());
+  sources.resize(kept);
+  return dropped;
+}
+
+}  // namespace
+
+std::int64_t drop_tensors(conversion& work, function_ref<bool(const output_tensor& tensor)> drop) {
+  return drop_with_sources(work.tensors, work.sources, drop);
+}
+
+std::int64_t drop_objects(conversion& work, function_ref<bool(const output_object& object)> drop) {
+  return drop_with_sources(work.objects, work.object_sources, drop);
+}
+
+std::vector<error> find_path_conflicts(std::span<const output_tensor> tensors, std::span<const output_object> objects) {
+  std::vector<std::pair<path, const std::string*>> paths;
+  const auto add = [&](const path& where, const std::string& key) {
+    paths.emplace_back(where, &key);
+    if (where.empty()) paths.back().first.push_back(key);
+  };
+  for (const output_tensor& tensor : tensors) add(tensor.where, tensor.key);
+  for (const output_object& object : objects) add(object.where, object.key);
+  std::sort(paths.begin(), paths.end(), [](const auto& a, const auto& b) {
+    return std::lexicographical_compare(a.first.begin(), a.first.end(), b.first.begin(), b.first.end());
+  });
+  // What begins with a path follows it at once.
+  std::vector<error> problems;
+  for (std::size_t i = 1; i < paths.size(); ++i) {
+    const auto& [outer, outer_key] = paths[i - 1];
+    const auto& [inner, inner_key] = paths[i];
+    if (outer.size() > inner.size() || !std::equal(outer.begin(), outer.end(), inner.begin())) continue;
+    problems.push_back(
+        fail(errc::duplicate_key, fmt::format("{} lies where {} is a value: one nested path cannot be both",
+                                              escaped(*inner_key), escaped(*outer_key)))
+            .with_key(*inner_key));
+  }
+  return problems;
 }
 
 void settle_unsupported(conversion& work, bool skip, save_report& report) {

@@ -17,6 +17,7 @@ struct conversion {
   std::vector<output_tensor> tensors;  // chunks and ranks as they are stored; `bytes.from` over the reader's chunks
   std::vector<std::size_t> sources;    // per tensor: its index in the reader's catalog
   std::vector<output_object> objects;
+  std::vector<std::size_t> object_sources;  // per object: its index in the reader's catalog
   std::int64_t excluded = 0;
   /// Entries that nothing can carry, one error each: the caller refuses, or leaves them out and counts them.
   std::vector<error> unsupported;
@@ -26,9 +27,17 @@ struct conversion {
 /// Makes problems of what is unsupported, unless the user wants it left out: then the report counts it.
 void settle_unsupported(conversion& work, bool skip, save_report& report);
 
-/// Selects, renames and casts. Every tensor's chunks are proven to tile it: gaps, overlaps and chunks without a place
-/// are problems that name key and rows, as are the reader's own. The reader must outlive the result. A renamed entry
-/// loses its nested path: its new key is its path.
+/// Selects, renames and casts. Every tensor's chunks are proven to tile it: gaps, overlaps, chunks that are stored
+/// twice or have no place are problems that name key and rows, as are the reader's own. Bytes are not looked at. The
+/// reader must outlive the result. A renamed entry loses its nested path: its new key is its path.
 conversion select_for_output(checkpoint_reader& reader, const selection_options& options);
+
+/// Leaves out the tensors, and the objects, for which `drop` holds. Returns how many went.
+std::int64_t drop_tensors(conversion& work, function_ref<bool(const output_tensor& tensor)> drop);
+std::int64_t drop_objects(conversion& work, function_ref<bool(const output_object& object)> drop);
+
+/// Entries whose nested paths cannot stand in one tree: one is a value where the other has a part below. Each problem
+/// names both keys. Cost: O(n log n).
+std::vector<error> find_path_conflicts(std::span<const output_tensor> tensors, std::span<const output_object> objects);
 
 }  // namespace shardmesh

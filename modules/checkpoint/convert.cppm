@@ -15,6 +15,13 @@ import :selection;
 
 export namespace shardmesh {
 
+/// Which tensors `convert` writes only once, under the first key.
+enum class dedup : std::uint8_t {
+  none,
+  tied,   // those that are one stored tensor under several names: the same bytes of a file, cut alike
+  equal,  // beside those, tensors of one dtype and shape with equal bytes; scalars are kept
+};
+
 enum class target_format : std::uint8_t { dcp, safetensors, hf };
 
 struct convert_options {
@@ -23,16 +30,17 @@ struct convert_options {
   std::int64_t max_shard_bytes = std::int64_t{5} * 1000 * 1000 * 1000;  // hf: Hugging Face's own default
   bool skip_objects = false;                                            // safetensors, hf: do not write objects.json
   bool skip_unsupported = false;  // leave out tensors that the destination cannot hold, and objects that hold such
-  bool dedup = false;  // tensors with equal stored bytes (tied weights) are written once, under the first key
-  bool nest = false;   // dcp from flat names: split them at dots
+  dedup merge = dedup::none;      // optimizer state is never merged: it must be found under its own key
+  bool nest = false;              // dcp from flat names: split them at dots; keys "a" and "a.b" are a problem
   save_options saving{};
 };
 
 /// Writes `reader`'s tensors and objects to `destination` in another format. Streams: memory is bounded by
 /// `saving.memory_bytes` whatever the size. DCP keeps its chunks and their ranks; other sources become one chunk each.
 /// Tensors that the destination cannot hold are all named in the report and nothing is written, unless
-/// `skip_unsupported`. An object that holds tensors is copied whole from DCP to DCP, and taken apart into entries
-/// everywhere else.
+/// `skip_unsupported`. Nothing is written either when `verify` would refuse any entry that is to be copied: every
+/// checksum that the source has of them is compared before the destination appears. An object that holds tensors is
+/// copied whole from DCP to DCP, and taken apart into entries everywhere else.
 save_report convert(checkpoint_reader& reader, const std::filesystem::path& destination,
                     const convert_options& options);
 
@@ -53,13 +61,15 @@ struct reshard_plan {
   std::vector<std::string> notes;
   std::vector<output_tensor> tensors;
   std::vector<output_object> objects;
+  std::vector<std::size_t> sources, object_sources;  // their indices in the reader's catalog
   std::int64_t excluded = 0, skipped_tensors = 0, skipped_objects = 0;
   std::int32_t ranks = 0;
 };
 reshard_plan plan_reshard(checkpoint_reader& reader, const reshard_options& options);
 
 /// Rewrites a checkpoint as DCP for another mesh: each rank's bytes in its own file. A chunk that several ranks hold is
-/// written once, by its least-loaded holder (ties: the lowest rank). A rank that owns nothing gets no file.
+/// written once, by its least-loaded holder (ties: the lowest rank). A rank that owns nothing gets no file. Checks what
+/// it copies as `convert` does.
 save_report reshard(checkpoint_reader& reader, const std::filesystem::path& destination,
                     const reshard_options& options);
 

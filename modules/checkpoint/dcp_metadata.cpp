@@ -5,6 +5,7 @@ module;
 #include <try.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -85,6 +86,14 @@ std::int32_t read_memory_format(pickle_value value) {
   if (arguments.size() == 2 && arguments[1].text() == "TORCH_CHANNELS_LAST") return 1;
   if (arguments.size() == 2 && arguments[1].text() == "TORCH_PRESERVE_FORMAT") return 2;
   return 0;
+}
+
+// The dtypes of PyTorch 2.13 that we have no tensors of: of quantized tensors, and integers without arithmetic.
+bool is_other_torch_dtype(std::string_view name) {
+  static constexpr std::array<std::string_view, 20> names{
+      "bit",  "qint8", "quint8", "qint32", "quint4x2", "quint2x4", "int1",  "int2",  "int3",  "int4",
+      "int5", "int6",  "int7",   "uint1",  "uint2",    "uint3",    "uint4", "uint5", "uint6", "uint7"};
+  return std::find(names.begin(), names.end(), name) != names.end();
 }
 
 // Names of files lie within the folder: no "..", nothing absolute.
@@ -268,6 +277,7 @@ class metadata_parser {
     if (tensor.type == dtype::undefined) {
       if (type.kind() != pickle_kind::global) return static_cast<void>(problem(errc::bad_format, "has no dtype", key));
       tensor.opaque_type = fmt::format("{}.{}", type.global_module(), type.global_name());
+      note_foreign_dtype(type, key, tensor);
     }
     if (const auto layout = property(properties, 1, "layout").args().items(); !layout.empty())
       tensor.properties.layout = layout[0].text().value_or("torch.strided");
@@ -289,6 +299,25 @@ class metadata_parser {
       if (!spend(chunk_bytes, key)) return;
       read_chunk(key, chunk);
     }
+  }
+
+  // A dtype that we do not have keeps its name, so that a copy says the same. torch.undefined, and what is no name of
+  // torch's at all, stops PyTorch from reading the whole metadata.
+  void note_foreign_dtype(pickle_value type, std::string_view key, tensor_entry& tensor) {
+    const std::string_view spelled = type.global_name();
+    const bool is_name = !spelled.empty() && std::all_of(spelled.begin(), spelled.end(), [](char c) {
+      return c == '_' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+    });
+    if (type.global_module() != "torch" || !is_name || spelled == "undefined")
+      return problem(fail(errc::bad_format, "has a dtype that PyTorch cannot load")
+                         .with_values("a dtype of torch", tensor.opaque_type),
+                     key);
+    tensor.properties.foreign_dtype = spelled;
+    if (!is_other_torch_dtype(spelled))
+      made_.warnings.push_back(fail(errc::unsupported, "has a dtype that PyTorch 2.13 does not know")
+                                   .with_file(file_)
+                                   .with_key(key)
+                                   .with_values("", tensor.opaque_type));
   }
 
   void read_chunk(std::string_view key, pickle_value chunk) {
@@ -354,7 +383,7 @@ class metadata_parser {
       auto& known = made_.contents.transforms;
       const auto [found, is_new] = transforms_.try_emplace(joined, static_cast<std::int32_t>(known.size()));
       place.transform = found->second;
-      if (is_new) known.push_back(joined);
+      if (is_new) known.push_back(std::move(joined));
     }
     if (place.file < 0) return std::nullopt;
     return place;
@@ -434,8 +463,7 @@ class metadata_parser {
   std::unordered_map<std::string_view, pickle_value> paths_;
   std::unordered_map<std::string, std::int64_t, string_hash, std::equal_to<>>
       names_;  // tensor index, or -1 - object index
-  std::unordered_map<std::string, std::int32_t, string_hash, std::equal_to<>> files_;
-  std::unordered_map<std::string, std::int32_t> transforms_;
+  std::unordered_map<std::string, std::int32_t, string_hash, std::equal_to<>> files_, transforms_;
   std::unordered_map<std::size_t, std::map<extents, std::int32_t>> by_offset_;
 };
 
@@ -464,9 +492,9 @@ class catalog_merge {
     }
     if (place.transform == 0) return place;
     const std::string& transform = from.transforms[static_cast<std::size_t>(place.transform)];
-    const auto [found, is_new] =
-        transforms_.try_emplace(transform, static_cast<std::int32_t>(merged.transforms.size()));
-    if (is_new) merged.transforms.push_back(transform);
+    if (transform.empty()) return place;
+    const auto [found, added] = transforms_.try_emplace(transform, static_cast<std::int32_t>(merged.transforms.size()));
+    if (added) merged.transforms.push_back(transform);
     place.transform = found->second;
     return place;
   }
@@ -526,6 +554,7 @@ dcp_metadata merge_dcp_metadata(std::vector<dcp_metadata> parts) {
         merge.merged.objects.back().place = merge.renumber(part.contents, object.place);
       }
     made.problems.insert(made.problems.end(), part.problems.begin(), part.problems.end());
+    made.warnings.insert(made.warnings.end(), part.warnings.begin(), part.warnings.end());
   }
   std::erase_if(made.extras.planner_entries, [&](const auto& named) {
     return group_of.contains(named.first) || objects.contains(named.first);  // another rank's entries

@@ -29,6 +29,7 @@ struct dcp_metadata {
   catalog contents;
   dcp_extras extras;
   std::vector<error> problems;  // entries that cannot be used; the rest can
+  std::vector<error> warnings;  // what is odd without making an entry unreadable
 };
 
 /// Reads the pickle of a `.metadata` or `__N.metadata` file, of any PyTorch since 1.13. Unknown classes and attributes

@@ -100,7 +100,8 @@ class metadata_writer {
     out_.empty_tuple();
     out_.newobj();
     out_.begin_tuple();
-    out_.global("torch", name(tensor.type));
+    const std::string& foreign = tensor.properties.foreign_dtype;
+    out_.global("torch", foreign.empty() ? name(tensor.type) : std::string_view(foreign));
     out_.global("torch.serialization", "_get_layout");
     out_.begin_tuple();
     out_.text(tensor.properties.layout);

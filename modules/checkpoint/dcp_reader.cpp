@@ -14,6 +14,7 @@ module;
 #include <mutex>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -21,6 +22,8 @@ module;
 #include <vector>
 module shardmesh.checkpoint;
 
+import :file_times;
+import :item_records;
 import :split_reader;
 
 namespace shardmesh {
@@ -67,6 +70,7 @@ class dcp_reader final : public checkpoint_reader {
         budget_(std::move(budget)) {
     contents_ = std::move(description.contents);
     problems_ = std::move(description.problems);
+    warnings_ = std::move(description.warnings);
     path_ = std::move(folder);
   }
 
@@ -89,16 +93,13 @@ class dcp_reader final : public checkpoint_reader {
                                 .with_file(file(item)));
     }
     if (!listing.has_metadata) return;
-    std::error_code code;
-    const auto written = fs::last_write_time(path_ / ".metadata", code);
-    for (const std::string& referenced : contents_.files) {
-      std::error_code missing;
-      const auto time = fs::last_write_time(path_ / referenced, missing);
-      if (!code && !missing && time > written)
-        warnings_.push_back(
-            fail(errc::incomplete_save, "is newer than .metadata: an overwrite may have been interrupted")
-                .with_file(file(referenced)));
-    }
+    const std::vector<std::string> rewritten = files_rewritten_after(path_, ".metadata", contents_.files);
+    if (rewritten.empty()) return;
+    const std::size_t others = rewritten.size() - 1;
+    const std::string more = others == 0 ? "" : fmt::format(", like {} more file{}", others, others == 1 ? "" : "s");
+    warnings_.push_back(fail(errc::incomplete_save,
+                             fmt::format("is newer than .metadata{}: an overwrite may have been interrupted", more))
+                            .with_file(file(rewritten.front())));
   }
 
   // Chunks that all have one item would make a small file large. What is refused here is neither read nor rewritten.
@@ -185,6 +186,38 @@ class dcp_reader final : public checkpoint_reader {
     return bytes;
   }
 
+  // Everything that is copied of such entries is their archive, so every record of it counts.
+  check_outcome check_whole(std::span<const whole_entry> entries, const check_options& options) override {
+    return check_each(entries, options, [&](const whole_entry& entry) -> result<std::pair<std::int64_t, std::int64_t>> {
+      if (!entry.is_tensor) return check_item(contents_.objects[entry.index].place, options.quick);
+      const tensor_entry& tensor = contents_.tensors[entry.index];
+      std::pair<std::int64_t, std::int64_t> total;
+      for (std::int32_t chunk = tensor.first_chunk; chunk < tensor.first_chunk + tensor.chunk_count; ++chunk) {
+        auto sums = check_item(contents_.chunk_places[static_cast<std::size_t>(chunk)], options.quick);
+        if (!sums) return describe(std::move(sums).take_error(), tensor, chunk);
+        total = {total.first + sums->first, total.second + sums->second};
+      }
+      return total;
+    });
+  }
+
+  result<std::optional<digest128>> content_of(const whole_entry& entry) override {
+    const tensor_entry* const tensor = entry.is_tensor ? &contents_.tensors[entry.index] : nullptr;
+    const std::string& key = tensor ? tensor->key : contents_.objects[entry.index].key;
+    // A sharded tensor of an unknown representation has no parts that another cut could be compared with.
+    if (tensor && tensor->chunk_count != 1) return std::optional<digest128>();
+    const stored_range& place = tensor ? contents_.chunk_places[static_cast<std::size_t>(tensor->first_chunk)]
+                                       : contents_.objects[entry.index].place;
+    auto digest = [&]() -> result<digest128> {
+      SHARDMESH_TRY(const auto source, item_source_of(place));
+      SHARDMESH_TRY(const torch_item item, torch_item::open(*source, item_options()));
+      SHARDMESH_TRY(item_storages storages, item_storages::open(*source, item, budget_.get(), name_of(place)));
+      return storages.content_of(item.root());
+    }();
+    if (!digest) return name_in(std::move(digest).take_error(), key, place);
+    return std::optional(*digest);
+  }
+
   void identify_opaque_tensors() override {
     for (tensor_entry& tensor : contents_.tensors) {
       if (tensor.chunk_count == 0 || !tensor.opaque_type.empty()) continue;
@@ -245,9 +278,24 @@ class dcp_reader final : public checkpoint_reader {
     return decoded;
   }
 
+  // The bytes as they are to be copied: a damaged record must not go on under a fresh checksum.
   result<std::vector<std::byte>> archive_of(const stored_range& place) {
     SHARDMESH_TRY(const auto source, item_source_of(place));
-    return read_all(*source, archive_limit_bytes);
+    SHARDMESH_TRY(std::vector<std::byte> bytes, read_all(*source, archive_limit_bytes));
+    SHARDMESH_CHECK(check_archive(memory_source(bytes, source->name()), budget_.get(), name_of(place)));
+    return bytes;
+  }
+
+  // Bytes with and without checksums of an item that is copied as it is.
+  result<std::pair<std::int64_t, std::int64_t>> check_item(const stored_range& place, bool quick) {
+    auto sums = [&]() -> result<record_sums> {
+      SHARDMESH_TRY(const auto source, item_source_of(place));
+      SHARDMESH_CHECK(torch_item::open(*source, item_options()));
+      if (quick) return record_sums{};
+      return check_archive(*source, budget_.get(), name_of(place));
+    }();
+    if (!sums) return name_in(std::move(sums).take_error(), {}, place);
+    return std::pair(sums->checked_bytes, sums->unchecked_bytes);
   }
 
   result<opened_chunk> open_item(const tensor_entry& tensor, std::int32_t chunk) {
@@ -271,6 +319,7 @@ class dcp_reader final : public checkpoint_reader {
       return fail(errc::shape_mismatch, "the stored sizes are not the declared ones")
           .with_values(to_string(sizes), to_string(opened.tensor.sizes));
     opened.reads_in_order |= place.transform != 0;
+    if (place.transform == 0 && opened.source == source) opened.item_length = place.length;
     SHARDMESH_CHECK(pay_for_repeats(opened, chunk));
     return opened;
   }

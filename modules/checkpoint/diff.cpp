@@ -42,9 +42,9 @@ std::vector<box> boxes_of(const catalog& contents, const tensor_entry& tensor) {
 class comparer {
  public:
   comparer(const diff_side& left, const diff_side& right, const diff_options& options)
-      : left_(left), right_(right), options_(options) {}
+      : left_(left), right_(right), options_(options), left_source_(left.reader), right_source_(right.reader) {}
 
-  result<std::vector<difference>> compare_pair(const pair_of_entries& both) const {
+  result<std::vector<difference>> compare_pair(const pair_of_entries& both) {
     const auto& [a, b] = both;
     if (!a) return std::vector{found(b->key, difference_kind::only_right, "only on the right")};
     if (!b) return std::vector{found(a->key, difference_kind::only_left, "only on the left")};
@@ -63,28 +63,40 @@ class comparer {
   result<std::vector<difference>> compare_objects(const diff_entry& a, const diff_entry& b) const {
     SHARDMESH_TRY(const object_value left, left_.reader.read_object(a.index));
     SHARDMESH_TRY(const object_value right, right_.reader.read_object(b.index));
-    if (left.kind == right.kind && left.type == right.type && left.json == right.json &&
-        (left.kind != "opaque" || is_whole_json(left.json)))
-      return std::vector<difference>{};
-    if (left.kind == "opaque" && right.kind == "opaque" && left.type == right.type)
-      return compare_opaque(a, b, left.type);
-    const auto shown = [](const object_value& v) { return fmt::format("{} {}", v.type, v.json.substr(0, 80)); };
-    return std::vector{found(a.key, difference_kind::object, fmt::format("{} against {}", shown(left), shown(right)))};
+    if (left.kind != right.kind || left.type != right.type || left.json != right.json) {
+      const auto shown = [](const object_value& v) { return fmt::format("{} {}", v.type, v.json.substr(0, 80)); };
+      return std::vector{
+          found(a.key, difference_kind::object, fmt::format("{} against {}", shown(left), shown(right)))};
+    }
+    // What is not plain data is not in the text: a type's name stands for it.
+    if (left.json.find("{\"$other\":") == std::string::npos) return std::vector<difference>{};
+    SHARDMESH_TRY(const bool equal, have_equal_content({false, a.index}, {false, b.index}));
+    if (equal) return std::vector<difference>{};
+    return std::vector{found(a.key, difference_kind::object, fmt::format("the bytes of two {} differ", left.type))};
   }
 
-  // What has no value to show is compared as its bytes; a side without bytes (objects.json) knows the type only.
-  result<std::vector<difference>> compare_opaque(const diff_entry& a, const diff_entry& b,
-                                                 const std::string& type) const {
-    auto left = left_.reader.object_archive(a.index);
-    auto right = right_.reader.object_archive(b.index);
-    if (!left || !right || *left == *right) return std::vector<difference>{};
-    return std::vector{found(a.key, difference_kind::object, fmt::format("the bytes of two {} differ", type))};
+  // What has no value to show is compared as what it is made of; a side that keeps no more than the type (objects.json)
+  // has nothing that could differ.
+  result<bool> have_equal_content(const whole_entry& a, const whole_entry& b) const {
+    SHARDMESH_TRY(const auto left, left_.reader.content_of(a));
+    SHARDMESH_TRY(const auto right, right_.reader.content_of(b));
+    return !left || !right || *left == *right;
   }
 
-  result<std::vector<difference>> compare_tensors(const diff_entry& a, const diff_entry& b) const {
+  result<std::vector<difference>> compare_tensors(const diff_entry& a, const diff_entry& b) {
     const tensor_entry& left = tensor(left_, a);
     const tensor_entry& right = tensor(right_, b);
     std::vector<difference> all;
+    const bool left_opaque = !left.opaque_type.empty(), right_opaque = !right.opaque_type.empty();
+    if (left_opaque != right_opaque) {
+      const auto shown = [](const tensor_entry& t) { return t.opaque_type.empty() ? "a plain tensor" : t.opaque_type; };
+      all.push_back(found(a.key, difference_kind::kind,
+                          fmt::format("{} on the left, {} on the right", shown(left), shown(right))));
+      return all;
+    }
+    // Inside a .pt file, an opaque tensor has no shape and dtype that we know of.
+    if (left_opaque && (left.chunk_count == 0 || right.chunk_count == 0))
+      return compare_opaque_tensors(a, b, std::move(all));
     if (left.shape != right.shape) {
       all.push_back(found(a.key, difference_kind::shape,
                           fmt::format("shape {} against {}", to_string(left.shape), to_string(right.shape))));
@@ -96,27 +108,32 @@ class comparer {
     if (options_.layout && boxes_of(left_.reader.contents(), left) != boxes_of(right_.reader.contents(), right))
       all.push_back(found(a.key, difference_kind::layout,
                           fmt::format("{} chunks against {}, or other boxes", left.chunk_count, right.chunk_count)));
-    if (!left.opaque_type.empty() || !right.opaque_type.empty())
-      return compare_archives(a, left, right, std::move(all));
+    if (left_opaque) return compare_opaque_tensors(a, b, std::move(all));
     if (a.type != b.type && !options_.ignore_dtype) return all;
     SHARDMESH_TRY(auto values, compare_values(a, b));
     if (values) all.push_back(std::move(*values));
     return all;
   }
 
-  result<std::vector<difference>> compare_archives(const diff_entry& a, const tensor_entry& left,
-                                                   const tensor_entry& right, std::vector<difference> all) const {
-    bool equal = left.opaque_type == right.opaque_type && left.chunk_count == right.chunk_count;
-    for (std::int32_t i = 0; equal && i < left.chunk_count; ++i) {
-      SHARDMESH_TRY(const auto l, left_.reader.chunk_archive(left, left.first_chunk + i));
-      SHARDMESH_TRY(const auto r, right_.reader.chunk_archive(right, right.first_chunk + i));
-      equal = l == r;
+  // Their bytes where both sides have them as one item; else their chunks' archives, one by one.
+  result<std::vector<difference>> compare_opaque_tensors(const diff_entry& a, const diff_entry& b,
+                                                         std::vector<difference> all) const {
+    const tensor_entry& left = tensor(left_, a);
+    const tensor_entry& right = tensor(right_, b);
+    SHARDMESH_TRY(bool equal, have_equal_content({true, a.index}, {true, b.index}));
+    if (left.chunk_count > 1 || right.chunk_count > 1) {
+      equal = boxes_of(left_.reader.contents(), left) == boxes_of(right_.reader.contents(), right);
+      for (std::int32_t i = 0; equal && i < left.chunk_count; ++i) {
+        SHARDMESH_TRY(const auto l, left_.reader.chunk_archive(left, left.first_chunk + i));
+        SHARDMESH_TRY(const auto r, right_.reader.chunk_archive(right, right.first_chunk + i));
+        equal = l == r;
+      }
     }
     if (!equal) all.push_back(found(a.key, difference_kind::values, "the stored bytes of an opaque tensor differ"));
     return all;
   }
 
-  result<std::optional<difference>> compare_values(const diff_entry& a, const diff_entry& b) const {
+  result<std::optional<difference>> compare_values(const diff_entry& a, const diff_entry& b) {
     const tensor_entry& left = tensor(left_, a);
     const tensor_entry& right = tensor(right_, b);
     SHARDMESH_TRY(const distribution left_held, left_.reader.contents().distribution_of(left));
@@ -129,8 +146,8 @@ class comparer {
     slab_walk walk(whole, sub_byte ? whole.volume() : slab_bytes / item);
     std::optional<difference> total;
     while (const auto slab = walk.next()) {
-      SHARDMESH_TRY(const host_tensor l, slab_of(left_, left, left_held, a.type, *slab));
-      SHARDMESH_TRY(const host_tensor r, slab_of(right_, right, right_held, b.type, *slab));
+      SHARDMESH_TRY(const host_tensor l, slab_of(left_source_, left, left_held, a.type, *slab));
+      SHARDMESH_TRY(const host_tensor r, slab_of(right_source_, right, right_held, b.type, *slab));
       const tensor_view left_view = adapter<host_tensor>::view(l);
       const tensor_view right_view = adapter<host_tensor>::view(r);
       SHARDMESH_TRY(
@@ -157,11 +174,10 @@ class comparer {
     return total;
   }
 
-  result<host_tensor> slab_of(const diff_side& side, const tensor_entry& stored, const distribution& held, dtype type,
-                              const box& slab) const {
+  static result<host_tensor> slab_of(chunk_source& source, const tensor_entry& stored, const distribution& held,
+                                     dtype type, const box& slab) {
     SHARDMESH_TRY(host_tensor made, host_tensor::make(type, slab.sizes));
     const memory_target target{0, slab, adapter<host_tensor>::view(made)};
-    chunk_source source(side.reader);
     item_run_options run;
     run.threads = 1;
     SHARDMESH_CHECK(run_to_memory({&held, 1}, {&stored.key, 1}, {&target, 1}, source, run));
@@ -171,6 +187,7 @@ class comparer {
   const diff_side& left_;
   const diff_side& right_;
   const diff_options& options_;
+  chunk_source left_source_, right_source_;
 };
 
 }  // namespace
@@ -193,6 +210,8 @@ std::string_view name(difference_kind kind) {
       return "object";
     case difference_kind::layout:
       return "layout";
+    case difference_kind::unreadable:
+      return "unreadable";
   }
   return "unknown";
 }
@@ -208,16 +227,24 @@ diff_side whole_side(checkpoint_reader& reader) {
 }
 
 result<diff_report> diff(const diff_side& left, const diff_side& right, const diff_options& options) {
+  if (!(options.tolerance >= 0)) return fail(errc::invalid_argument, "a tolerance is a number of 0 or more");
   std::map<std::string_view, pair_of_entries> by_key;
   for (const diff_entry& entry : left.entries) by_key[entry.key].first = &entry;
   for (const diff_entry& entry : right.entries) by_key[entry.key].second = &entry;
   const std::vector<std::pair<std::string_view, pair_of_entries>> pairs(by_key.begin(), by_key.end());
-  const comparer compare_all(left, right, options);
+  left.reader.identify_opaque_tensors();
+  right.reader.identify_opaque_tensors();
+  comparer compare_all(left, right, options);
   std::vector<std::vector<difference>> found_in(pairs.size());
-  SHARDMESH_CHECK(
+  std::vector<std::optional<error>> unreadable(pairs.size());
+  static_cast<void>(
       parallel_for(options.threads, static_cast<std::int64_t>(pairs.size()), [&](std::int64_t i) -> result<void> {
         const auto at = static_cast<std::size_t>(i);
-        SHARDMESH_TRY(found_in[at], compare_all.compare_pair(pairs[at].second));
+        auto outcome = compare_all.compare_pair(pairs[at].second);
+        if (outcome)
+          found_in[at] = std::move(*outcome);
+        else
+          unreadable[at] = std::move(outcome).take_error();
         return {};
       }));
   diff_report report;
@@ -231,6 +258,15 @@ result<diff_report> diff(const diff_side& left, const diff_side& right, const di
       ++report.objects;
     }
     std::move(found_in[i].begin(), found_in[i].end(), std::back_inserter(report.differences));
+    if (!unreadable[i]) continue;
+    std::string key(pairs[i].first);
+    error cause = std::move(*unreadable[i]);
+    if (cause.key.empty()) cause.key = key;
+    error shown = cause;
+    if (shown.key == key) shown.key.clear();
+    report.differences.push_back(
+        found(key, difference_kind::unreadable, fmt::format("cannot be read: {}", to_string(shown))));
+    report.problems.push_back(std::move(cause));
   }
   return report;
 }

@@ -17,7 +17,17 @@ struct diff_options {
   std::int64_t memory_bytes = std::int64_t{1} << 30;
 };
 
-enum class difference_kind : std::uint8_t { only_left, only_right, kind, dtype, shape, values, object, layout };
+enum class difference_kind : std::uint8_t {
+  only_left,
+  only_right,
+  kind,
+  dtype,
+  shape,
+  values,
+  object,
+  layout,
+  unreadable,  // one side could not be read: whether the values differ is not known
+};
 std::string_view name(difference_kind kind);
 
 /// One key that differs. `text` is the whole finding in one line, without the key.
@@ -33,6 +43,7 @@ struct difference {
 
 struct diff_report {
   std::vector<difference> differences;               // in key order
+  std::vector<error> problems;                       // why entries could not be read, in key order
   std::int64_t tensors = 0, objects = 0, bytes = 0;  // compared
 };
 
@@ -50,7 +61,10 @@ struct diff_side {
 /// Every entry under its own name and dtype.
 diff_side whole_side(checkpoint_reader& reader);
 
-/// Reads both sides slab by slab, in bounded memory. \errors those of the readers.
+/// Reads both sides slab by slab, in bounded memory. An entry that cannot be read is a difference of its own
+/// (`unreadable`) and a problem of the report; the comparison goes on. What has no values that we know (objects and
+/// tensors of foreign types) is compared by its bytes, whatever formats the two sides have.
+/// \errors errc::invalid_argument for a tolerance that is negative or no number.
 result<diff_report> diff(const diff_side& left, const diff_side& right, const diff_options& options = {});
 
 }  // namespace shardmesh

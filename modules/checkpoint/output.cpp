@@ -20,4 +20,10 @@ save_report failed(error problem) {
   return report;
 }
 
+save_report refused(std::vector<error> problems) {
+  save_report report;
+  report.problems = std::move(problems);
+  return report;
+}
+
 }  // namespace shardmesh

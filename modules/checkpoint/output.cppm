@@ -62,7 +62,8 @@ struct save_report {
 /// The executor's part of these options.
 item_run_options run_options_of(const save_options& options);
 
-/// The report of one problem.
+/// The report of one problem; of several.
 save_report failed(error problem);
+save_report refused(std::vector<error> problems);
 
 }  // namespace shardmesh

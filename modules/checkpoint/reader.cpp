@@ -4,11 +4,15 @@ module;
 #include <try.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <span>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -16,6 +20,7 @@ module;
 module shardmesh.checkpoint;
 
 import :checkpoint_folders;
+import :first_problems;
 
 namespace shardmesh {
 namespace fs = std::filesystem;
@@ -41,46 +46,80 @@ const dcp_extras& checkpoint_reader::extras() const {
   return none;
 }
 
+check_outcome checkpoint_reader::check_whole(std::span<const whole_entry> entries, const check_options& options) {
+  return check_each(entries, options, [&](const whole_entry& entry) -> result<std::pair<std::int64_t, std::int64_t>> {
+    if (!entry.is_tensor && !options.quick) SHARDMESH_CHECK(read_object(entry.index));
+    return std::pair<std::int64_t, std::int64_t>{};
+  });
+}
+
+result<std::optional<digest128>> checkpoint_reader::content_of(const whole_entry&) {
+  return std::optional<digest128>();
+}
+
+check_outcome checkpoint_reader::check_each(
+    std::span<const whole_entry> entries, const check_options& options,
+    function_ref<result<std::pair<std::int64_t, std::int64_t>>(const whole_entry& entry)> check) const {
+  first_problems problems(options.max_problems);
+  std::atomic<std::int64_t> checked = 0, without = 0;
+  static_cast<void>(
+      parallel_for(options.threads, static_cast<std::int64_t>(entries.size()), [&](std::int64_t i) -> result<void> {
+        const whole_entry& entry = entries[static_cast<std::size_t>(i)];
+        auto done = check(entry);
+        if (done) {
+          checked += done->first;
+          if (done->second > 0) ++without;
+          return {};
+        }
+        error cause = std::move(done).take_error();
+        if (cause.key.empty())
+          cause.key = entry.is_tensor ? contents_.tensors[entry.index].key : contents_.objects[entry.index].key;
+        if (cause.file.empty()) cause.file = path_.string();
+        problems.add(i, std::move(cause));
+        return {};
+      }));
+  return {problems.take(), problems.more(), checked, without};
+}
+
+std::size_t checkpoint_reader::tensor_of_chunk(std::int32_t chunk) const {
+  std::call_once(indexed_, [this] {
+    for (std::size_t i = 0; i < contents_.tensors.size(); ++i)
+      if (contents_.tensors[i].chunk_count > 0) by_first_chunk_.emplace_back(contents_.tensors[i].first_chunk, i);
+    std::sort(by_first_chunk_.begin(), by_first_chunk_.end());
+  });
+  const auto after = std::upper_bound(by_first_chunk_.begin(), by_first_chunk_.end(), chunk,
+                                      [](std::int32_t wanted, const auto& entry) { return wanted < entry.first; });
+  return std::prev(after)->second;
+}
+
+chunk_source::chunk_source(checkpoint_reader& reader, read_options options) : reader_(&reader), options_(options) {}
+chunk_source::chunk_source(chunk_source&&) noexcept = default;
 chunk_source::~chunk_source() = default;
 
-chunk_source::chunk_source(checkpoint_reader& reader, read_options options, bool check_sums)
-    : reader_(reader), options_(options), check_sums_(check_sums) {
-  const auto& tensors = reader.contents().tensors;
-  for (std::size_t i = 0; i < tensors.size(); ++i)
-    if (tensors[i].chunk_count > 0) tensor_indices_.push_back(i);
-  std::sort(tensor_indices_.begin(), tensor_indices_.end(),
-            [&](std::size_t a, std::size_t b) { return tensors[a].first_chunk < tensors[b].first_chunk; });
-  for (const std::size_t i : tensor_indices_) first_chunks_.push_back(tensors[i].first_chunk);
+chunk_source chunk_source::checking(checkpoint_reader& reader, std::shared_ptr<const recorded_sums> record) {
+  chunk_source made(reader);
+  made.checks_ = std::make_unique<chunk_checks>(reader, std::move(record));
+  return made;
 }
 
 const tensor_entry& chunk_source::tensor_of(std::int32_t chunk) const {
-  const auto after = std::upper_bound(first_chunks_.begin(), first_chunks_.end(), chunk);
-  return reader_.contents().tensors[tensor_indices_[static_cast<std::size_t>(after - first_chunks_.begin()) - 1]];
+  return reader_->contents().tensors[reader_->tensor_of_chunk(chunk)];
 }
 
 result<void> chunk_source::read(item_id item, const box& part, const tensor_view& to) {
   const tensor_entry& tensor = tensor_of(item.slot);
   if (auto held = check_host_memory(to); !held) return std::move(held).take_error().with_key(tensor.key).with_box(part);
-  SHARDMESH_TRY(const auto chunk, reader_.open_chunk(tensor, item.slot));
-  const bool check = check_sums_ && checked_source::can_check(*chunk);
-  auto done = check ? read_box(*checked(item.slot, chunk), chunk->tensor, part, to, options_)
-                    : read_box(*chunk->source, chunk->tensor, part, to, options_);
+  SHARDMESH_TRY(const auto chunk, reader_->open_chunk(tensor, item.slot));
+  auto done = checks_ ? checks_->read(item.slot, chunk, part, to, options_)
+                      : read_box(*chunk->source, chunk->tensor, part, to, options_);
   if (done || !done.cause().key.empty()) return done;
   error cause = std::move(done).take_error();
-  if (cause.boxes.empty()) cause.boxes.push_back(reader_.contents().chunk_box(tensor, item.slot));
+  if (cause.boxes.empty()) cause.boxes.push_back(reader_->contents().chunk_box(tensor, item.slot));
   return std::move(cause).with_key(tensor.key);
 }
 
-std::shared_ptr<checked_source> chunk_source::checked(std::int32_t chunk,
-                                                      const std::shared_ptr<const opened_chunk>& opened) {
-  const std::scoped_lock guard(lock_);
-  auto& source = checked_[chunk];
-  if (!source) source = std::make_shared<checked_source>(opened);
-  return source;
-}
-
 bool chunk_source::reads_in_order(item_id item) {
-  const auto chunk = reader_.open_chunk(tensor_of(item.slot), item.slot);
+  const auto chunk = reader_->open_chunk(tensor_of(item.slot), item.slot);
   return chunk && (*chunk)->reads_in_order;
 }
 

@@ -13,6 +13,7 @@ import :read_limits;
 import :storage;
 import :stored_tensor;
 import :torch_item;
+import :xxh3;
 
 export namespace shardmesh {
 
@@ -25,6 +26,28 @@ struct opened_chunk {
   std::int64_t crc_length = 0;
   std::uint32_t crc32 = 0;
   std::optional<digest128> digest;  // XXH3-128 of the stored elements, when the file was written by shardmesh
+  std::int64_t item_begin = 0;      // the whole item's range of `source`; length 0: it is stored encoded
+  std::int64_t item_length = 0;
+};
+
+/// An entry that is not read as elements: an object, or a tensor of an unknown representation.
+struct whole_entry {
+  bool is_tensor = false;
+  std::size_t index = 0;  // into the catalog's tensors or objects
+};
+
+struct check_options {
+  bool quick = false;  // opens what there is, but compares no checksums
+  int threads = 0;     // 0: all cores
+  std::size_t max_problems = 1000;
+};
+
+/// What checking some entries came to.
+struct check_outcome {
+  std::vector<error> problems;         // the first of them, in the order of the entries; each names key and file
+  std::int64_t more_problems = 0;      // beyond check_options::max_problems
+  std::int64_t checked_bytes = 0;      // covered by a checksum that was compared
+  std::int64_t unchecked_entries = 0;  // that hold bytes without a checksum
 };
 
 /// An object's meaning, as `inspect` shows it.
@@ -77,14 +100,34 @@ class checkpoint_reader {
   virtual void identify_opaque_tensors() {}
   /// The bytes of an item, decoded. errc::unsupported for formats without items; errors name the file.
   virtual result<std::shared_ptr<const byte_source>> item_bytes(const stored_range& place);
-  /// An opaque tensor's chunk, verbatim, when the format can give it.
+  /// An opaque tensor's chunk, verbatim, when the format can give it. errc::checksum_mismatch when it is damaged, as
+  /// for `object_archive`: a copy must not give it a fresh checksum.
   virtual result<std::vector<std::byte>> chunk_archive(const tensor_entry& tensor, std::int32_t chunk);
+  /// Holds everything that these entries consist of against its checksums: every record of their archives, the storages
+  /// of tensors inside them. Cost: reads their bytes once, unless `quick`; what entries share is read once.
+  virtual check_outcome check_whole(std::span<const whole_entry> entries, const check_options& options);
+  /// A digest of what the entry is made of (types, plain values, storages' bytes) that does not depend on the file that
+  /// it lies in; nothing when the format keeps no more of it than a type's name. Cost: reads its bytes once.
+  virtual result<std::optional<digest128>> content_of(const whole_entry& entry);
+
+  /// The tensor (index into the catalog) that a chunk belongs to. Cost: O(log tensors); the first call O(n log n).
+  std::size_t tensor_of_chunk(std::int32_t chunk) const;
 
  protected:
+  /// Checks the entries one by one, on several threads; of each the bytes that had a checksum and those that had none.
+  check_outcome check_each(
+      std::span<const whole_entry> entries, const check_options& options,
+      function_ref<result<std::pair<std::int64_t, std::int64_t>>(const whole_entry& entry)> check) const;
+
   catalog contents_;
   std::filesystem::path path_;
   std::vector<error> warnings_, problems_;
   std::vector<std::string> notes_;
+
+ private:
+  // The tensors that have chunks by their first, made when they are first asked for.
+  mutable std::once_flag indexed_;
+  mutable std::vector<std::pair<std::int32_t, std::size_t>> by_first_chunk_;
 };
 
 /// Opens a DCP folder, a .pt file, a safetensors file or a Hugging Face folder, whichever it is.
@@ -93,29 +136,27 @@ class checkpoint_reader {
 result<std::unique_ptr<checkpoint_reader>> open_checkpoint(const std::filesystem::path& path,
                                                            const open_options& options = {});
 
-class checked_source;
+class chunk_checks;
+class recorded_sums;
 
-/// The reader's chunks as an item_source for the executor: an item's slot is the chunk's number.
+/// The reader's chunks as an item_source for the executor: an item's slot is the chunk's number. Cheap to make.
 class chunk_source {
  public:
-  /// With `check_sums`, a chunk that is read front to back (as the executor does when it rewrites items) is held
-  /// against its stored checksum on the way; errc::checksum_mismatch names key, file and box.
-  explicit chunk_source(checkpoint_reader& reader, read_options options = {}, bool check_sums = false);
+  explicit chunk_source(checkpoint_reader& reader, read_options options = {});
+  /// Every chunk that is read is held against the checksums that there are of it (its own, and those of `record`, when
+  /// the folder has one) before its last byte is given out: on the way where it is read front to back, as the executor
+  /// does when it rewrites items, otherwise in a pass of its own. errc::checksum_mismatch names key, file and box.
+  static chunk_source checking(checkpoint_reader& reader, std::shared_ptr<const recorded_sums> record = {});
+  chunk_source(chunk_source&&) noexcept;
   ~chunk_source();
-  chunk_source(const chunk_source&) = delete;
   result<void> read(item_id item, const box& part, const tensor_view& to);
   bool reads_in_order(item_id item);
 
  private:
   const tensor_entry& tensor_of(std::int32_t chunk) const;
-  std::shared_ptr<checked_source> checked(std::int32_t chunk, const std::shared_ptr<const opened_chunk>& opened);
-  checkpoint_reader& reader_;
+  checkpoint_reader* reader_;
   read_options options_;
-  std::vector<std::int32_t> first_chunks_;  // of the tensors that have chunks, ascending
-  std::vector<std::size_t> tensor_indices_;
-  bool check_sums_;
-  std::mutex lock_;
-  std::unordered_map<std::int32_t, std::shared_ptr<checked_source>> checked_;  // chunks that are being read
+  std::unique_ptr<chunk_checks> checks_;  // null: none are wanted
 };
 
 }  // namespace shardmesh

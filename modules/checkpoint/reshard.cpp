@@ -17,7 +17,9 @@ module;
 module shardmesh.checkpoint;
 
 import :carried;
+import :entry_check;
 import :load_balancer;
+import :recorded_sums;
 
 namespace shardmesh {
 namespace {
@@ -50,6 +52,8 @@ class planning {
     plan_.notes = std::move(chosen.notes);
     plan_.tensors = std::move(chosen.tensors);
     plan_.objects = std::move(chosen.objects);
+    plan_.sources = std::move(chosen.sources);
+    plan_.object_sources = std::move(chosen.object_sources);
     plan_.excluded = chosen.excluded;
   }
 
@@ -162,16 +166,22 @@ save_report reshard(checkpoint_reader& reader, const std::filesystem::path& dest
   if (options.like)
     if (auto apart = check_apart(destination, *options.like); !apart) return failed(std::move(apart).take_error());
   reshard_plan plan = plan_reshard(reader, options);
-  if (!plan.problems.empty()) {
-    save_report report;
-    report.problems = std::move(plan.problems);
-    return report;
-  }
+  if (!plan.problems.empty()) return refused(std::move(plan.problems));
+  auto record = recorded_sums::open(reader);
+  if (!record) return failed(std::move(record).take_error());
+  conversion work;
+  work.tensors = std::move(plan.tensors);
+  work.objects = std::move(plan.objects);
+  work.sources = std::move(plan.sources);
+  work.object_sources = std::move(plan.object_sources);
+  std::vector<error> problems = find_path_conflicts(work.tensors, work.objects);
+  if (problems.empty()) problems = check_before_copying(reader, reader, work, record->get(), options.saving.threads);
+  if (!problems.empty()) return refused(std::move(problems));
   std::vector<std::string> said;  // by the plan
-  const auto extras = carried_to_dcp(reader, plan.tensors, plan.objects, said);
+  const auto extras = carried_to_dcp(reader, work.tensors, work.objects, said);
   if (!extras) return failed(extras.cause());
-  chunk_source source(reader, {}, true);
-  save_report report = save_dcp(destination, std::move(plan.tensors), plan.objects, source, *extras, options.saving);
+  chunk_source source = chunk_source::checking(reader, *record);
+  save_report report = save_dcp(destination, std::move(work.tensors), work.objects, source, *extras, options.saving);
   report.notes.insert(report.notes.begin(), plan.notes.begin(), plan.notes.end());
   report.excluded = plan.excluded;
   report.skipped_tensors = plan.skipped_tensors;

@@ -79,6 +79,8 @@ class safetensors_reader final : public checkpoint_reader {
     opened->tensor =
         contiguous_stored_tensor(tensor.type, contents_.chunk_box(tensor, chunk).sizes, place.offset, place.length);
     opened->digest = digest_of(place);
+    opened->item_begin = place.offset;
+    opened->item_length = place.length;
     return std::shared_ptr<const opened_chunk>(std::move(opened));
   }
 

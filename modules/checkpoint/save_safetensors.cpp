@@ -48,7 +48,10 @@ class safetensors_save {
     std::erase_if(plain, [&](std::size_t i) { return static_cast<bool>(tensors_[i].archive); });
     report_.problems = safetensors_problems(described(plain));
     for (const output_object& object : objects_)
-      if (!is_utf8(object.key))
+      // A name inside the nested path counts too: our own reader would not take the document back.
+      if (!is_utf8(object.key) || !std::all_of(object.where.begin(), object.where.end(), [](const path_key& step) {
+            return step.is_index() || is_utf8(step.name());
+          }))
         report_.problems.push_back(
             fail(errc::unsupported, "an object's name that is not UTF-8 cannot be written to objects.json")
                 .with_key(object.key)

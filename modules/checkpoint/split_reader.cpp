@@ -7,6 +7,8 @@ module;
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_set>
@@ -52,7 +54,7 @@ class split_reader final : public checkpoint_reader {
       auto opened = inner_.open_object(i);
       if (opened && holds_tensors(*opened->item, opened->item->root())) {
         is_split = true;
-        SHARDMESH_CHECK(add_parts(objects[i], std::move(*opened)));
+        SHARDMESH_CHECK(add_parts(i, std::move(*opened)));
       } else {
         contents_.objects.push_back(objects[i]);
         objects_.push_back({nullptr, {}, i});
@@ -104,8 +106,29 @@ class split_reader final : public checkpoint_reader {
     return inner_.chunk_archive(tensor, chunk);
   }
 
+  // A part of an object is as whole as the object.
+  check_outcome check_whole(std::span<const whole_entry> entries, const check_options& options) override {
+    std::vector<whole_entry> stored;
+    std::unordered_set<std::size_t> objects;
+    for (const whole_entry& entry : entries) {
+      if (!entry.is_tensor) {
+        if (objects.insert(objects_[entry.index].index).second) stored.push_back({false, objects_[entry.index].index});
+      } else if (entry.index < inner_.contents().tensors.size()) {
+        stored.push_back(entry);
+      }
+    }
+    return inner_.check_whole(stored, options);
+  }
+
+  result<std::optional<digest128>> content_of(const whole_entry& entry) override {
+    if (!entry.is_tensor && !objects_[entry.index].object)
+      return inner_.content_of({false, objects_[entry.index].index});
+    if (entry.is_tensor && entry.index < inner_.contents().tensors.size()) return inner_.content_of(entry);
+    return std::optional<digest128>();
+  }
+
  private:
-  // A value in an object's archive; without `object`, the inner reader's object of this index.
+  // A value in the archive of the inner reader's object of this index; without `object`, all of it.
   struct part {
     std::shared_ptr<const opened_object> object;
     pickle_value value;
@@ -129,7 +152,8 @@ class split_reader final : public checkpoint_reader {
     return object.budget->expand(bytes - stored, stored);
   }
 
-  result<void> add_parts(const object_entry& whole, opened_object opened) {
+  result<void> add_parts(std::size_t index, opened_object opened) {
+    const object_entry& whole = inner_.contents().objects[index];
     const auto object = std::make_shared<const opened_object>(std::move(opened));
     auto parts = take_apart(*object->item, {entry_of(whole, object->item->root())});
     if (!parts) return located(std::move(parts).take_error(), whole.key);
@@ -137,7 +161,7 @@ class split_reader final : public checkpoint_reader {
     for (const flat_entry& entry : parts->entries) {
       if (!entry.tensor && !object->item->is_opaque_tensor(entry.value)) {
         contents_.objects.push_back({entry.fqn, path_of(entry), whole.place, entry.hidden_tensors});
-        objects_.push_back({object, entry.value, 0});
+        objects_.push_back({object, entry.value, index});
         continue;
       }
       contents_.tensors.push_back(tensor_of_entry(*object->item, entry));

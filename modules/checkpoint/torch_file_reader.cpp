@@ -12,11 +12,14 @@ module;
 #include <limits>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 module shardmesh.checkpoint;
 
+import :item_records;
 import :object_parts;
 import :split_reader;
 
@@ -80,7 +83,34 @@ class torch_file_reader final : public checkpoint_reader {
     return torch_object_archive(std::move(out).finish());
   }
 
+  // Plain data lies in the pickle, which was checked when the file was opened: what is left are the storages of tensors
+  // inside objects and of tensors of unknown representations.
+  check_outcome check_whole(std::span<const whole_entry> entries, const check_options& options) override {
+    if (options.quick) return {};
+    auto opened = item_storages::open(*source_, *item_, &budget_);
+    if (!opened) return {{std::move(opened).take_error()}, 0, 0, 0};
+    // One after the other: what entries share is looked at once.
+    check_options in_order = options;
+    in_order.threads = 1;
+    return check_each(entries, in_order,
+                      [&](const whole_entry& entry) -> result<std::pair<std::int64_t, std::int64_t>> {
+                        SHARDMESH_TRY(const record_sums sums, opened->check_reachable(value_of(entry)));
+                        return std::pair(sums.checked_bytes, sums.unchecked_bytes);
+                      });
+  }
+
+  result<std::optional<digest128>> content_of(const whole_entry& entry) override {
+    if (entry.is_tensor && !opaque_tensors_.contains(entry.index)) return std::optional<digest128>();
+    SHARDMESH_TRY(item_storages storages, item_storages::open(*source_, *item_, &budget_));
+    SHARDMESH_TRY(const digest128 digest, storages.content_of(value_of(entry)));
+    return std::optional(digest);
+  }
+
  private:
+  pickle_value value_of(const whole_entry& entry) const {
+    return entry.is_tensor ? opaque_tensors_.at(entry.index) : objects_[entry.index];
+  }
+
   // Views may repeat what is stored (zeros(1).expand(2**38)), and many may share one storage. From the tensor on that
   // makes all of them together implausibly many bytes, none is read.
   void find_expanded() {
@@ -131,7 +161,10 @@ class torch_file_reader final : public checkpoint_reader {
       return;
     }
     contents_.tensors.push_back(tensor_of_entry(*item_, entry));
-    if (!entry.tensor) return;
+    if (!entry.tensor) {
+      opaque_tensors_.emplace(contents_.tensors.size() - 1, entry.value);
+      return;
+    }
     const torch_tensor& tensor = item_->tensors()[*entry.tensor];
     const torch_storage& storage = item_->storages()[tensor.storage];
     contents_.add_chunk(box::whole(tensor.sizes), {0, 0, storage.offset, storage.stored_bytes});
@@ -142,6 +175,7 @@ class torch_file_reader final : public checkpoint_reader {
   std::shared_ptr<const byte_source> source_;
   std::unique_ptr<torch_item> item_;
   std::vector<pickle_value> objects_;
+  std::unordered_map<std::size_t, pickle_value> opaque_tensors_;  // by index into the catalog
   std::vector<std::size_t> chunk_tensors_;
   read_budget budget_;
   std::int32_t first_expanded_ = std::numeric_limits<std::int32_t>::max();

@@ -1,66 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
-#include <fmt/format.h>
-#include <libdeflate.h>
 #include <try.hpp>
 
-#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <memory>
-#include <mutex>
-#include <optional>
+#include <set>
 #include <span>
 #include <string>
-#include <string_view>
-#include <system_error>
-#include <tuple>
 #include <utility>
 #include <vector>
 module shardmesh.checkpoint;
 
+import :checked_source;
+import :entry_check;
+import :first_problems;
+import :recorded_sums;
+
 namespace shardmesh {
 namespace {
-
-constexpr std::size_t buffer_bytes = 1 << 20;
-
-result<void> for_each_piece(const byte_source& source, std::int64_t begin, std::int64_t length,
-                            function_ref<void(std::span<const std::byte>)> visit) {
-  std::vector<std::byte> buffer(static_cast<std::size_t>(std::min<std::int64_t>(length, buffer_bytes)));
-  for (std::int64_t at = 0; at < length;) {
-    const auto piece = std::span(buffer).first(
-        static_cast<std::size_t>(std::min<std::int64_t>(length - at, static_cast<std::int64_t>(buffer.size()))));
-    SHARDMESH_CHECK(source.read(begin + at, piece));
-    visit(piece);
-    at += static_cast<std::int64_t>(piece.size());
-  }
-  return {};
-}
-
-error altered(const opened_chunk& chunk, std::string expected, std::string found) {
-  return fail(errc::checksum_mismatch, "the tensor's bytes are not what was written")
-      .with_file(chunk.source->name())
-      .with_values(std::move(expected), std::move(found));
-}
-
-// Compares the checksum that the file has of this chunk; the bytes that were covered, 0 when there is none.
-result<std::int64_t> check_bytes(const opened_chunk& chunk) {
-  if (chunk.digest) {
-    xxh3_stream sum;
-    SHARDMESH_CHECK(for_each_piece(*chunk.source, chunk.tensor.begin, chunk.tensor.size_bytes,
-                                   [&](auto piece) { sum.update(piece); }));
-    if (sum.digest() != *chunk.digest) return altered(chunk, to_hex(*chunk.digest), to_hex(sum.digest()));
-    return chunk.tensor.size_bytes;
-  }
-  if (chunk.crc_length == 0) return std::int64_t{0};
-  std::uint32_t crc = 0;
-  SHARDMESH_CHECK(for_each_piece(*chunk.source, chunk.crc_begin, chunk.crc_length,
-                                 [&](auto piece) { crc = libdeflate_crc32(crc, piece.data(), piece.size()); }));
-  if (crc != chunk.crc32) return altered(chunk, fmt::format("crc32 {:08x}", chunk.crc32), fmt::format("{:08x}", crc));
-  return chunk.crc_length;
-}
 
 class verification {
  public:
@@ -72,27 +31,12 @@ class verification {
     for (const error& problem : reader_.problems()) add(problem);
     const catalog& contents = reader_.contents();
     for (const tensor_entry& tensor : contents.tensors) check_boxes(tensor);
-    check_shared_bytes(contents);
-    // Chunks in parallel, their problems in the catalog's order.
-    std::vector<std::pair<const tensor_entry*, std::int32_t>> chunks;
-    for (const tensor_entry& tensor : contents.tensors)
-      for (std::int32_t i = 0; i < tensor.chunk_count; ++i) chunks.emplace_back(&tensor, tensor.first_chunk + i);
-    std::vector<std::optional<error>> found(chunks.size() + contents.objects.size());
-    static_cast<void>(
-        parallel_for(options_.threads, static_cast<std::int64_t>(found.size()), [&](std::int64_t i) -> result<void> {
-          const auto at = static_cast<std::size_t>(i);
-          auto checked =
-              at < chunks.size() ? check_chunk(*chunks[at].first, chunks[at].second) : check_object(at - chunks.size());
-          if (!checked) found[at] = std::move(checked).take_error();
-          return {};
-        }));
-    for (auto& problem : found)
-      if (problem) add(std::move(*problem));
-    report_.chunks = static_cast<std::int64_t>(chunks.size());
-    report_.objects = static_cast<std::int64_t>(contents.objects.size());
+    for (error& problem : find_shared_bytes(reader_)) add(std::move(problem));
+    if (!options_.quick) open_record();
+    check_chunks();
+    check_whole_entries();
     report_.bytes = contents.tensor_bytes();
-    report_.checked_bytes = checked_bytes_;
-    if (!options_.quick) check_record();
+    if (record_) check_record();
     report_.globals = find_globals(reader_.path(), &reader_, {.threads = options_.threads, .limits = options_.limits});
     for (const error& problem : report_.globals.problems) add(problem);
     for (error& warning : warnings_of(report_.globals, reader_.path())) report_.warnings.push_back(std::move(warning));
@@ -102,102 +46,103 @@ class verification {
  private:
   void add(error problem) {
     if (problem.file.empty()) problem.file = reader_.path().string();
-    // The same defect may be met twice (as a chunk without a place and as a gap): one line each.
-    if (std::find(report_.problems.begin(), report_.problems.end(), problem) != report_.problems.end()) return;
-    if (report_.problems.size() < options_.max_problems)
-      report_.problems.push_back(std::move(problem));
-    else
+    if (report_.problems.size() >= options_.max_problems) {
       ++report_.unnamed_problems;
+      return;
+    }
+    // The same defect may be met twice (as a chunk without a place and as a gap): one line each.
+    if (lines_.insert(to_string(problem)).second) report_.problems.push_back(std::move(problem));
   }
 
   void check_boxes(const tensor_entry& tensor) {
     if (!tensor.opaque_type.empty() && tensor.chunk_count == 0) return;  // inside a .pt file, in a form of its own
-    auto held = reader_.contents().distribution_of(tensor);
-    if (!held) return add(std::move(held).take_error());
-    const cover_report cover = check_cover(*held);
-    for (const cover_problem& problem : cover.problems) add(to_error(problem).with_key(tensor.key));
-    const auto named = static_cast<std::int64_t>(cover.problems.size());
-    if (cover.total > named) report_.unnamed_problems += cover.total - named;
-    check_duplicates(tensor);
+    tiling found = check_tiling(reader_.contents(), tensor);
+    for (error& problem : found.problems) add(std::move(problem));
+    report_.unnamed_problems += found.more_problems;
   }
 
-  // Equal boxes are replicas to the planner, but a checkpoint stores each once.
-  void check_duplicates(const tensor_entry& tensor) {
-    std::vector<box> boxes;
-    for (std::int32_t i = 0; i < tensor.chunk_count; ++i) {
-      box b = reader_.contents().chunk_box(tensor, tensor.first_chunk + i);
-      if (!b.is_empty()) boxes.push_back(b);
+  // Chunks in parallel, their problems in the catalog's order.
+  void check_chunks() {
+    const catalog& contents = reader_.contents();
+    std::vector<std::pair<const tensor_entry*, std::int32_t>> chunks;
+    for (const tensor_entry& tensor : contents.tensors) {
+      report_.chunks += tensor.chunk_count;
+      if (!tensor.opaque_type.empty()) continue;  // among the whole entries
+      for (std::int32_t i = 0; i < tensor.chunk_count; ++i) chunks.emplace_back(&tensor, tensor.first_chunk + i);
     }
-    std::sort(boxes.begin(), boxes.end());
-    for (std::size_t i = 1; i < boxes.size(); ++i)
-      if (boxes[i] == boxes[i - 1])
-        add(fail(errc::overlap, "a chunk is stored twice").with_key(tensor.key).with_box(boxes[i]));
+    storage_sums sums(contents);
+    first_problems found(options_.max_problems);
+    std::atomic<std::int64_t> checked = 0, unchecked = 0;
+    static_cast<void>(
+        parallel_for(options_.threads, static_cast<std::int64_t>(chunks.size()), [&](std::int64_t i) -> result<void> {
+          const auto& [tensor, chunk] = chunks[static_cast<std::size_t>(i)];
+          auto covered = check_chunk(*tensor, chunk, sums, unchecked);
+          if (covered)
+            checked += *covered;
+          else
+            found.add(i, std::move(covered).take_error());
+          return {};
+        }));
+    for (error& problem : found.take()) add(std::move(problem));
+    report_.unnamed_problems += found.more();
+    report_.checked_bytes += checked;
+    report_.unchecked_chunks += unchecked;
   }
 
-  void check_shared_bytes(const catalog& contents) {
-    if (contents.format != checkpoint_format::dcp) return;  // a .pt file's tensors may share storage
-    std::vector<std::tuple<std::int32_t, std::int64_t, std::int64_t, const std::string*>> ranges;
-    const auto note = [&](const stored_range& place, const std::string& key) {
-      if (place.file >= 0 && place.length > 0) ranges.emplace_back(place.file, place.offset, place.length, &key);
-    };
-    for (const tensor_entry& tensor : contents.tensors)
-      for (std::int32_t i = 0; i < tensor.chunk_count; ++i)
-        note(contents.chunk_places[static_cast<std::size_t>(tensor.first_chunk + i)], tensor.key);
-    for (const object_entry& object : contents.objects) note(object.place, object.key);
-    std::sort(ranges.begin(), ranges.end(), [](const auto& a, const auto& b) {
-      return std::tie(std::get<0>(a), std::get<1>(a), std::get<2>(a)) <
-             std::tie(std::get<0>(b), std::get<1>(b), std::get<2>(b));
-    });
-    for (std::size_t i = 1; i < ranges.size(); ++i) {
-      const auto& [file, offset, length, key] = ranges[i - 1];
-      const auto& [next_file, next_offset, next_length, next_key] = ranges[i];
-      if (file == next_file && next_offset - offset < length)
-        add(fail(errc::overlap, fmt::format("shares bytes {} to {} with the item of {}", next_offset,
-                                            std::min(offset + length, next_offset + next_length), escaped(*key)))
-                .with_file((reader_.path() / contents.files[static_cast<std::size_t>(file)]).string())
-                .with_key(*next_key));
-    }
-  }
-
-  result<void> check_chunk(const tensor_entry& tensor, std::int32_t chunk) {
-    if (!tensor.opaque_type.empty()) return {};
+  result<std::int64_t> check_chunk(const tensor_entry& tensor, std::int32_t chunk, storage_sums& sums,
+                                   std::atomic<std::int64_t>& unchecked) {
     SHARDMESH_TRY(const auto opened, reader_.open_chunk(tensor, chunk));
-    if (options_.quick) return {};
-    auto checked = check_bytes(*opened);
+    if (options_.quick) return std::int64_t{0};
+    const stored_range& place = reader_.contents().chunk_places[static_cast<std::size_t>(chunk)];
+    auto checked = sums.check(*opened, place);
     if (!checked)
       return std::move(checked).take_error().with_key(tensor.key).with_box(reader_.contents().chunk_box(tensor, chunk));
-    checked_bytes_ += *checked;
-    return {};
+    const bool is_empty = opened->tensor.size_bytes == 0;
+    if (!is_empty && !has_checksum(*opened) && !(record_ && record_->of_item(place))) ++unchecked;
+    return checked;
   }
 
-  result<void> check_object(std::size_t index) {
-    auto value = reader_.read_object(index);
-    if (value) return {};
-    error problem = std::move(value).take_error();
-    if (problem.key.empty()) problem.key = reader_.contents().objects[index].key;
-    return problem;
+  // Objects, and tensors of unknown representations; those without chunks (inside a .pt file) count as objects.
+  void check_whole_entries() {
+    const catalog& contents = reader_.contents();
+    std::vector<whole_entry> tensors, objects;
+    for (std::size_t i = 0; i < contents.tensors.size(); ++i)
+      if (!contents.tensors[i].opaque_type.empty())
+        (contents.tensors[i].chunk_count > 0 ? tensors : objects).push_back({true, i});
+    for (std::size_t i = 0; i < contents.objects.size(); ++i) objects.push_back({false, i});
+    report_.objects = static_cast<std::int64_t>(objects.size());
+    report_.unchecked_chunks += check_entries(tensors);
+    report_.unchecked_objects += check_entries(objects);
   }
 
-  // Files that shardmesh wrote have a record of checksums of every byte.
+  std::int64_t check_entries(std::span<const whole_entry> entries) {
+    check_outcome outcome = reader_.check_whole(
+        entries, {.quick = options_.quick, .threads = options_.threads, .max_problems = options_.max_problems});
+    for (error& problem : outcome.problems) add(std::move(problem));
+    report_.unnamed_problems += outcome.more_problems;
+    report_.checked_bytes += outcome.checked_bytes;
+    return outcome.unchecked_entries;
+  }
+
+  // Folders that shardmesh wrote have a record of checksums of every byte.
+  void open_record() {
+    auto opened = recorded_sums::open(reader_);
+    if (!opened) return add(std::move(opened).take_error());
+    record_ = std::move(*opened);
+  }
+
   void check_record() {
-    std::error_code code;
-    const auto folder = reader_.path();
-    if (!std::filesystem::is_directory(folder, code)) return;
-    const auto record = folder / checksum_file_name;
-    if (!std::filesystem::exists(record, code)) return;
-    auto bytes = read_file(record, std::int64_t{1} << 32);
-    if (!bytes) return add(std::move(bytes).take_error());
-    auto ranges = parse_checksums({reinterpret_cast<const char*>(bytes->data()), bytes->size()});
-    if (!ranges) return add(std::move(ranges).take_error().with_file(record.string()));
-    file_pool files;
-    for (error& problem : check_checksums(folder, *ranges, files, options_.threads)) add(std::move(problem));
-    for (const checksum_range& range : *ranges) report_.checked_bytes += range.length;
+    std::vector<std::size_t> all(record_->ranges().size());
+    for (std::size_t i = 0; i < all.size(); ++i) all[i] = i;
+    for (error& problem : record_->check(all, options_.threads)) add(std::move(problem));
+    for (const checksum_range& range : record_->ranges()) report_.checked_bytes += range.length;
   }
 
   checkpoint_reader& reader_;
   const verify_options& options_;
   verify_report report_;
-  std::atomic<std::int64_t> checked_bytes_{0};
+  std::set<std::string> lines_;  // of the report's problems
+  std::shared_ptr<const recorded_sums> record_;
 };
 
 }  // namespace

@@ -23,13 +23,17 @@ struct verify_report {
   global_report globals;              // of the checkpoint's pickles; those that are not harmless are warnings, too
   std::int64_t unnamed_problems = 0;  // found beyond max_problems
   std::int64_t chunks = 0, objects = 0, bytes = 0;
-  std::int64_t checked_bytes = 0;  // covered by a checksum that was compared
+  std::int64_t checked_bytes = 0;      // covered by a checksum that was compared
+  std::int64_t unchecked_chunks = 0;   // that hold bytes and have no checksum; not known when `quick`
+  std::int64_t unchecked_objects = 0;  // likewise
   bool ok() const { return problems.empty(); }
 };
 
 /// Opens every chunk and object; checks declared dtype, sizes and storage against what is stored, that chunks tile
-/// their tensor without overlap or gap (naming rows), that items do not share bytes, and every checksum there is. Cost:
-/// reads every byte once, unless `quick`.
+/// their tensor without overlap or gap (naming rows), that items do not share bytes, and every checksum there is: of
+/// tensors, of every record of an object or of an opaque tensor, of storages inside objects, of the folder's record.
+/// What it refuses, `convert` and `reshard` refuse: they make the same checks of what they copy.
+/// Cost: reads every byte once (those of a folder with a checksum record twice), unless `quick`.
 verify_report verify(checkpoint_reader& reader, const verify_options& options = {});
 
 }  // namespace shardmesh

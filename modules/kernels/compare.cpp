@@ -113,6 +113,22 @@ verdict judge(double a, double b, double tolerance) {
   return {tolerance > 0 && difference <= tolerance + tolerance * std::fabs(b), difference};
 }
 
+// An integer against a floating number, exactly: beyond 2^53 a double cannot tell integers from their neighbours, so
+// there both are compared as integers.
+verdict judge(const wide& a, const std::complex<double>& b, double tolerance, bool swapped) {
+  constexpr double beyond = 18446744073709551616.0;  // 2^64: no integer reaches it, but the largest are rounded to it
+  const double rounded = a.negative ? -static_cast<double>(a.magnitude) : static_cast<double>(a.magnitude);
+  const bool is_whole = b.imag() == 0 && std::isfinite(b.real()) && b.real() == std::trunc(b.real());
+  if (a.magnitude > std::uint64_t{1} << 53 && is_whole && std::fabs(b.real()) < beyond) {
+    const wide other{b.real() < 0, static_cast<std::uint64_t>(std::fabs(b.real()))};
+    return swapped ? judge(other, a, tolerance) : judge(a, other, tolerance);
+  }
+  if (is_whole && rounded == b.real() && std::fabs(b.real()) >= beyond)
+    return {tolerance > 0 && 1 <= tolerance + tolerance * beyond, 1};
+  return swapped ? judge(b, std::complex<double>(rounded), tolerance)
+                 : judge(std::complex<double>(rounded), b, tolerance);
+}
+
 bool is_complex(lane which) {
   return which == lane::c64 || which == lane::c128;
 }
@@ -184,7 +200,8 @@ result<comparison> compare(const tensor_view& a, const tensor_view& b, const com
   const dtype a_type = type_of_bits(a.type), b_type = type_of_bits(b.type);
   const lane a_lane = lane_of(a_type), b_lane = lane_of(b_type);
   const bool exact = is_integral(a_lane) && is_integral(b_lane);
-  const bool real = !exact && !is_complex(a_lane) && !is_complex(b_lane);
+  const bool mixed = !exact && is_integral(a_lane) != is_integral(b_lane);
+  const bool real = !exact && !mixed && !is_complex(a_lane) && !is_complex(b_lane);
   const loop_nest nest = ordered_nest(a, b);
   const loop_nest::loop inner = nest.rank > 0 ? nest.inner() : loop_nest::loop{1, 0, 0};
   // Only bytes that are side by side can be compared at once.
@@ -198,6 +215,9 @@ result<comparison> compare(const tensor_view& a, const tensor_view& b, const com
     const auto n = static_cast<std::size_t>(i);
     if (real) return judge(a_values[n], b_values[n], options.tolerance);
     if (exact) return judge(wide_at(a_lane, a_lanes, i), wide_at(b_lane, b_lanes, i), options.tolerance);
+    if (mixed && is_integral(a_lane))
+      return judge(wide_at(a_lane, a_lanes, i), complex_at(b_lane, b_lanes, i), options.tolerance, false);
+    if (mixed) return judge(wide_at(b_lane, b_lanes, i), complex_at(a_lane, a_lanes, i), options.tolerance, true);
     return judge(complex_at(a_lane, a_lanes, i), complex_at(b_lane, b_lanes, i), options.tolerance);
   };
   const auto compare_pass = [&](std::int64_t a_bit, std::int64_t b_bit, std::int64_t count) {

@@ -23,8 +23,8 @@ struct comparison {
 
 /// Compares two views of equal sizes, any strides. Without tolerance elements are the same when their values are: NaN
 /// is NaN, -0 is 0, everything else bit by bit. With a tolerance NaN still only equals NaN, an infinity only itself,
-/// and a complex difference is a magnitude. Two integer dtypes are compared exactly (int64 against uint64 too), others
-/// as double. Types without arithmetic (bits, float4_e2m1fn_x2) compare their bits.
+/// and a complex difference is a magnitude. Integers are compared exactly, with each other (int64 against uint64 too)
+/// and with floating numbers; others as double. Types without arithmetic (bits, float4_e2m1fn_x2) compare their bits.
 /// \errors errc::shape_mismatch; errc::dtype_mismatch; errc::unsupported with `ignore_dtype` for a type without values.
 /// Cost: O(elements); equal contiguous memory is compared with memcmp.
 result<comparison> compare(const tensor_view& a, const tensor_view& b, const compare_options& options = {});

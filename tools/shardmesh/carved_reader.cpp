@@ -66,8 +66,6 @@ class carved_reader final : public checkpoint_reader {
     made->tensor.sizes = from.sizes;
     made->tensor.strides = from.strides;
     for (std::int64_t& stride : made->tensor.strides) stride *= step;
-    made->crc_length = 0;
-    made->digest.reset();
     return std::shared_ptr<const opened_chunk>(std::move(made));
   }
   result<object_value> read_object(std::size_t index) override { return inner_->read_object(index); }
@@ -81,12 +79,25 @@ class carved_reader final : public checkpoint_reader {
       contents_.tensors[i].opaque_kind = inner_->contents().tensors[origins_[i]].opaque_kind;
     }
   }
+  check_outcome check_whole(std::span<const whole_entry> entries, const check_options& options) override {
+    std::vector<whole_entry> stored;
+    for (const whole_entry& entry : entries) stored.push_back(inner_entry(entry));
+    return inner_->check_whole(stored, options);
+  }
+  result<std::optional<digest128>> content_of(const whole_entry& entry) override {
+    return inner_->content_of(inner_entry(entry));
+  }
   result<std::vector<std::byte>> chunk_archive(const tensor_entry&, std::int32_t chunk) override {
     const piece& from = pieces_[static_cast<std::size_t>(chunk)];
     return inner_->chunk_archive(inner_->contents().tensors[from.tensor], from.chunk);
   }
 
  private:
+  whole_entry inner_entry(whole_entry entry) const {
+    if (entry.is_tensor) entry.index = origins_[entry.index];
+    return entry;
+  }
+
   // What a chunk of ours is: a chunk of the inner reader's, or a contiguous run of its elements seen as a box.
   struct piece {
     std::size_t tensor = 0;

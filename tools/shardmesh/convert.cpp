@@ -23,7 +23,7 @@ namespace {
 using namespace shardmesh;
 
 struct arguments {
-  std::string source, destination, flat_spec;
+  std::string source, destination, flat_spec, merge;
   convert_options options;
 };
 
@@ -47,6 +47,7 @@ int run(arguments& given, const common_options& common, bool format_given) {
     }
     given.options.to = target_format::safetensors;
   }
+  if (!given.merge.empty()) given.options.merge = given.merge == "equal" ? dedup::equal : dedup::tied;
   progress_bar bar((*reader)->contents().tensor_bytes());
   given.options.saving.progress = [&bar](std::int64_t bytes) { bar.advance(bytes); };
   given.options.saving.threads = common.threads;
@@ -89,7 +90,12 @@ void add_convert(CLI::App& app, invocation& call) {
                     "safetensors, hf: drop what is not a tensor instead of writing objects.json");
   command->add_flag("--skip-unsupported", given->options.skip_unsupported,
                     "Drop tensors that the destination cannot hold, and objects that hold such, instead of refusing");
-  command->add_flag("--dedup", given->options.dedup, "Write tensors with equal stored bytes (tied weights) once");
+  command
+      ->add_flag("--dedup{tied}", given->merge,
+                 "Write tensors that are one stored tensor under several names (tied weights) once; --dedup=equal: "
+                 "all whose bytes are equal")
+      ->check(CLI::IsMember({"tied", "equal"}))
+      ->type_name("[=equal]");
   command
       ->add_option("--flat-spec", given->flat_spec,
                    "JSON that names what lies in the flat parameters of an FSDP1 local state dict, in order: "

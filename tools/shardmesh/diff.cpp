@@ -77,6 +77,13 @@ std::string to_json(const difference& d) {
   return text + "}";
 }
 
+// "null" when all that differs may be what could not be read.
+std::string_view equality(const diff_report& report) {
+  for (const difference& d : report.differences)
+    if (d.what != difference_kind::unreadable) return "false";
+  return report.problems.empty() ? "true" : "null";
+}
+
 // Nothing could be compared.
 int report_nothing(const std::vector<error>& problems, int status, bool json) {
   for (const error& e : problems) print_problem(e);
@@ -90,29 +97,36 @@ int run(arguments& given, const common_options& common) {
   if (!left) return nothing(left.cause());
   auto right = open_checkpoint(given.right, {.limits = read_limits{}.times(common.limit_factor)});
   if (!right) return nothing(right.cause());
-  for (const auto* reader : {left->get(), right->get()})
-    if (const auto& problems = reader->problems(); !problems.empty())
-      return report_nothing({problems.begin(), problems.end()}, problem, given.json);
   if (auto checked = check_rules(**left, **right, given.selection); !checked) return nothing(checked.cause());
   auto left_side = chosen_side(**left, given.selection);
   if (!left_side) return nothing(left_side.cause());
   auto right_side = chosen_side(**right, given.selection);
   if (!right_side) return nothing(right_side.cause());
   given.options.threads = common.threads;
-  const auto outcome = diff(*left_side, *right_side, given.options);
+  auto outcome = diff(*left_side, *right_side, given.options);
   if (!outcome) return nothing(outcome.cause());
+  // What could not be read is a difference of its own; the comparison went on.
+  std::vector<error>& problems = outcome->problems;
+  for (const auto* reader : {left->get(), right->get()})
+    for (const error& e : reader->problems()) {
+      print_problem(e);
+      problems.push_back(e);
+    }
   for (const difference& d : outcome->differences) print_problem(fmt::format("{}: {}", escaped(d.key), d.text));
   if (given.json) {
     std::string list;
     for (const difference& d : outcome->differences) list += (list.empty() ? "" : ",") + to_json(d);
-    fmt::print(R"({{"equal":{},"differences":[{}],"tensors":{},"objects":{},"bytes":{}}})"
+    fmt::print(R"({{"equal":{},"differences":[{}],"problems":[{}],"tensors":{},"objects":{},"bytes":{}}})"
                "\n",
-               outcome->differences.empty(), list, outcome->tensors, outcome->objects, outcome->bytes);
-  } else if (outcome->differences.empty()) {
+               equality(*outcome), list, tool::to_json(problems), outcome->tensors, outcome->objects, outcome->bytes);
+  } else if (outcome->differences.empty() && problems.empty()) {
     fmt::print("equal: {} tensors ({}) and {} objects\n", outcome->tensors, human_bytes(outcome->bytes),
                outcome->objects);
   }
-  return outcome->differences.empty() ? done : problem;
+  int status = outcome->differences.empty() && problems.empty() ? done : problem;
+  for (const error& e : problems)
+    if (status_of(e) == not_completed) status = not_completed;
+  return status;
 }
 
 }  // namespace

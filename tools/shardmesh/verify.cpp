@@ -24,11 +24,21 @@ struct arguments {
 
 void print_json(const verify_report& report, bool strict) {
   fmt::print(
-      R"({{"ok":{},"problems":[{}],"unnamed_problems":{},"warnings":[{}],"chunks":{},"objects":{},"bytes":{},"checked_bytes":{},"globals":[{}]}})"
+      R"({{"ok":{},"problems":[{}],"unnamed_problems":{},"warnings":[{}],"chunks":{},"objects":{},"bytes":{},"checked_bytes":{},"unchecked_chunks":{},"unchecked_objects":{},"globals":[{}]}})"
       "\n",
       report.ok() && !(strict && !report.warnings.empty()), to_json(report.problems), report.unnamed_problems,
       to_json(report.warnings), report.chunks, report.objects, report.bytes, report.checked_bytes,
-      to_json(report.globals));
+      report.unchecked_chunks, report.unchecked_objects, to_json(report.globals));
+}
+
+// What no checksum speaks for; empty when there is nothing of it.
+std::string unchecked(const verify_report& report) {
+  std::string text;
+  if (report.unchecked_chunks > 0)
+    text += fmt::format("; {} of {} chunks have no checksum", report.unchecked_chunks, report.chunks);
+  if (report.unchecked_objects > 0)
+    text += fmt::format("; {} of {} objects have no checksum", report.unchecked_objects, report.objects);
+  return text;
 }
 
 int run(const arguments& given, const common_options& common) {
@@ -53,9 +63,9 @@ int run(const arguments& given, const common_options& common) {
   for (const error& e : report.problems)
     if (e.code == errc::io || e.code == errc::no_space) status = not_completed;
   if (!given.json && status == done)
-    fmt::print("{}: ok: {} chunks and {} objects, {}; checksums compared over {}{}\n", escaped(given.path),
+    fmt::print("{}: ok: {} chunks and {} objects, {}; checksums compared over {}{}{}\n", escaped(given.path),
                report.chunks, report.objects, human_bytes(report.bytes), human_bytes(report.checked_bytes),
-               report.warnings.empty() ? "" : fmt::format("; {} warnings", report.warnings.size()));
+               unchecked(report), report.warnings.empty() ? "" : fmt::format("; {} warnings", report.warnings.size()));
   return status;
 }
 

@@ -100,6 +100,27 @@ TEST_CASE("dtypes must be equal unless they are ignored, and then integers compa
   CHECK(compare(line(half, dtype::float16), line(single, dtype::float32), {.ignore_dtype = true})->equal());
 }
 
+TEST_CASE("an integer that no double can hold differs from the floating number beside it") {
+  constexpr std::int64_t big = (std::int64_t{1} << 53) + 1;
+  std::vector<std::int64_t> a{big, -big, big - 1, INT64_MAX, 3};
+  std::vector<double> b{9007199254740992.0, -9007199254740992.0, 9007199254740992.0, 9223372036854775808.0, 3.5};
+  for (const bool swapped : {false, true}) {
+    const auto left = line(a, dtype::int64), right = line(b, dtype::float64);
+    const auto found =
+        swapped ? compare(right, left, {.ignore_dtype = true}) : compare(left, right, {.ignore_dtype = true});
+    REQUIRE(found);
+    CHECK(found->different == 4);
+    CHECK(found->first_index == extents{0});
+    CHECK(found->largest_difference == 1);
+  }
+  std::vector<std::int64_t> c{big, 7};
+  std::vector<std::complex<double>> d{{9007199254740992.0, 0}, {7, 0}};
+  CHECK(compare(line(c, dtype::int64), line(d, dtype::complex128), {.ignore_dtype = true})->different == 1);
+  std::vector<std::uint64_t> e{UINT64_MAX};
+  std::vector<float> f{18446744073709551616.0f};
+  CHECK(compare(line(e, dtype::uint64), line(f, dtype::float32), {.ignore_dtype = true})->largest_difference == 1);
+}
+
 TEST_CASE("types without arithmetic compare their bits, sub-byte types element by element") {
   std::vector<std::uint16_t> a{1, 2}, b{1, 3};
   CHECK(compare(line(a, dtype::bits16), line(b, dtype::bits16))->first_index == extents{1});

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+module shardmesh.checkpoint;
+
+import :checked_source;
+import :entry_check;
+import :recorded_sums;
+
+namespace shardmesh {
+namespace {
+
+// Equal boxes are replicas to the planner, but a checkpoint stores each once.
+void find_stored_twice(const catalog& contents, const tensor_entry& tensor, std::vector<error>& problems) {
+  std::vector<box> boxes;
+  for (std::int32_t i = 0; i < tensor.chunk_count; ++i) {
+    box b = contents.chunk_box(tensor, tensor.first_chunk + i);
+    if (!b.is_empty()) boxes.push_back(b);
+  }
+  std::sort(boxes.begin(), boxes.end());
+  for (std::size_t i = 1; i < boxes.size(); ++i)
+    if (boxes[i] == boxes[i - 1])
+      problems.push_back(fail(errc::overlap, "a chunk is stored twice").with_key(tensor.key).with_box(boxes[i]));
+}
+
+// A stored run of bytes and the entry that it belongs to.
+struct stored_item {
+  std::int32_t file = 0;
+  std::int64_t begin = 0, end = 0;
+  std::size_t entry = 0;  // tensors, then objects
+  friend auto operator<=>(const stored_item&, const stored_item&) = default;
+};
+
+std::vector<stored_item> items_of(const catalog& contents) {
+  std::vector<stored_item> items;
+  const auto note = [&](const stored_range& place, std::size_t entry) {
+    if (place.file >= 0 && place.length > 0)
+      items.push_back({place.file, place.offset, place.offset + place.length, entry});
+  };
+  for (std::size_t t = 0; t < contents.tensors.size(); ++t)
+    for (std::int32_t i = 0; i < contents.tensors[t].chunk_count; ++i)
+      note(contents.chunk_places[static_cast<std::size_t>(contents.tensors[t].first_chunk + i)], t);
+  for (std::size_t o = 0; o < contents.objects.size(); ++o)
+    note(contents.objects[o].place, contents.tensors.size() + o);
+  std::sort(items.begin(), items.end());
+  return items;
+}
+
+// Answers whether a range of a file meets any of some items.
+class met_items {
+ public:
+  // `items` ascending
+  explicit met_items(std::vector<stored_item> items) : items_(std::move(items)) {
+    std::int64_t furthest = 0;
+    for (std::size_t i = 0; i < items_.size(); ++i) {
+      if (i == 0 || items_[i].file != items_[i - 1].file) furthest = 0;
+      furthest_.push_back(furthest = std::max(furthest, items_[i].end));
+    }
+  }
+  bool meets(std::int32_t file, std::int64_t begin, std::int64_t end) const {
+    const auto behind = std::lower_bound(
+        items_.begin(), items_.end(), std::pair(file, end),
+        [](const stored_item& item, const auto& wanted) { return std::pair(item.file, item.begin) < wanted; });
+    if (behind == items_.begin()) return false;
+    const auto last = static_cast<std::size_t>(behind - items_.begin()) - 1;
+    return items_[last].file == file && furthest_[last] > begin;
+  }
+
+ private:
+  std::vector<stored_item> items_;
+  std::vector<std::int64_t> furthest_;  // the largest end of a file's items up to this one
+};
+
+const std::string& key_of(const catalog& contents, std::size_t entry) {
+  return entry < contents.tensors.size() ? contents.tensors[entry].key
+                                         : contents.objects[entry - contents.tensors.size()].key;
+}
+
+// What the record says of the touched entries beside chunks whose elements are copied, and of what is no entry at all
+// (headers, indices, metadata). `copied`: per chunk.
+std::vector<std::size_t> recorded_apart(const catalog& contents, const recorded_sums& record,
+                                        const std::vector<bool>& touched, const std::vector<bool>& copied) {
+  std::vector<stored_item> all = items_of(contents), wanted;
+  for (const stored_item& item : all)
+    if (touched[item.entry]) wanted.push_back(item);
+  const met_items of_any(std::move(all)), of_touched(std::move(wanted));
+  std::vector<bool> on_the_way(record.ranges().size());
+  for (std::size_t chunk = 0; chunk < copied.size(); ++chunk)
+    if (const auto range = copied[chunk] ? record.of_item(contents.chunk_places[chunk]) : std::nullopt)
+      on_the_way[*range] = true;
+  std::vector<std::size_t> chosen;
+  for (std::size_t i = 0; i < on_the_way.size(); ++i) {
+    const checksum_range& range = record.ranges()[i];
+    const std::int64_t end = checked_add(range.offset, range.length).value_or(INT64_MAX);
+    if (on_the_way[i]) continue;
+    if (of_touched.meets(record.file_of(i), range.offset, end) || !of_any.meets(record.file_of(i), range.offset, end))
+      chosen.push_back(i);
+  }
+  return chosen;
+}
+
+}  // namespace
+
+tiling check_tiling(const catalog& contents, const tensor_entry& tensor) {
+  tiling found;
+  auto held = contents.distribution_of(tensor);
+  if (!held) {
+    found.problems.push_back(std::move(held).take_error());
+    return found;
+  }
+  const cover_report cover = check_cover(*held);
+  for (const cover_problem& problem : cover.problems) found.problems.push_back(to_error(problem).with_key(tensor.key));
+  found.more_problems = std::max<std::int64_t>(cover.total - static_cast<std::int64_t>(cover.problems.size()), 0);
+  find_stored_twice(contents, tensor, found.problems);
+  if (found.problems.empty() && cover.ok()) found.held = std::move(*held);
+  return found;
+}
+
+std::vector<error> find_shared_bytes(const checkpoint_reader& reader, const std::vector<bool>* touched) {
+  const catalog& contents = reader.contents();
+  std::vector<error> problems;
+  if (contents.format != checkpoint_format::dcp) return problems;  // a .pt file's tensors may share storage
+  const std::vector<stored_item> items = items_of(contents);
+  // Each item against the one before it that reaches furthest: an item that shares bytes is met at least once.
+  const stored_item* furthest = nullptr;
+  for (const stored_item& item : items) {
+    if (furthest && furthest->file == item.file && item.begin < furthest->end &&
+        (!touched || (*touched)[item.entry] || (*touched)[furthest->entry]))
+      problems.push_back(fail(errc::overlap, fmt::format("shares bytes {} to {} with the item of {}", item.begin,
+                                                         std::min(item.end, furthest->end),
+                                                         escaped(key_of(contents, furthest->entry))))
+                             .with_file((reader.path() / contents.files[static_cast<std::size_t>(item.file)]).string())
+                             .with_key(key_of(contents, item.entry)));
+    if (!furthest || furthest->file != item.file || item.end > furthest->end) furthest = &item;
+  }
+  return problems;
+}
+
+std::vector<error> check_before_copying(checkpoint_reader& reader, const checkpoint_reader& stored,
+                                        const conversion& work, const recorded_sums* record, int threads) {
+  const catalog& contents = reader.contents();
+  std::vector<bool> touched(contents.tensors.size() + contents.objects.size());
+  std::vector<bool> copied(contents.chunk_places.size());
+  std::vector<whole_entry> whole;
+  std::vector<error> problems;
+  for (std::size_t i = 0; i < work.tensors.size(); ++i) {
+    const std::size_t index = work.sources[i];
+    const tensor_entry& tensor = contents.tensors[index];
+    touched[index] = true;
+    if (work.tensors[i].archive) {
+      whole.push_back({true, index});
+      continue;
+    }
+    for (std::int32_t chunk = tensor.first_chunk; chunk < tensor.first_chunk + tensor.chunk_count; ++chunk) {
+      if (!contents.chunk_box(tensor, chunk).is_empty()) {
+        copied[static_cast<std::size_t>(chunk)] = true;
+        continue;
+      }
+      const auto opened = reader.open_chunk(tensor, chunk);
+      if (!opened) problems.push_back(opened.cause());
+    }
+  }
+  for (const std::size_t index : work.object_sources) {
+    touched[contents.tensors.size() + index] = true;
+    whole.push_back({false, index});
+  }
+  for (error& problem : find_shared_bytes(stored, &reader == &stored ? &touched : nullptr))
+    problems.push_back(std::move(problem));
+  check_outcome outcome = reader.check_whole(whole, {.quick = false, .threads = threads});
+  std::move(outcome.problems.begin(), outcome.problems.end(), std::back_inserter(problems));
+  if (record)
+    for (error& problem : record->check(recorded_apart(contents, *record, touched, copied), threads))
+      problems.push_back(std::move(problem));
+  return problems;
+}
+
+}  // namespace shardmesh

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Not exported: the checks that `verify` reports and that every writer makes of what it copies, so that no writer
+// accepts what `verify` refuses. Checks of single chunks are in checked_source, of objects in
+// checkpoint_reader::check_whole.
+module shardmesh.checkpoint:entry_check;
+
+import shardmesh.std;
+import shardmesh.core;
+import shardmesh.layout;
+import :catalog;
+import :conversion;
+import :reader;
+import :recorded_sums;
+
+namespace shardmesh {
+
+// What is wrong with how a tensor's chunks lie: overlaps, gaps, chunks outside of it, chunks that are stored twice.
+struct tiling {
+  std::vector<error> problems;
+  std::int64_t more_problems = 0;
+  std::optional<distribution> held;  // when there are none
+};
+tiling check_tiling(const catalog& contents, const tensor_entry& tensor);
+
+// Items of a folder that share bytes. With `touched` (per tensor, then per object of the catalog) only those that
+// concern one of these entries. Cost: O(n log n).
+std::vector<error> find_shared_bytes(const checkpoint_reader& reader, const std::vector<bool>* touched = nullptr);
+
+// Everything about the entries of a conversion that cannot be compared while their elements are copied: objects and
+// opaque tensors, chunks without elements, and of the folder's record what is not a chunk that is copied. The rest is
+// done by chunk_source::checking with the same record.
+// `stored` is the reader whose entries are items, where `reader` shows parts of them; else the same.
+std::vector<error> check_before_copying(checkpoint_reader& reader, const checkpoint_reader& stored,
+                                        const conversion& work, const recorded_sums* record, int threads);
+
+}  // namespace shardmesh

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// diff over what cannot be read, and over what has no values that we know.
+#include <catch2/catch_test_macros.hpp>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "unusual_data.hpp"
+
+import shardmesh.checkpoint;
+
+using namespace shardmesh;
+using namespace unusual_data;
+namespace fs = std::filesystem;
+
+namespace {
+
+diff_report compare_paths(const fs::path& left, const fs::path& right) {
+  auto a = open_checkpoint(left).value();
+  auto b = open_checkpoint(right).value();
+  return diff(whole_side(*a), whole_side(*b)).value();
+}
+
+const difference* find(const diff_report& report, const std::string& key) {
+  for (const difference& d : report.differences)
+    if (d.key == key) return &d;
+  return nullptr;
+}
+
+}  // namespace
+
+TEST_CASE("a tensor that cannot be read is said so, and the comparison goes on") {
+  const fs::path sample = checkpoint_data::golden() / "dtensor_shard0_4" / "checkpoint";
+  const writable_copy copy(sample);
+  fs::remove(copy.path() / "__1_0.distcp");
+  const diff_report report = compare_paths(sample, copy.path());
+  auto whole = open_checkpoint(sample).value();
+  std::size_t touched = 0;
+  for (const tensor_entry& tensor : whole->contents().tensors)
+    for (std::int32_t i = 0; i < tensor.chunk_count; ++i) {
+      const auto& place = whole->contents().chunk_places[static_cast<std::size_t>(tensor.first_chunk + i)];
+      if (whole->contents().files[static_cast<std::size_t>(place.file)] != "__1_0.distcp") continue;
+      if (whole->contents().chunk_box(tensor, tensor.first_chunk + i).is_empty()) continue;  // nothing is read of it
+      ++touched;
+      const difference* found = find(report, tensor.key);
+      REQUIRE(found != nullptr);
+      CHECK(found->what == difference_kind::unreadable);
+      CHECK(found->text.starts_with("cannot be read: "));
+      CHECK(found->text.find("__1_0.distcp") != std::string::npos);
+      break;
+    }
+  CHECK(touched > 0);
+  CHECK(report.differences.size() == touched);
+  CHECK(report.problems.size() == touched);
+  CHECK(report.tensors == static_cast<std::int64_t>(whole->contents().tensors.size()));
+}
+
+TEST_CASE("tensors and objects of foreign types are compared by their bytes, whatever the formats") {
+  const diff_report same = compare_paths(unusual() / "quantized.pt", unusual() / "dcp");
+  // The folder has more than the file; what both have is equal.
+  CHECK(find(same, "q") == nullptr);
+  CHECK(find(same, "qc") == nullptr);
+  CHECK(find(same, "settings") == nullptr);
+  const writable_copy copy(unusual() / "dcp");
+  auto reader = open_checkpoint(copy.path()).value();
+  for (const tensor_entry& tensor : reader->contents().tensors) {
+    if (tensor.key != "q") continue;
+    const stored_range& place = reader->contents().chunk_places[static_cast<std::size_t>(tensor.first_chunk)];
+    const std::vector<std::byte> bytes = checkpoint_data::read(copy.path() / "__0_0.distcp");
+    const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    const std::size_t header = text.find("data/0FB", static_cast<std::size_t>(place.offset));
+    REQUIRE(header != std::string_view::npos);
+    flip(copy.path() / "__0_0.distcp", text.find_first_not_of('Z', header + 10), 1);
+  }
+  const diff_report changed = compare_paths(unusual() / "quantized.pt", copy.path());
+  const difference* found = find(changed, "q");
+  REQUIRE(found != nullptr);
+  CHECK(found->what == difference_kind::values);
+  CHECK(found->text == "the stored bytes of an opaque tensor differ");
+  CHECK(find(changed, "qc") == nullptr);
+}
+
+TEST_CASE("a tolerance that is no number of 0 or more is refused") {
+  auto reader = open_checkpoint(unusual() / "views.pt").value();
+  const auto outcome = diff(whole_side(*reader), whole_side(*reader), {.tolerance = -1});
+  REQUIRE_FALSE(outcome);
+  CHECK(outcome.cause().code == errc::invalid_argument);
+}

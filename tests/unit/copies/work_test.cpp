@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// Commands over many tensors do work in proportion to their number: what grows with its square allocates, too, so the
+// bytes that are allocated are counted. Not time: machines differ.
+#include <catch2/catch_test_macros.hpp>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <new>
+#include <string>
+
+#include "safetensors_files.hpp"
+
+import shardmesh.checkpoint;
+
+namespace {
+std::atomic<std::int64_t> allocated = 0;
+}
+
+void* operator new(std::size_t size) {
+  allocated.fetch_add(static_cast<std::int64_t>(size), std::memory_order_relaxed);
+  if (void* const memory = std::malloc(size > 0 ? size : 1)) return memory;
+  throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, std::size_t) noexcept {
+  std::free(memory);
+}
+
+using namespace shardmesh;
+namespace fs = std::filesystem;
+
+namespace {
+
+// `count` tensors of four bytes each, no two alike.
+std::string many_tensors(int count) {
+  std::string json = "{";
+  for (int i = 0; i < count; ++i)
+    json += (i > 0 ? ",\"layer." : "\"layer.") + std::to_string(i) +
+            R"(.w":{"dtype":"U8","shape":[4],"data_offsets":[)" + std::to_string(4 * i) + "," +
+            std::to_string(4 * i + 4) + "]}";
+  std::string file = safetensors_files::bytes(json + "}", static_cast<std::size_t>(4 * count));
+  for (int i = 0; i < count; ++i)
+    file[file.size() - 4 * static_cast<std::size_t>(count - i)] = static_cast<char>(i >> 8);
+  return file;
+}
+
+// Bytes that a command allocates over `count` tensors.
+template <class Command>
+std::int64_t work_of(int count, const Command& command) {
+  const safetensors_files::temporary_folder folder;
+  const fs::path source = folder.write("many.safetensors", many_tensors(count));
+  auto reader = open_checkpoint(source).value();
+  save_options saving;
+  saving.output.durable = false;
+  saving.threads = 1;
+  REQUIRE(convert(*reader, folder.path() / "dcp", {.to = target_format::dcp, .saving = saving}).ok());
+  const std::int64_t before = allocated;
+  command(source, folder.path() / "dcp", folder.path() / "out", saving);
+  return allocated - before;
+}
+
+template <class Command>
+void grows_with_the_number(const Command& command) {
+  const std::int64_t few = work_of(1000, command), many = work_of(4000, command);
+  INFO(few << " bytes allocated for 1000 tensors, " << many << " for 4000");
+  CHECK(many < 6 * few);  // four times is linear, sixteen times quadratic
+}
+
+}  // namespace
+
+TEST_CASE("diff's work grows with the number of tensors, not with its square") {
+  grows_with_the_number([](const fs::path& left, const fs::path& right, const fs::path&, const save_options&) {
+    auto a = open_checkpoint(left).value();
+    auto b = open_checkpoint(right).value();
+    CHECK(diff(whole_side(*a), whole_side(*b), {.threads = 1}).value().differences.empty());
+  });
+}
+
+TEST_CASE("verify's work grows with the number of tensors, not with its square") {
+  grows_with_the_number([](const fs::path&, const fs::path& right, const fs::path&, const save_options&) {
+    auto reader = open_checkpoint(right).value();
+    CHECK(verify(*reader, {.threads = 1}).ok());
+  });
+}
+
+TEST_CASE("looking for equal tensors costs work in proportion to their number") {
+  for (const dedup how : {dedup::tied, dedup::equal})
+    grows_with_the_number([&](const fs::path&, const fs::path& right, const fs::path& out, const save_options& saving) {
+      auto reader = open_checkpoint(right).value();
+      CHECK(convert(*reader, out, {.to = target_format::hf, .merge = how, .saving = saving}).ok());
+    });
+}
+
+TEST_CASE("reshard's work grows with the number of tensors, not with its square") {
+  grows_with_the_number([](const fs::path&, const fs::path& right, const fs::path& out, const save_options& saving) {
+    auto reader = open_checkpoint(right).value();
+    reshard_options options;
+    options.mesh = device_mesh::make(std::array<std::int64_t, 1>{4}, {"dp"}).value();
+    options.saving = saving;
+    CHECK(reshard(*reader, out, options).ok());
+  });
+}
