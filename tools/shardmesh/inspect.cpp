@@ -6,16 +6,17 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdint>
-#include <cstdio>
 #include <map>
 #include <memory>
 #include <optional>
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "command.hpp"
+#include "console.hpp"
 #include "report.hpp"
 
 import shardmesh;
@@ -32,21 +33,18 @@ struct arguments {
   selection_options selection;
 };
 
-// Output of any length without holding it: flushed as it grows.
+// Text of any length without holding it: handed on as it grows, and at its end by `flush`.
 class out_buffer {
  public:
-  ~out_buffer() { flush(); }
   template <class... Values>
   void print(fmt::format_string<Values...> format, Values&&... values) {
     fmt::format_to(std::back_inserter(text_), format, std::forward<Values>(values)...);
     if (text_.size() > 1 << 20) flush();
   }
 
+  void flush() { tool::print(std::exchange(text_, {})); }
+
  private:
-  void flush() {
-    std::fwrite(text_.data(), 1, text_.size(), stdout);
-    text_.clear();
-  }
   std::string text_;
 };
 
@@ -81,7 +79,7 @@ result<shown_entries> choose(const catalog& contents, const arguments& given) {
 result<object_value> shown_object(checkpoint_reader& reader, std::size_t index) {
   auto value = reader.read_object(index);
   if (value || value.cause().code != errc::unsupported) return value;
-  print_problem("warning: " + to_string(value.cause()));
+  print_warning(value.cause());
   return object_value{"opaque", value.cause().found, "null"};
 }
 
@@ -103,8 +101,9 @@ void print_json_tensor(out_buffer& out, const catalog& contents, const tensor_en
 
 // A list of what is wrong ends a document, where there is something.
 void end_json(out_buffer& out, const std::vector<error>& problems) {
-  if (!problems.empty()) out.print(R"(,"problems":[{}])", to_json(problems));
+  if (!problems.empty()) out.print(R"(,"ok":false,"problems":[{}])", to_json(problems));
   out.print("}}\n");
+  out.flush();
 }
 
 int print_json(checkpoint_reader& reader, const shown_entries& shown) {
@@ -246,26 +245,19 @@ int print_list(checkpoint_reader& reader, const shown_entries& shown, const argu
               is_long ? "..." : "");
   }
   if (limit < all) out.print("... and {} more\n", all - limit);
+  out.flush();
   return status;
 }
 
-int report_nothing(const error& cause, bool json) {
-  if (json) {
-    out_buffer out;
-    out.print(R"({{"format":null,"version":null,"tensors":{{}},"objects":{{}})");
-    end_json(out, {cause});
-  }
-  return report(cause);
-}
-
 int run(const arguments& given) {
+  works_on(given.path);
   auto reader = open_checkpoint(given.path);
-  if (!reader) return report_nothing(reader.cause(), given.json);
+  if (!reader) return report(reader.cause());
   const auto shown = choose((*reader)->contents(), given);
-  if (!shown) return report_nothing(shown.cause(), given.json);
+  if (!shown) return report(shown.cause());
   int status = given.json ? print_json(**reader, *shown) : print_list(**reader, *shown, given);
   for (const error& e : (*reader)->problems()) status = std::max(status, report(e));
-  for (const error& e : (*reader)->warnings()) print_problem("warning: " + to_string(e));
+  for (const error& e : (*reader)->warnings()) print_warning(e);
   return status;
 }
 

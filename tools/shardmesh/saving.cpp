@@ -7,6 +7,7 @@
 #include <string>
 
 #include "command.hpp"
+#include "console.hpp"
 #include "report.hpp"
 
 import shardmesh;
@@ -15,17 +16,23 @@ namespace tool {
 using namespace shardmesh;
 
 int print_report(const save_report& report, const std::string& destination) {
-  for (const std::string& note : report.notes) print_problem("note: " + escaped(note));
+  print_notes(report.notes);
+  print_problems(report.problems, report.more_problems);
   int status = done;
-  for (const error& e : report.problems) {
-    print_problem(e);
-    status = std::max(status, status_of(e));
-  }
-  if (!report.ok()) return status;
-  fmt::print("{}: wrote {} tensors ({}) and {} objects in {} files; skipped {} tensors and {} objects; excluded {}\n",
-             escaped(destination), report.tensors, human_bytes(report.bytes), report.objects, report.files,
-             report.skipped_tensors, report.skipped_objects, report.excluded);
-  return done;
+  for (const error& e : report.problems) status = std::max(status, status_of(e));
+  if (is_json())
+    print(fmt::format(
+        R"({{"ok":{},"problems":[{}],"more_problems":{},"notes":[{}],"tensors":{},"bytes":{},"objects":{},"files":{},)"
+        R"("skipped_tensors":{},"skipped_objects":{},"excluded":{}}})"
+        "\n",
+        report.ok(), to_json(report.problems), report.more_problems, to_json(report.notes), report.tensors,
+        report.bytes, report.objects, report.files, report.skipped_tensors, report.skipped_objects, report.excluded));
+  else if (report.ok())
+    print(fmt::format(
+        "{}: wrote {} tensors ({}) and {} objects in {} files; skipped {} tensors and {} objects; excluded {}\n",
+        escaped(destination), report.tensors, human_bytes(report.bytes), report.objects, report.files,
+        report.skipped_tensors, report.skipped_objects, report.excluded));
+  return status;
 }
 
 }  // namespace tool

@@ -43,4 +43,8 @@ void add_saving_options(CLI::App& command, shardmesh::save_options& into) {
   command.add_flag("--force", into.output.overwrite, "Replace an existing destination, once the new one is durable");
 }
 
+void add_json_option(CLI::App& command) {
+  command.add_flag_callback("--json", [] {}, "Print one JSON document");
+}
+
 }  // namespace tool

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "command.hpp"
+#include "console.hpp"
 #include "report.hpp"
 
 import shardmesh;
@@ -22,14 +23,15 @@ struct arguments {
 };
 
 void print_json(const verify_report& report, bool strict) {
-  fmt::print(
+  print(fmt::format(
       R"({{"ok":{},"problems":[{}],"unnamed_problems":{},"warnings":[{}],"chunks":{},"objects":{},"bytes":{},"checked_bytes":{}}})"
       "\n",
       report.ok() && !(strict && !report.warnings.empty()), to_json(report.problems), report.unnamed_problems,
-      to_json(report.warnings), report.chunks, report.objects, report.bytes, report.checked_bytes);
+      to_json(report.warnings), report.chunks, report.objects, report.bytes, report.checked_bytes));
 }
 
 int run(const arguments& given, const common_options& common) {
+  works_on(given.path);
   auto reader = open_checkpoint(given.path);
   verify_report report;
   if (reader)
@@ -38,16 +40,16 @@ int run(const arguments& given, const common_options& common) {
     report.problems.push_back(reader.cause());
   if (given.json) print_json(report, given.strict);
   for (const error& e : report.problems) print_problem(e);
-  if (report.unnamed_problems > 0) print_problem(fmt::format("... and {} more problems", report.unnamed_problems));
-  for (const error& e : report.warnings) print_problem("warning: " + to_string(e));
+  if (report.unnamed_problems > 0) print_line(fmt::format("... and {} more problems", report.unnamed_problems));
+  for (const error& e : report.warnings) print_warning(e);
   if (!reader) return status_of(reader.cause());
   int status = report.ok() && !(given.strict && !report.warnings.empty()) ? done : problem;
   for (const error& e : report.problems)
-    if (e.code == errc::io || e.code == errc::no_space) status = not_completed;
+    if (status_of(e) == not_completed) status = not_completed;
   if (!given.json && status == done)
-    fmt::print("{}: ok: {} chunks and {} objects, {}; checksums compared over {}{}\n", escaped(given.path),
-               report.chunks, report.objects, human_bytes(report.bytes), human_bytes(report.checked_bytes),
-               report.warnings.empty() ? "" : fmt::format("; {} warnings", report.warnings.size()));
+    print(fmt::format("{}: ok: {} chunks and {} objects, {}; checksums compared over {}{}\n", escaped(given.path),
+                      report.chunks, report.objects, human_bytes(report.bytes), human_bytes(report.checked_bytes),
+                      report.warnings.empty() ? "" : fmt::format("; {} warnings", report.warnings.size())));
   return status;
 }
 
