@@ -239,10 +239,8 @@ int print_list(checkpoint_reader& reader, const shown_entries& shown, const argu
       status = std::max(status, report(value.cause()));
       continue;
     }
-    const bool is_long = value->json.size() > 60;
-    out.print("{:<{}}  {:<14} {}{}\n", escaped(contents.objects[i].key), widest, value->kind,
-              value->kind == "opaque" ? escaped(value->type) : value->json.substr(0, is_long ? 57 : 60),
-              is_long ? "..." : "");
+    out.print("{:<{}}  {:<14} {}\n", escaped(contents.objects[i].key), widest, escaped(value->kind),
+              value->kind == "opaque" ? escaped(value->type) : object_text(value->json));
   }
   if (limit < all) out.print("... and {} more\n", all - limit);
   out.flush();
