@@ -78,7 +78,7 @@ TEST_CASE("a prefix is stripped before renames") {
 TEST_CASE("two keys that meet after renaming are an error that names both") {
   const auto found = select_from({.rename = {"[ab]=c"}}, tensors({"a", "b"}));
   REQUIRE(found.errors.size() == 1);
-  CHECK(found.errors[0].code == errc::duplicate_key);
+  CHECK(found.errors[0].code == errc::invalid_argument);
   CHECK(to_string(found.errors[0]) == "c: a and b would both be called c");
 }
 
