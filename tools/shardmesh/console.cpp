@@ -20,6 +20,7 @@ namespace {
 
 constexpr const char* memory_text = "there is not enough memory";
 
+// Empty until something is known about the command: nothing here allocates while it is set up.
 struct last_words {
   std::string line, document;
 };
@@ -30,8 +31,7 @@ struct said_so_far {
   std::string members;                // of this command's documents of failure
   std::vector<std::string> document;  // pieces, kept until the end
   std::vector<std::string> problems;  // as JSON objects
-  last_words memory{"shardmesh: there is not enough memory",
-                    R"({"ok":false,"problems":[{"message":"there is not enough memory"}]})"};
+  last_words memory;
   int output_error = 0;  // errno of the first write to stdout that failed
 };
 
@@ -58,7 +58,8 @@ const char* members_of(const std::string& command) {
 
 void prepare_last_words() {
   const error problem = fail(errc::no_memory, memory_text).with_file(said().path);
-  said().memory = {to_string(problem), failure_document({to_json(problem)})};
+  last_words made{to_string(problem), failure_document({to_json(problem)})};
+  said().memory = std::move(made);
 }
 
 bool write_out(const std::string& text) {
@@ -125,9 +126,13 @@ void drop_document() {
 int out_of_memory() noexcept {
   said_so_far& all = said();
   all.document.clear();
-  std::fputs(all.memory.line.c_str(), stderr);
+  const bool is_prepared = !all.memory.document.empty();
+  std::fputs(is_prepared ? all.memory.line.c_str() : "shardmesh: there is not enough memory", stderr);
   std::fputs("\n", stderr);
-  if (all.json) std::fputs(all.memory.document.c_str(), stdout);
+  constexpr const char* nothing_known =
+      R"({"ok":false,"problems":[{"message":"there is not enough memory","text":"shardmesh: there is not enough memory"}]})"
+      "\n";
+  if (all.json) std::fputs(is_prepared ? all.memory.document.c_str() : nothing_known, stdout);
   std::fflush(stdout);
   return not_completed;
 }

@@ -2,7 +2,11 @@
 // The command line: parses arguments and calls one command. Everything it can do is in the library.
 #include <shardmesh/version.hpp>
 
+#include <execinfo.h>
+
 #include <CLI/CLI.hpp>
+#include <atomic>
+#include <cstdlib>
 #include <exception>
 #include <iostream>
 #include <new>
@@ -63,10 +67,35 @@ int stopped_by(const shardmesh::error& cause) {
   return tool::finish(tool::not_completed);
 }
 
+// The C library loads its unwinder when an exception first passes through one of its frames (pthread_once), and ends
+// the process when it has no memory for that then.
+void load_unwinder() {
+  void* frame = nullptr;
+  ::backtrace(&frame, 1);
+}
+
+std::atomic<bool> memory_ran_out = false;
+
+void note_want_of_memory() {
+  memory_ran_out = true;
+  throw std::bad_alloc();
+}
+
+// Functions that promise not to throw end here when they get no memory (the standard library's of paths, CLI11's
+// get_option): without this they would end the process in a crash. Anything else that comes here is a defect of ours,
+// whose core dump says where.
+[[noreturn]] void end_without_memory() {
+  if (memory_ran_out) std::_Exit(tool::out_of_memory());
+  std::abort();
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   using namespace shardmesh;
+  load_unwinder();
+  std::set_new_handler(note_want_of_memory);
+  std::set_terminate(end_without_memory);
   try {
     if (asks_for_json(argc, argv)) tool::begin_json();
     try {
