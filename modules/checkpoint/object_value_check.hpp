@@ -51,7 +51,7 @@ class object_value_check {
       return finish_tag("") && write(std::to_string(value));
     }
     if (in(place::sizes) && value < 0) return wrong("a size is negative");
-    if (!in(place::sizes) && !in(place::numbers) && !plain("int")) return false;
+    if (!in(place::sizes) && !in(place::numbers) && !plain("int", false)) return false;
     return element() && write(std::to_string(value));
   }
   bool string(const std::string& value) {

@@ -117,7 +117,7 @@ TEST_CASE("a plain dtype casts floating tensors only, a pattern casts what it na
 TEST_CASE("a cast that does not exist is an error with the key") {
   const auto found = select_from({.dtype = {"w=float32"}}, tensors({"w"}, dtype::float4_e2m1fn_x2));
   REQUIRE(found.errors.size() == 1);
-  CHECK(found.errors[0].code == errc::unsupported);
+  CHECK(found.errors[0].code == errc::invalid_argument);
   CHECK(to_string(found.errors[0]) == "w: float4_e2m1fn_x2 cannot be converted to float32");
 }
 
