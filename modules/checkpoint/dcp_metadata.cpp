@@ -154,8 +154,9 @@ class metadata_parser {
   }
 
  private:
-  // What entries cost once they are built; shared parts of the pickle are built for each entry that has them.
-  static constexpr std::size_t entry_bytes = 512, chunk_bytes = 160, place_bytes = 64, most_problems = 200;
+  // What entries cost once they are built; shared parts of the pickle are built for each entry that has them. A chunk
+  // is opened, checked and perhaps complained about by whoever reads on: more than its room.
+  static constexpr std::size_t entry_bytes = 512, chunk_bytes = 2048, place_bytes = 64, most_problems = 200;
 
   // Counts what is about to be built for `key`; false beyond the limit, from where on nothing is read.
   bool spend(std::size_t bytes, std::string_view key) {

@@ -98,7 +98,9 @@ class collector {
 // A run of pickles whose length only parsing tells: ever longer beginnings, as far as the run goes on behind them.
 void scan_stream(const byte_source& source, const std::string& file, const std::string& key, bool is_certain,
                  collector& into) {
-  const std::int64_t most = std::min(source.size_bytes(), into.limits().description_bytes);
+  // As the readers: metadata is one pickle to its end, other streams have theirs near the beginning.
+  const std::int64_t limit = into.limits().description_bytes;
+  const std::int64_t most = std::min(source.size_bytes(), file.ends_with(".metadata") ? limit : limit / 4);
   for (std::int64_t window = 1 << 16;; window *= 8) {
     const std::int64_t length = std::min(window, most);
     std::vector<std::byte> bytes(static_cast<std::size_t>(length));

@@ -160,10 +160,10 @@ class apart {
       for (const flat_entry& part : parts[i].entries) name_tensors(part);
       named_.insert(parts[i].transient.begin(), parts[i].transient.end());
     }
+    for (const flat_entry& entry : entries) names_.insert(entry.fqn);
     for (std::size_t i = 0; i < entries.size(); ++i) settle(std::move(entries[i]), std::move(parts[i]));
     if (noted_ > named_notes)
       made_.notes.push_back(fmt::format("... and {} more objects are taken apart", noted_ - named_notes));
-    SHARDMESH_CHECK(check_names());
     return std::move(made_);
   }
 
@@ -281,7 +281,7 @@ class apart {
     if (!is_class && (search_.holds(record.args()) || search_.holds(record.callable()))) return leave_out(record);
     if (search_.holds(record.keyword_args())) return leave_out(record);
     if (record.callable().global_name() == "_reconstructor") {  // class, base, the base's value
-      if (args.size() == 3 && search_.holds(args[2]) && !enter_parts(args[2])) return false;
+      if (args.size() == 3 && search_.holds(args[2]) && !enter(args[2])) return false;
     } else if (is_class && !enter_items(args)) {
       return false;
     }
@@ -328,16 +328,20 @@ class apart {
       made_.entries.push_back(std::move(entry));
       return;
     }
+    const auto tensors = std::count_if(parts.entries.begin(), parts.entries.end(),
+                                       [&](const flat_entry& part) { return is_tensor(item_, part.value); });
+    if (!take_names(parts)) {
+      entry.hidden_tensors = std::max<std::int64_t>(1, tensors);
+      made_.entries.push_back(std::move(entry));
+      return;
+    }
     std::int64_t hidden = 0;
     for (const pickle_value& left : parts.left_out) hidden += search_.count_below(left, named_, count_budget_);
-    const std::size_t tensors =
-        static_cast<std::size_t>(std::count_if(parts.entries.begin(), parts.entries.end(),
-                                               [&](const flat_entry& part) { return is_tensor(item_, part.value); }));
     const std::string type = classify(item_, entry.value).type;
     if (!parts.entries.empty() && noted_++ < named_notes) {
       std::string note =
           fmt::format("{} (a {}) is taken apart: {} tensors and {} objects", entry.fqn.empty() ? "the file" : entry.fqn,
-                      type, tensors, parts.entries.size() - tensors);
+                      type, tensors, parts.entries.size() - static_cast<std::size_t>(tensors));
       if (parts.attributes > 0) note += fmt::format("; {} other attributes of modules are not kept", parts.attributes);
       if (!parts.transient.empty())
         note += fmt::format("; {} buffers that are not persistent are not kept", parts.transient.size());
@@ -349,12 +353,14 @@ class apart {
     made_.entries.push_back(std::move(entry));
   }
 
-  result<void> check_names() const {
-    std::unordered_set<std::string_view> names;
-    for (const flat_entry& entry : made_.entries)
-      if (!names.insert(entry.fqn).second)
-        return fail(errc::duplicate_key, "two entries of the state dict flatten to one name").with_key(entry.fqn);
-    return {};
+  // False, and nothing taken, when a part has the name of another entry ({"a.0": .., "a": (tensor,)}).
+  bool take_names(const taken& parts) {
+    for (std::size_t i = 0; i < parts.entries.size(); ++i) {
+      if (names_.insert(parts.entries[i].fqn).second) continue;
+      while (i-- > 0) names_.erase(parts.entries[i].fqn);
+      return false;
+    }
+    return true;
   }
 
   const torch_item& item_;
@@ -366,6 +372,7 @@ class apart {
   std::string fqn_;
   std::vector<std::uint64_t> open_;          // the values that the current one lies in
   std::unordered_set<std::uint64_t> named_;  // tensors that have an entry, or need none
+  std::unordered_set<std::string> names_;
   std::size_t steps_ = 0, entries_ = 0, path_bytes_ = 0, noted_ = 0;
   taken_apart made_;
 };

@@ -21,8 +21,8 @@ struct taken_apart {
 // (parameters, persistent buffers, modules; other attributes only where they hold tensors), and what instances hold in
 // their `__dict__`, slots or items. What shares a value gets it under each of its names; what lies inside itself is
 // entered once. An entry that cannot be entered (a call with a tensor among its arguments, a bare storage) or that is
-// beyond the limits stays an object with `hidden_tensors`: those of its tensors that no entry names.
-// errc::duplicate_key when two paths have one name.
+// beyond the limits, or whose parts have the names of others, stays an object with `hidden_tensors`: those of its
+// tensors that no entry names.
 // Cost: O(values + entries * depth).
 result<taken_apart> take_apart(const torch_item& item, std::vector<flat_entry> entries,
                                const flatten_options& options = {});

@@ -7,6 +7,7 @@ module;
 #include <unistd.h>
 #include <try.hpp>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
@@ -142,12 +143,19 @@ std::optional<std::string> placing::remove_old(const fs::path& staging) {
     ::unlink(staging.c_str());
     return std::nullopt;
   }
-  if (old_.is_at(staging)) remove_seen(old_.descriptor(), before_);
-  if (::rmdir(staging.c_str()) == 0) return std::nullopt;
-  return fmt::format(
-      "{}: what is left of the old folder: it could not be removed whole, or something was added to it while it was "
-      "replaced",
-      keep(staging).string());
+  // What an error left is a leftover as any other; what somebody added is not ours, and gets a name that is never
+  // cleaned.
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    if (old_.is_at(staging)) remove_seen(old_.descriptor(), before_);
+    if (::rmdir(staging.c_str()) == 0) return std::nullopt;
+  }
+  const auto left = look_at(staging);
+  const bool is_ours = left && std::all_of(left->entries.begin(), left->entries.end(),
+                                           [&](const auto& entry) { return before_.entries.contains(entry.first); });
+  if (is_ours)
+    return fmt::format("{}: what is left of the old folder, which could not be removed whole", staging.string());
+  return fmt::format("{}: what is left of the old folder: something was added to it while it was replaced",
+                     keep(staging).string());
 }
 
 fs::path placing::keep(const fs::path& staging) {

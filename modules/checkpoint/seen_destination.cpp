@@ -37,7 +37,7 @@ bool is_same_thing(const file_identity& a, const file_identity& b) {
 // At most this many names in one message.
 constexpr std::size_t most_named = 3;
 
-class name_list {
+class change_list {
  public:
   void add(std::string_view what, const std::string& name) {
     if (++count_ <= most_named) text_ += fmt::format("{}{} {}", text_.empty() ? "" : ", ", what, name);
@@ -83,7 +83,7 @@ bool seen_destination::is_folder() const {
 result<seen_destination> look_at(const fs::path& path) {
   struct stat status{};
   if (::lstat(path.c_str(), &status) != 0) {
-    if (errno == ENOENT) return seen_destination{};
+    if (errno == ENOENT || errno == ENOTDIR) return seen_destination{};
     return fail_sys(errno, "cannot look at", path.string());
   }
   if (!S_ISDIR(status.st_mode)) return seen_destination{identity_of(status), {}};
@@ -126,7 +126,7 @@ result<seen_destination> look_at(int descriptor, const fs::path& name) {
 
 std::optional<std::string> change_between(const seen_destination& before, const seen_destination& now,
                                           bool after_rename) {
-  name_list found;
+  change_list found;
   if (!now.self) return before.self ? std::optional<std::string>("nothing") : std::nullopt;
   if (!before.self || !is_same_thing(*before.self, *now.self)) {
     for (const auto& [name, identity] : now.entries) found.add("new:", name);

@@ -66,6 +66,7 @@ def main():
             {"tuple.0": t[0], "point.0": t[1], "data.w": t[2], "slots.t": torch.arange(3.0), "set.0": t[3],
              "cycle.t": torch.arange(3.0), "deep.0.0.0": t[4]},
             {"tuple.1": 0, "point.1": 0, "data.step": 0, "slots.n": 0, "deep.0.1": 0, "call": 1, "plain": 0}),
+        "collision": ({"a.0": t[0], "a": (t[1],)}, {"a.0": t[0]}, {"a": 1}),
         "module": (net, net.state_dict(), {}),
     }
     expected = {}

@@ -41,6 +41,7 @@ FILES = {
         ["unit_fsdp"], "[fsdp_flat]", 2,
         [r"torch_version", r"cases\[\]\.(name|world|model|args|seed|wrap|orig|dtype|ckpt|prefix|mesh|strategy|ignored"
                            r"|values)\b.*",
+         r"cases\[\]\.(state_dicts|loads)\[\] shorter",  # fewer questions
          r"cases\[\]\.units\[\]\.raw_module", r"cases\[\]\.(state_dicts|loads)\[\]\.(type|config|what)\b.*"]),
     "seeds/sharded_utils.json": (
         ["unit_sharding"], "[sharded_utils]", 3,
@@ -149,7 +150,7 @@ def chosen(document, questions, samples, everything):
             continue  # the list of cases: fewer questions, not another answer
         if kind.startswith("tensors.*.boxes[][]") and len(path) > 3 and 0 in value_at(document, path[:4])[2]:
             continue  # where an empty box lies: layouts.json compares that
-        if not any(re.fullmatch(question, plain) for question in questions):
+        if not any(re.fullmatch(question, text) for question in questions for text in (plain, kind)):
             kinds.setdefault(kind, []).append(path)
     generator = random.Random(7)
     for kind, paths in sorted(kinds.items()):

@@ -48,6 +48,16 @@ TEST_CASE("tensors inside the objects of a .pt file are entries with PyTorch's n
   CHECK(hidden == expected["hidden"]);
 }
 
+TEST_CASE("an object whose part would have another entry's name stays one, with its tensor counted") {
+  const auto reader = open_checkpoint(fixtures / "collision.pt");
+  if (!reader) FAIL(to_string(reader.cause()));
+  REQUIRE((*reader)->contents().tensors.size() == 1);
+  CHECK((*reader)->contents().tensors.front().key == "a.0");
+  REQUIRE((*reader)->contents().objects.size() == 1);
+  CHECK((*reader)->contents().objects.front().key == "a");
+  CHECK((*reader)->contents().objects.front().hidden_tensors == 1);
+}
+
 TEST_CASE("what is taken apart and what of it is not kept is said") {
   const auto reader = open_checkpoint(fixtures / "module.pt");
   if (!reader) FAIL(to_string(reader.cause()));
