@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
+#include <fmt/format.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
