@@ -277,16 +277,19 @@ result<std::string> object_json(const byte_source& source, const torch_item& ite
 }
 
 bool is_whole_json(std::string_view json) {
-  if (json.find("{\"$tensor\":") != std::string_view::npos) return false;
+  return json.find("{\"$tensor\":") == std::string_view::npos && !has_unknown_values(json);
+}
+
+bool has_unknown_values(std::string_view json) {
   constexpr std::string_view other = "{\"$other\":\"";
   for (std::size_t at = json.find(other); at != std::string_view::npos; at = json.find(other, at)) {
     // Quotes inside of a JSON string are escaped, so neither these tags nor the ends of names occur in one.
     at += other.size();
     while (at < json.size() && json[at] != '"') at += json[at] == '\\' ? 2 : 1;
     const std::string_view rest = json.substr(std::min(at, json.size()));
-    if (!rest.starts_with("\",\"range\":") && !rest.starts_with("\",\"dtype\":")) return false;
+    if (!rest.starts_with("\",\"range\":") && !rest.starts_with("\",\"dtype\":")) return true;
   }
-  return true;
+  return false;
 }
 
 std::string hex_digits(std::string_view bytes) {

@@ -34,6 +34,8 @@ result<std::string> object_json(const byte_source& source, const torch_item& ite
 
 /// What `object_json` printed says all of the object: `archive_from_json` can make it again. Cost: O(text).
 bool is_whole_json(std::string_view json);
+/// What `object_json` printed has a type's name in the place of a value that we do not know. Cost: O(text).
+bool has_unknown_values(std::string_view json);
 
 /// Lower-case digits, two a byte.
 std::string hex_digits(std::string_view bytes);

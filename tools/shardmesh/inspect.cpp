@@ -294,13 +294,10 @@ void print_summary(out_buffer& out, const checkpoint_reader& reader, const shown
   print_texts(out, contents);
 }
 
-// An object's JSON, or the type of what is opaque with what we know of its value.
+// An object's value; the type alone of what is opaque and has none that we know.
 std::string shown_text(const object_value& value) {
-  const std::string tag = R"({"$other":)" + json_quoted(value.type);
-  if (value.kind != "opaque") return value.json;
-  const bool has_members = value.json.size() > tag.size() + 2 && value.json.starts_with(tag);
-  return escaped(value.type) +
-         (has_members ? " " + value.json.substr(tag.size() + 1, value.json.size() - tag.size() - 2) : "");
+  const bool is_type_alone = value.json == R"({"$other":)" + json_quoted(value.type) + "}" || value.json == "null";
+  return value.kind.starts_with("opaque") && is_type_alone ? escaped(value.type) : object_text(value.json);
 }
 
 int print_list(checkpoint_reader& reader, const shown_entries& shown, const arguments& given,
