@@ -82,7 +82,7 @@ result<std::vector<checksum_range>> parse_checksums(std::string_view text) {
     range.offset = *offset;
     range.length = *length;
     range.file = line;
-    if (range.file.find('/') != std::string::npos || range.file == "..")
+    if (range.file.find_first_of(std::string_view("/\0", 2)) != std::string::npos || range.file == "..")
       return fail(errc::unsafe_path, "the checksum record names a file outside of the folder")
           .with_values("", range.file);
     ranges.push_back(std::move(range));

@@ -343,6 +343,10 @@ class metadata_parser {
 
   std::int32_t file_number(std::string_view relative) {
     if (const auto found = files_.find(relative); found != files_.end()) return found->second;
+    if (relative.find('\0') != std::string_view::npos) {  // the system would open what stands in front of it
+      problem(fail(errc::unsafe_path, "a file name holds a NUL").with_values("", std::string(relative)), {});
+      return files_.emplace(relative, -1).first->second;
+    }
     if (!is_safe_path(std::filesystem::path(relative))) {
       problem(
           fail(errc::unsafe_path, "a file name leaves the checkpoint's folder").with_values("", std::string(relative)),

@@ -39,6 +39,16 @@ std::vector<box> boxes_of(const catalog& contents, const tensor_entry& tensor) {
   return boxes;
 }
 
+// The digits that the elements have: the difference of two float32 is shown as a float32.
+std::string difference_text(double value, dtype left, dtype right) {
+  const auto is_narrow = [](dtype type) {
+    return kind(type) == dtype_kind::floating ? bits(type) <= 32
+                                              : kind(type) == dtype_kind::complex && bits(type) <= 64;
+  };
+  if (is_narrow(left) && is_narrow(right)) return fmt::format("{}", static_cast<float>(value));
+  return fmt::format("{}", value);
+}
+
 class comparer {
  public:
   comparer(const diff_side& left, const diff_side& right, const diff_options& options)
@@ -64,7 +74,7 @@ class comparer {
     SHARDMESH_TRY(const object_value left, left_.reader.read_object(a.index));
     SHARDMESH_TRY(const object_value right, right_.reader.read_object(b.index));
     if (left.kind != right.kind || left.type != right.type || left.json != right.json) {
-      const auto shown = [](const object_value& v) { return fmt::format("{} {}", v.type, v.json.substr(0, 80)); };
+      const auto shown = [](const object_value& v) { return fmt::format("{} {}", v.type, object_text(v.json, 80)); };
       return std::vector{
           found(a.key, difference_kind::object, fmt::format("{} against {}", shown(left), shown(right)))};
     }
@@ -168,8 +178,8 @@ class comparer {
     }
     if (total) {
       total->elements = whole.volume();
-      total->text = fmt::format("{} of {} elements differ, {}, largest difference {:.9g}", total->different,
-                                total->elements, total->text, total->largest);
+      total->text = fmt::format("{} of {} elements differ, {}, largest difference {}", total->different,
+                                total->elements, total->text, difference_text(total->largest, a.type, b.type));
     }
     return total;
   }

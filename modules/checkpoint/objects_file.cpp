@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 #include <try.hpp>
 
 #include <cstddef>
@@ -13,6 +12,8 @@ module;
 #include <utility>
 #include <vector>
 module shardmesh.checkpoint;
+
+import :objects_document;
 
 namespace shardmesh {
 namespace {
@@ -74,7 +75,6 @@ result<std::vector<std::string>> objects_not_held_whole(std::span<const output_o
 }
 
 result<std::vector<stored_object>> parse_objects(std::string_view text) {
-  using json = nlohmann::ordered_json;
   if (!text.starts_with(opening) || text.size() < opening.size() + digit_count)
     return malformed("its first lines are unknown");
   std::string zeroed(text);
@@ -82,30 +82,7 @@ result<std::vector<stored_object>> parse_objects(std::string_view text) {
   const std::string_view stated = text.substr(opening.size(), digit_count);
   if (const std::string found = digest_of(zeroed); found != stated)
     return fail(errc::checksum_mismatch, "is not what was written").with_values(std::string(stated), found);
-  SHARDMESH_CHECK(check_json_depth(text));
-  const json document = json::parse(text, nullptr, false);
-  if (!document.is_object() || !document.contains("objects") || !document["objects"].is_object())
-    return malformed("not JSON");
-  std::vector<stored_object> objects;
-  for (const auto& [key, entry] : document["objects"].items()) {
-    if (!entry.is_object() || !entry.contains("kind") || !entry["kind"].is_string() || !entry.contains("type") ||
-        !entry["type"].is_string() || !entry.contains("value"))
-      return malformed("an entry lacks kind, type or value").with_key(key);
-    stored_object object;
-    object.key = key;
-    if (entry.contains("path"))
-      for (const auto& item : entry["path"]) {
-        if (item.is_string())
-          object.where.push_back(item.get<std::string>());
-        else if (item.is_number_integer())
-          object.where.push_back(item.get<std::int64_t>());
-        else
-          return malformed("a path holds something else than names and indices").with_key(key);
-      }
-    object.value = {entry["kind"].get<std::string>(), entry["type"].get<std::string>(), entry["value"].dump()};
-    objects.push_back(std::move(object));
-  }
-  return objects;
+  return read_objects_document(text);
 }
 
 }  // namespace shardmesh

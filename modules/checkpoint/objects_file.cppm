@@ -33,7 +33,10 @@ std::filesystem::path objects_beside(const std::filesystem::path& file);
 /// \errors those of reading the objects.
 result<std::string> format_objects(std::span<const output_object> objects);
 
-/// The objects of a document that `format_objects` made. errc::bad_format; errc::checksum_mismatch.
+/// The objects of a document that `format_objects` made, every value checked: its kind is known and is that of the
+/// value, its tags are well-formed (docs/formats.md). Linear, no recursion.
+/// \errors errc::bad_format, naming the key and what is wrong with its value; errc::duplicate_key;
+///         errc::checksum_mismatch
 result<std::vector<stored_object>> parse_objects(std::string_view text);
 
 }  // namespace shardmesh

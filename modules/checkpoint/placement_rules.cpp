@@ -20,7 +20,7 @@ module shardmesh.checkpoint;
 namespace shardmesh {
 namespace {
 
-constexpr std::size_t named_keys = 100;
+constexpr std::size_t named_keys = 20;  // of a list in a message
 constexpr std::size_t no_rule = static_cast<std::size_t>(-1);
 
 std::unique_ptr<RE2> compile(const std::string& pattern) {
@@ -33,12 +33,12 @@ error bad_pattern(const std::string& pattern, const RE2& re) {
   return fail(errc::invalid_argument, fmt::format("'{}' is not a regular expression: {}", pattern, re.error()));
 }
 
-// "a, b, c and 7 more"
+// "a, b, c, ... and 7 more"
 std::string listed(const std::vector<std::string_view>& keys) {
   std::string text;
   for (std::size_t i = 0; i < std::min(keys.size(), named_keys); ++i)
     text += fmt::format("{}{}", i == 0 ? "" : ", ", keys[i]);
-  if (keys.size() > named_keys) text += fmt::format(" and {} more", keys.size() - named_keys);
+  if (keys.size() > named_keys) text += fmt::format(", ... and {} more", keys.size() - named_keys);
   return text;
 }
 
@@ -121,8 +121,9 @@ class resolver {
     if (options_.allow_unused) return;
     for (std::size_t r = 0; r < rules_.size(); ++r)
       if (!used_[r])
-        made_.errors.push_back(fail(errc::missing_key, fmt::format("rule '{}' matches no tensor", rules_[r].pattern))
-                                   .with_hint("patterns match whole keys; --allow-unused ignores this"));
+        made_.errors.push_back(
+            fail(errc::invalid_argument, fmt::format("rule '{}' matches no tensor", rules_[r].pattern))
+                .with_hint("patterns match whole keys; --allow-unused ignores this"));
   }
 
   // For optimizer state without a rule: which tensor's placement it takes.
@@ -207,9 +208,10 @@ class resolver {
                                    ? fmt::format("the default '{}'", to_string(default_))
                                    : fmt::format("rule '{}={}'", rules_[r].pattern, to_string(rules_[r].placements));
       if (!impossible[r].empty())
-        made_.errors.push_back(fail(
-            errc::out_of_bounds, fmt::format("{} names a dimension that {} tensor{}: {}", what, impossible[r].size(),
-                                             impossible[r].size() == 1 ? " lacks" : "s lack", listed(impossible[r]))));
+        made_.errors.push_back(
+            fail(errc::invalid_argument,
+                 fmt::format("{} names a dimension that {} tensor{}: {}", what, impossible[r].size(),
+                             impossible[r].size() == 1 ? " lacks" : "s lack", listed(impossible[r]))));
       if (!scalars[r].empty())
         made_.notes.push_back(fmt::format("{} 0-d tensor{} of {} {} replicated: {}", scalars[r].size(),
                                           scalars[r].size() == 1 ? "" : "s", what,

@@ -41,9 +41,9 @@ struct placement_resolution {
 
 /// The first rule that matches a key decides; keys without one: optimizer state `*.state.<p>.<name>` whose shape equals
 /// that of the parameter `<p>` (a key that is `<p>` or ends with ".<p>"; all such keys of that shape must agree)
-/// follows it, others get the default. A 0-d tensor gets R on every mesh dimension, with a note. Problems:
-/// errc::invalid_argument (pattern, number of placements), errc::missing_key (a rule that matches nothing),
-/// errc::out_of_bounds (a rule's dimension does not exist in tensors, all of them named).
+/// follows it, others get the default. A 0-d tensor gets R on every mesh dimension, with a note. Problems, all of them
+/// errc::invalid_argument: a pattern, a number of placements, a rule that matches nothing, a rule's dimension that does
+/// not exist in tensors (the first twenty named, the rest counted).
 /// Cost: O(keys * rules).
 placement_resolution resolve_placements(std::span<const keyed_shape> tensors, const device_mesh& mesh,
                                         std::span<const placement_rule> rules, const placement_options& options = {});

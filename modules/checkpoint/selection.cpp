@@ -227,13 +227,13 @@ selection_result selection::apply(std::span<const selectable> keys) const {
     if (s.is_tensor) kept.type = new_type(s, r.dtypes, dtypes);
     if (kept.type != s.type && !is_convertible(s.type, kept.type))
       found.errors.push_back(
-          fail(errc::unsupported, fmt::format("{} cannot be converted to {}", name(s.type), name(kept.type)))
+          fail(errc::invalid_argument, fmt::format("{} cannot be converted to {}", name(s.type), name(kept.type)))
               .with_key(s.key));
     const auto [other, is_new] = taken.emplace(kept.key, found.kept.size());
     if (!is_new)
       found.errors.push_back(
-          fail(errc::duplicate_key, fmt::format("{} and {} would both be called {}",
-                                                keys[found.kept[other->second].index].key, s.key, kept.key))
+          fail(errc::invalid_argument, fmt::format("{} and {} would both be called {}",
+                                                   keys[found.kept[other->second].index].key, s.key, kept.key))
               .with_key(kept.key));
     found.kept.push_back(std::move(kept));
   }

@@ -4,6 +4,7 @@ module;
 #include <try.hpp>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <memory>
 #include <utility>
@@ -28,7 +29,11 @@ result<host_tensor> host_tensor::make(dtype type, const extents& sizes) {
   made.size_bytes_ = static_cast<std::size_t>(*bytes);
   const std::size_t rounded = (std::max<std::size_t>(made.size_bytes_, 1) + 63) / 64 * 64;
   made.data_.reset(static_cast<std::byte*>(std::aligned_alloc(64, rounded)));
-  if (!made.data_) return fail(errc::no_memory, fmt::format("cannot allocate {} bytes", rounded));
+  if (!made.data_) {
+    error problem = fail(errc::no_memory, fmt::format("cannot allocate {} bytes", rounded));
+    problem.sys = ENOMEM;
+    return problem;
+  }
   return made;
 }
 

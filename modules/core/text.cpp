@@ -2,6 +2,7 @@
 module;
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstdint>
@@ -36,31 +37,58 @@ std::size_t sequence_length(std::string_view text) {
   return 0;
 }
 
+// The code point of a well-formed sequence.
+char32_t code_point(std::string_view sequence) {
+  constexpr std::array<unsigned, 5> lead_bits{0, 0x7F, 0x1F, 0x0F, 0x07};
+  char32_t code = static_cast<unsigned char>(sequence[0]) & lead_bits[sequence.size()];
+  for (const char c : sequence.substr(1)) code = code << 6 | (static_cast<unsigned char>(c) & 0x3F);
+  return code;
+}
+
+struct code_range {
+  char32_t first, last;
+};
+
+// What a terminal obeys or does not show, so that a name could look like another or reorder the line: controls (Cc),
+// format characters (Cf), line and paragraph separators, everything that Unicode calls Default_Ignorable_Code_Point
+// (zero-width, bidirectional, variation selectors, tags), noncharacters. Ascending, of Unicode 16.
+constexpr auto hidden_ranges = std::to_array<code_range>({
+    {0x0000, 0x001F},   {0x007F, 0x009F},   {0x00AD, 0x00AD},   {0x034F, 0x034F},   {0x0600, 0x0605},
+    {0x061C, 0x061C},   {0x06DD, 0x06DD},   {0x070F, 0x070F},   {0x0890, 0x0891},   {0x08E2, 0x08E2},
+    {0x115F, 0x1160},   {0x17B4, 0x17B5},   {0x180B, 0x180F},   {0x200B, 0x200F},   {0x2028, 0x202E},
+    {0x2060, 0x206F},   {0x3164, 0x3164},   {0xFDD0, 0xFDEF},   {0xFE00, 0xFE0F},   {0xFEFF, 0xFEFF},
+    {0xFFA0, 0xFFA0},   {0xFFF0, 0xFFFB},   {0xFFFE, 0xFFFF},   {0x110BD, 0x110BD}, {0x110CD, 0x110CD},
+    {0x13430, 0x1343F}, {0x1BCA0, 0x1BCA3}, {0x1D173, 0x1D17A}, {0xE0000, 0xE0FFF},
+});
+
+bool is_hidden(char32_t code) {
+  if (code < 0x7F) return code < 0x20;
+  if ((code & 0xFFFE) == 0xFFFE) return true;
+  const auto range = std::lower_bound(hidden_ranges.begin(), hidden_ranges.end(), code,
+                                      [](const code_range& r, char32_t c) { return r.last < c; });
+  return range != hidden_ranges.end() && range->first <= code;
+}
+
 }  // namespace
 
 std::string escaped(std::string_view text) {
   std::string safe;
   safe.reserve(text.size());
   while (!text.empty()) {
-    const auto lead = static_cast<unsigned char>(text.front());
     const std::size_t length = sequence_length(text);
-    // U+0080..U+009F are control characters too (C1: CSI is 0x9B).
-    const bool control =
-        lead < 0x20 || lead == 0x7F || (lead == 0xC2 && length == 2 && static_cast<unsigned char>(text[1]) < 0xA0);
-    if (length != 0 && !control) {
-      safe += text.substr(0, length);
-      text.remove_prefix(length);
-      continue;
-    }
-    if (lead == '\n')
+    const std::string_view sequence = text.substr(0, length == 0 ? 1 : length);
+    text.remove_prefix(sequence.size());
+    if (length != 0 && !is_hidden(code_point(sequence)))
+      safe += sequence;
+    else if (sequence == "\n")
       safe += "\\n";
-    else if (lead == '\t')
+    else if (sequence == "\t")
       safe += "\\t";
-    else if (lead == '\r')
+    else if (sequence == "\r")
       safe += "\\r";
     else
-      fmt::format_to(std::back_inserter(safe), "\\x{:02x}", lead);
-    text.remove_prefix(1);
+      for (const char c : sequence)
+        fmt::format_to(std::back_inserter(safe), "\\x{:02x}", static_cast<unsigned char>(c));
   }
   return safe;
 }
@@ -87,10 +115,13 @@ std::string json_quoted(std::string_view text) {
       quoted += "\\n";
     else if (text[0] == '\t')
       quoted += "\\t";
-    else if (byte(0) < 0x20 || byte(0) == 0x7F)
-      fmt::format_to(out, "\\u{:04x}", byte(0));
-    else
+    else if (const char32_t code = code_point(text.substr(0, length)); !is_hidden(code))
       quoted += text.substr(0, length);
+    else if (code < 0x10000)
+      fmt::format_to(out, "\\u{:04x}", static_cast<std::uint32_t>(code));
+    else  // as UTF-16 has it
+      fmt::format_to(out, "\\u{:04x}\\u{:04x}", 0xD7C0 + static_cast<std::uint32_t>(code >> 10),
+                     0xDC00 | static_cast<std::uint32_t>(code & 0x3FF));
     text.remove_prefix(length == 0 ? 1 : length);
   }
   return quoted + '"';

@@ -7,11 +7,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "command.hpp"
+#include "console.hpp"
+#include "report.hpp"
 import shardmesh;
 
 namespace tool {
@@ -144,19 +147,21 @@ std::string problem_json(const shard_list& list, const cover_problem& p) {
   std::string shards;
   if (p.kind == cover_kind::overlap) shards = fmt::format("{},{}", p.first_index, p.second_index);
   if (p.kind == cover_kind::out_of_bounds) shards = std::to_string(p.first_index);
-  return fmt::format("{{\"kind\":\"{}\",\"shards\":[{}],\"offsets\":[{}],\"sizes\":[{}],\"message\":{}}}",
-                     kind_name(p.kind), shards, fmt::join(p.where.offsets.begin(), p.where.offsets.end(), ","),
-                     fmt::join(p.where.sizes.begin(), p.where.sizes.end(), ","), quoted(describe(list, p)));
+  return fmt::format(
+      "{{\"kind\":\"{0}\",\"shards\":[{1}],\"offsets\":[{2}],\"sizes\":[{3}],\"message\":{4},\"text\":{4}}}",
+      kind_name(p.kind), shards, fmt::join(p.where.offsets.begin(), p.where.offsets.end(), ","),
+      fmt::join(p.where.sizes.begin(), p.where.sizes.end(), ","), quoted(describe(list, p)));
 }
 
 int report_malformed(const shard_list& list, bool json) {
   std::string document;
   for (const std::string& line : list.problems) {
-    print_problem(line);
-    document += fmt::format("{}{{\"kind\":\"malformed\",\"message\":{}}}", document.empty() ? "" : ",", quoted(line));
+    print_line(line);
+    document += fmt::format("{0}{{\"kind\":\"malformed\",\"message\":{1},\"text\":{1}}}", document.empty() ? "" : ",",
+                            quoted(line));
   }
   if (list.problem_count > static_cast<std::int64_t>(list.problems.size()))
-    print_problem(
+    print_line(
         fmt::format("and {} more problems", list.problem_count - static_cast<std::int64_t>(list.problems.size())));
   if (json && !print(fmt::format("{{\"ok\":false,\"problems\":[{}],\"total\":{}}}\n", document, list.problem_count)))
     return not_completed;
@@ -167,10 +172,10 @@ int report_malformed(const shard_list& list, bool json) {
 int check(const shard_list& list, bool json) {
   const cover_report report =
       check_boxes(list.shape, list.offsets, list.sizes, list.owners, 100, owner_space::ranks, equal_boxes::overlap);
-  for (const cover_problem& p : report.problems) print_problem(describe(list, p));
+  for (const cover_problem& p : report.problems) print_line(describe(list, p));
   if (report.total > static_cast<std::int64_t>(report.problems.size()))
-    print_problem(fmt::format("and {}{} more problems", report.total_is_exact ? "" : "at least ",
-                              report.total - static_cast<std::int64_t>(report.problems.size())));
+    print_line(fmt::format("and {}{} more problems", report.total_is_exact ? "" : "at least ",
+                           report.total - static_cast<std::int64_t>(report.problems.size())));
   std::string text;
   if (json) {
     for (const cover_problem& p : report.problems) text += (text.empty() ? "" : ",") + problem_json(list, p);
@@ -184,23 +189,17 @@ int check(const shard_list& list, bool json) {
   return report.ok() ? done : problem;
 }
 
-int stop_with(const std::string& why, bool json) {
-  if (json)
-    print(fmt::format("{{\"ok\":false,\"problems\":[{{\"kind\":\"unreadable\",\"message\":{}}}],\"total\":1}}\n",
-                      quoted(why)));
-  return stop(why, not_completed);
-}
-
 int run_check_shards(const std::string& path, bool json) {
+  works_on(path);
   constexpr std::int64_t limit_bytes = std::int64_t{4} << 30;
   const auto read = read_file(path, limit_bytes);
-  if (!read) return stop_with(to_string(read.cause()), json);
+  if (!read) return report(read.cause());
   const simdjson::padded_string bytes(reinterpret_cast<const char*>(read->data()), read->size());
   dom::parser parser;
   dom::element document;
   shard_list list;
   if (const auto code = parser.parse(bytes).get(document); code != simdjson::SUCCESS) {
-    if (code == simdjson::MEMALLOC) return stop_with("not enough memory for '" + escaped(path) + "'", json);
+    if (code == simdjson::MEMALLOC) throw std::bad_alloc();
     list.report(fmt::format("{}: not JSON: {}", escaped(path), simdjson::error_message(code)));
     return report_malformed(list, json);
   }

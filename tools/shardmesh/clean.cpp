@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "command.hpp"
+#include "console.hpp"
 #include "leftovers.hpp"
 #include "report.hpp"
 
@@ -23,8 +24,8 @@ std::vector<std::string> leftover_notes(const std::string& path) {
   if (!found) return lines;
   for (const shardmesh::leftover& one : *found)
     if (one.owner == shardmesh::leftover_owner::dead)
-      lines.push_back(fmt::format("{}: {} that a killed run left; `shardmesh clean` removes it",
-                                  shardmesh::escaped(one.path.string()), shardmesh::human_bytes(one.size_bytes)));
+      lines.push_back(fmt::format("{}: {} that a killed run left; `shardmesh clean` removes it", one.path.string(),
+                                  shardmesh::human_bytes(one.size_bytes)));
   return lines;
 }
 
@@ -47,17 +48,18 @@ class cleaning {
   explicit cleaning(const arguments& given) : given_(given) {}
 
   int run() {
+    works_on(given_.path);
     const auto found = find_leftovers(given_.path);
     if (!found) keep_problem(found.cause());
     if (found)
       for (const leftover& one : *found) one.owner == leftover_owner::dead ? remove(one) : keep(one);
     if (given_.json)
-      fmt::print(R"({{"ok":{},"dry_run":{},"removed":[{}],"kept":[{}],"problems":[{}]}})"
-                 "\n",
-                 problems_.empty(), given_.dry_run, fmt::join(removed_, ","), fmt::join(kept_, ","),
-                 to_json(problems_));
+      print(fmt::format(R"({{"ok":{},"dry_run":{},"removed":[{}],"kept":[{}],"problems":[{}]}})"
+                        "\n",
+                        problems_.empty(), given_.dry_run, fmt::join(removed_, ","), fmt::join(kept_, ","),
+                        to_json(problems_)));
     else if (problems_.empty() && removed_.empty() && kept_.empty())
-      fmt::print("{}: no leftovers\n", escaped(given_.path));
+      print(fmt::format("{}: no leftovers\n", escaped(given_.path)));
     return status_;
   }
 
@@ -67,14 +69,15 @@ class cleaning {
       if (const auto done = remove_leftover(one.path); !done) return keep_problem(done.cause());
     removed_.push_back(members(one) + "}");
     if (!given_.json)
-      fmt::print("{} {} ({})\n", given_.dry_run ? "would remove" : "removed", escaped(one.path.string()),
-                 human_bytes(one.size_bytes));
+      print(fmt::format("{} {} ({})\n", given_.dry_run ? "would remove" : "removed", escaped(one.path.string()),
+                        human_bytes(one.size_bytes)));
   }
 
   void keep(const leftover& one) {
     kept_.push_back(fmt::format(R"({},"why":{}}})", members(one), json_quoted(why_kept(one.owner))));
     if (!given_.json)
-      fmt::print("kept {} ({}): {}\n", escaped(one.path.string()), human_bytes(one.size_bytes), why_kept(one.owner));
+      print(fmt::format("kept {} ({}): {}\n", escaped(one.path.string()), human_bytes(one.size_bytes),
+                        why_kept(one.owner)));
   }
 
   void keep_problem(const error& cause) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the command line's files share: one `add_*` per command, the exit statuses, and how problems are printed.
+// What the command line's files share: one `add_*` per command, the exit statuses, and the values that options take.
+// Not here: what is printed and where (console.hpp, report.hpp).
 #pragma once
 #include <CLI/CLI.hpp>
 #include <cstdint>
@@ -24,16 +25,7 @@ struct invocation {
   int status = done;
 };
 
-/// One line on stderr. `line` holds no control bytes (use `escaped` on what comes from files).
-void print_problem(const std::string& line);
-/// "shardmesh: LINE" on stderr; returns `status`, so that a command can end with it.
-int stop(const std::string& line, exit_status status);
-/// Writes to stdout; false when that fails (a full disk, a closed pipe).
-bool print(const std::string& text);
-/// Writes a whole file; false, with a line on stderr, when that fails.
-bool write_text_file(const std::string& path, const std::string& text);
-
-/// One line on stderr about a command line that cannot be understood, naming the unknown command or option; returns
+/// One line about a command line that cannot be understood, naming the unknown command or option; returns
 /// `wrong_usage`.
 int usage_error(const CLI::App& app, const CLI::ParseError& problem);
 /// A whole number of at least 0 that fits in 63 bits.

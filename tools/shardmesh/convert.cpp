@@ -9,6 +9,7 @@
 
 #include "carved_reader.hpp"
 #include "command.hpp"
+#include "console.hpp"
 #include "flat_spec.hpp"
 #include "report.hpp"
 #include "saving.hpp"
@@ -28,6 +29,16 @@ struct arguments {
 };
 
 int run(arguments& given, const common_options& common, bool format_given) {
+  works_on(given.source);
+  if (!format_given) {
+    if (!given.destination.ends_with(".safetensors"))
+      return refuse(fail(errc::invalid_argument,
+                         "say --to dcp, --to safetensors or --to hf (only a name that ends in .safetensors says it by "
+                         "itself)")
+                        .with_file(given.destination));
+    given.options.to = target_format::safetensors;
+  }
+  if (!given.merge.empty()) given.options.merge = given.merge == "equal" ? dedup::equal : dedup::tied;
   auto reader = open_checkpoint(given.source, {.limits = read_limits{}.times(common.limit_factor)});
   if (!reader) return report(reader.cause());
   if (!given.flat_spec.empty()) {
@@ -37,17 +48,6 @@ int run(arguments& given, const common_options& common, bool format_given) {
     reader = carve(*std::move(reader), *units);
     if (!reader) return report(reader.cause());
   }
-  if (!format_given) {
-    if (!given.destination.ends_with(".safetensors")) {
-      print_problem(
-          fmt::format("{}: say --to dcp, --to safetensors or --to hf (only a name that ends in .safetensors "
-                      "says it by itself)",
-                      escaped(given.destination)));
-      return wrong_usage;
-    }
-    given.options.to = target_format::safetensors;
-  }
-  if (!given.merge.empty()) given.options.merge = given.merge == "equal" ? dedup::equal : dedup::tied;
   progress_bar bar((*reader)->contents().tensor_bytes());
   given.options.saving.progress = [&bar](std::int64_t bytes) { bar.advance(bytes); };
   given.options.saving.threads = common.threads;
@@ -101,6 +101,7 @@ void add_convert(CLI::App& app, invocation& call) {
                    "JSON that names what lies in the flat parameters of an FSDP1 local state dict, in order: "
                    "{\"units\":[{\"key\":\"model._flat_param\",\"parameters\":[{\"name\":\"w\",\"shape\":[4,3]}]}]}")
       ->type_name("FILE");
+  add_json_option(*command);
   command->add_flag("--nest", given->options.nest, "dcp: split flat names at dots into nested paths");
   add_saving_options(*command, given->options.saving);
   add_selection_options(*command, given->options.selection);

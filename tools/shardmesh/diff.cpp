@@ -4,15 +4,19 @@
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "command.hpp"
+#include "console.hpp"
 #include "report.hpp"
 #include "selection_options.hpp"
 
@@ -26,6 +30,7 @@ using namespace shardmesh;
 struct arguments {
   std::string left, right;
   bool json = false;
+  std::int64_t limit = -1;  // -1: the default
   diff_options options;
   selection_options selection;
 };
@@ -44,9 +49,9 @@ result<void> check_rules(const checkpoint_reader& left, const checkpoint_reader&
   }
   std::vector<selectable> candidates;
   for (const auto& [key, candidate] : keys) candidates.push_back(candidate);
-  // Keys of different sides may well meet after renaming: that is what renaming is for here.
+  // What is wrong with one key is for its side to say: keys of different sides may well meet after renaming.
   for (const error& e : rules->apply(candidates).errors)
-    if (e.code != errc::duplicate_key) return e;
+    if (e.key.empty()) return e;
   return {};
 }
 
@@ -84,27 +89,63 @@ std::string_view equality(const diff_report& report) {
   return report.problems.empty() ? "true" : "null";
 }
 
+// "3 keys differ: 2 values, 1 shape".
+std::string summary(const std::vector<difference>& differences) {
+  std::map<std::string_view, std::int64_t> by_kind;
+  std::set<std::string_view> keys;
+  for (const difference& d : differences) ++by_kind[name(d.what)], keys.insert(d.key);
+  std::string text =
+      fmt::format("{} key{} differ{}: ", keys.size(), keys.size() == 1 ? "" : "s", keys.size() == 1 ? "s" : "");
+  std::string_view separator;
+  for (const auto& [kind, count] : by_kind) {
+    text += fmt::format("{}{} {}", separator, count, kind);
+    separator = ", ";
+  }
+  return text;
+}
+
+void print_json(const diff_report& outcome, std::int64_t limit) {
+  const auto shown = std::min(outcome.differences.size(), static_cast<std::size_t>(limit));
+  print(fmt::format(R"({{"equal":{},"differences":[)", equality(outcome)));
+  for (std::size_t i = 0; i < shown; ++i) print((i == 0 ? "" : ",") + to_json(outcome.differences[i]));
+  print(fmt::format(R"(],"more_differences":{},"problems":[{}],"tensors":{},"objects":{},"bytes":{}}})"
+                    "\n",
+                    outcome.differences.size() - shown, tool::to_json(outcome.problems), outcome.tensors,
+                    outcome.objects, outcome.bytes));
+}
+
+void print_text(const diff_report& outcome, std::int64_t limit) {
+  const auto shown = std::min(outcome.differences.size(), static_cast<std::size_t>(limit));
+  for (std::size_t i = 0; i < shown; ++i)
+    print_line(fmt::format("{}: {}", escaped(outcome.differences[i].key), escaped(outcome.differences[i].text)));
+  if (shown < outcome.differences.size())
+    print_line(fmt::format("... and {} more differences", outcome.differences.size() - shown));
+}
+
 // Nothing could be compared.
-int report_nothing(const std::vector<error>& problems, int status, bool json) {
-  for (const error& e : problems) print_problem(e);
-  if (json) fmt::print("{{\"equal\":null,\"differences\":[],\"problems\":[{}]}}\n", tool::to_json(problems));
+int report_nothing(const std::vector<error>& problems) {
+  int status = done;
+  for (const error& e : problems) status = std::max(status, report(e));
   return status;
 }
 
 int run(arguments& given, const common_options& common) {
-  const auto nothing = [&](const error& cause) { return report_nothing({cause}, status_of(cause), given.json); };
-  auto left = open_checkpoint(given.left, {.limits = read_limits{}.times(common.limit_factor)});
-  if (!left) return nothing(left.cause());
-  auto right = open_checkpoint(given.right, {.limits = read_limits{}.times(common.limit_factor)});
-  if (!right) return nothing(right.cause());
-  if (auto checked = check_rules(**left, **right, given.selection); !checked) return nothing(checked.cause());
+  const open_options how{.limits = read_limits{}.times(common.limit_factor)};
+  works_on(given.left);
+  auto left = open_checkpoint(given.left, how);
+  if (!left) return report(left.cause());
+  works_on(given.right);
+  auto right = open_checkpoint(given.right, how);
+  if (!right) return report(right.cause());
+  works_on(given.left);
+  if (auto checked = check_rules(**left, **right, given.selection); !checked) return report(checked.cause());
   auto left_side = chosen_side(**left, given.selection);
-  if (!left_side) return nothing(left_side.cause());
+  if (!left_side) return report(left_side.cause());
   auto right_side = chosen_side(**right, given.selection);
-  if (!right_side) return nothing(right_side.cause());
+  if (!right_side) return report(right_side.cause());
   given.options.threads = common.threads;
   auto outcome = diff(*left_side, *right_side, given.options);
-  if (!outcome) return nothing(outcome.cause());
+  if (!outcome) return report(outcome.cause());
   // What could not be read is a difference of its own; the comparison went on.
   std::vector<error>& problems = outcome->problems;
   for (const auto* reader : {left->get(), right->get()})
@@ -112,17 +153,14 @@ int run(arguments& given, const common_options& common) {
       print_problem(e);
       problems.push_back(e);
     }
-  for (const difference& d : outcome->differences) print_problem(fmt::format("{}: {}", escaped(d.key), d.text));
-  if (given.json) {
-    std::string list;
-    for (const difference& d : outcome->differences) list += (list.empty() ? "" : ",") + to_json(d);
-    fmt::print(R"({{"equal":{},"differences":[{}],"problems":[{}],"tensors":{},"objects":{},"bytes":{}}})"
-               "\n",
-               equality(*outcome), list, tool::to_json(problems), outcome->tensors, outcome->objects, outcome->bytes);
-  } else if (outcome->differences.empty() && problems.empty()) {
-    fmt::print("equal: {} tensors ({}) and {} objects\n", outcome->tensors, human_bytes(outcome->bytes),
-               outcome->objects);
-  }
+  constexpr std::int64_t all = std::numeric_limits<std::int64_t>::max(), lines = 100;
+  print_text(*outcome, given.limit < 0 ? lines : given.limit == 0 ? all : given.limit);
+  if (given.json)
+    print_json(*outcome, given.limit <= 0 ? all : given.limit);
+  else if (!outcome->differences.empty() || problems.empty())
+    print(fmt::format("{}{} tensors ({}) and {} objects\n",
+                      outcome->differences.empty() ? "equal: " : summary(outcome->differences) + "; compared ",
+                      outcome->tensors, human_bytes(outcome->bytes), outcome->objects));
   int status = outcome->differences.empty() && problems.empty() ? done : problem;
   for (const error& e : problems)
     if (status_of(e) == not_completed) status = not_completed;
@@ -143,6 +181,11 @@ void add_diff(CLI::App& app, invocation& call) {
                    "|a-b| <= T + T*|b| counts as equal (default: equal bits; NaN equals NaN, -0 equals 0)")
       ->type_name("T")
       ->check(tolerance());
+  command
+      ->add_option("--limit", given->limit,
+                   "Name at most N differences and count the rest (default: 100 lines, all of them in JSON; 0: all)")
+      ->type_name("N")
+      ->check(whole_number());
   command->add_flag("--layout", given->options.layout, "Compare how tensors are cut into chunks, too");
   command->add_flag("--ignore-dtype", given->options.ignore_dtype, "Compare values across dtypes");
   add_selection_options(*command, given->selection);

@@ -6,16 +6,17 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdint>
-#include <cstdio>
 #include <map>
 #include <memory>
 #include <optional>
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "command.hpp"
+#include "console.hpp"
 #include "report.hpp"
 
 import shardmesh;
@@ -32,21 +33,18 @@ struct arguments {
   selection_options selection;
 };
 
-// Output of any length without holding it: flushed as it grows.
+// Text of any length without holding it: handed on as it grows, and at its end by `flush`.
 class out_buffer {
  public:
-  ~out_buffer() { flush(); }
   template <class... Values>
   void print(fmt::format_string<Values...> format, Values&&... values) {
     fmt::format_to(std::back_inserter(text_), format, std::forward<Values>(values)...);
     if (text_.size() > 1 << 20) flush();
   }
 
+  void flush() { tool::print(std::exchange(text_, {})); }
+
  private:
-  void flush() {
-    std::fwrite(text_.data(), 1, text_.size(), stdout);
-    text_.clear();
-  }
   std::string text_;
 };
 
@@ -81,7 +79,7 @@ result<shown_entries> choose(const catalog& contents, const arguments& given) {
 result<object_value> shown_object(checkpoint_reader& reader, std::size_t index) {
   auto value = reader.read_object(index);
   if (value || value.cause().code != errc::unsupported) return value;
-  print_problem("warning: " + to_string(value.cause()));
+  print_warning(value.cause());
   return object_value{"opaque", value.cause().found, "null"};
 }
 
@@ -116,8 +114,9 @@ void print_tensors_inside(out_buffer& out, const std::vector<tensor_entry>& tens
 // A list of what is wrong ends a document, where there is something.
 void end_json(out_buffer& out, const std::vector<error>& problems, const global_report& globals) {
   out.print(R"(,"globals":[{}])", to_json(globals));
-  if (!problems.empty()) out.print(R"(,"problems":[{}])", to_json(problems));
+  if (!problems.empty()) out.print(R"(,"ok":false,"problems":[{}])", to_json(problems));
   out.print("}}\n");
+  out.flush();
 }
 
 // What the files' writers attached to them, key by key: the different values with the files that say so.
@@ -340,29 +339,31 @@ int print_list(checkpoint_reader& reader, const shown_entries& shown, const argu
       said = value.cause();
       continue;
     }
-    const std::string text = shown_text(*value);
-    const bool is_long = text.size() > 60;
     const std::int64_t hidden = contents.objects[i].hidden_tensors;
-    out.print("{:<{}}  {:<14} {}{}{}{}\n", escaped(contents.objects[i].key), widest, value->kind,
-              text.substr(0, is_long ? 57 : 60), is_long ? "..." : "",
+    out.print("{:<{}}  {:<14} {}{}{}\n", escaped(contents.objects[i].key), widest, escaped(value->kind),
+              shown_text(*value),
               value->tensors.empty() ? "" : fmt::format("  ({} tensors inside)", value->tensors.size()),
               hidden == 0 ? "" : fmt::format("  ({} tensors inside that have no name)", hidden));
   }
   if (limit < all) out.print("... and {} more\n", all - limit);
+  out.flush();
   return status;
 }
 
 int report_nothing(const error& cause, bool json, const global_report& globals) {
-  if (!json) fmt::print("{}", globals_text(globals));
   if (json) {
     out_buffer out;
     out.print(R"({{"format":null,"version":null,"tensors":{{}},"objects":{{}})");
     end_json(out, {cause}, globals);
+    out.flush();
+  } else {
+    print(globals_text(globals));
   }
   return report(cause);
 }
 
 int run(const arguments& given, const common_options& common) {
+  works_on(given.path);
   const read_limits limits = read_limits{}.times(common.limit_factor);
   auto reader = open_checkpoint(given.path, {.limits = limits});
   // Also of what cannot be read: Python runs a damaged pickle up to its defect.
@@ -374,8 +375,8 @@ int run(const arguments& given, const common_options& common) {
   int status = given.json ? print_json(**reader, *shown, globals) : print_list(**reader, *shown, given, globals);
   for (const error& e : globals.problems) status = std::max(status, report(e));
   for (const error& e : (*reader)->problems()) status = std::max(status, report(e));
-  for (const error& e : (*reader)->warnings()) print_problem("warning: " + to_string(e));
-  for (const std::string& note : (*reader)->notes()) print_problem("note: " + escaped(note));
+  for (const error& e : (*reader)->warnings()) print_warning(e);
+  print_notes((*reader)->notes());
   return status;
 }
 

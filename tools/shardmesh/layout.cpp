@@ -6,9 +6,12 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "command.hpp"
+#include "console.hpp"
+#include "report.hpp"
 import shardmesh;
 
 namespace tool {
@@ -57,8 +60,7 @@ int print_json(const shardmesh::layout& l) {
     if (i > 0) text += ",";
     text += rank_json(l, i);
     if (text.size() < (1U << 20)) continue;
-    if (!print(text)) return not_completed;
-    text.clear();
+    if (!print(std::exchange(text, {}))) return not_completed;
   }
   return print(text + "]}\n") ? done : not_completed;
 }
@@ -80,9 +82,9 @@ int print_text(const shardmesh::layout& l, const shardmesh::distribution& d) {
 
 int run_layout(const layout_arguments& a) {
   const auto l = make_layout(a);
-  if (!l) return stop(shardmesh::to_string(l.cause()), wrong_usage);
+  if (!l) return refuse(l.cause());
   const auto d = shardmesh::distribute(*l);
-  if (!d) return stop(shardmesh::to_string(d.cause()), wrong_usage);
+  if (!d) return refuse(d.cause());
   if (!a.svg.empty() && !write_text_file(a.svg, shardmesh::svg_layout(*d))) return not_completed;
   if (a.json) return print_json(*l);
   return a.svg.empty() ? print_text(*l, *d) : done;

@@ -2,23 +2,45 @@
 // The command line: parses arguments and calls one command. Everything it can do is in the library.
 #include <shardmesh/version.hpp>
 
+#include <execinfo.h>
+
 #include <CLI/CLI.hpp>
+#include <atomic>
 #include <cstdint>
-#include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <iostream>
+#include <new>
+#include <stdexcept>
+#include <string_view>
+#include <system_error>
 
 #include "command.hpp"
+#include "console.hpp"
+#include "report.hpp"
 #include "signals.hpp"
 
-int main(int argc, char** argv) {
-  const std::stop_token cancel = tool::end_on_signals();
+import shardmesh;
+
+namespace {
+
+// Known before anything is parsed: arguments that make no sense are answered with a document as well.
+bool asks_for_json(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view argument = argv[i];
+    if (argument == "--") return false;
+    if (argument == "--json" || argument == "--json=true") return true;
+  }
+  return false;
+}
+
+int run(int argc, char** argv) {
   CLI::App app{"shardmesh: sharded checkpoints without Python", "shardmesh"};
   app.set_version_flag("--version", "shardmesh " SHARDMESH_VERSION);
   app.require_subcommand(1);
   app.fallthrough();
   tool::invocation call;
-  call.common.cancel = cancel;
+  call.common.cancel = tool::end_on_signals();
   app.add_option("--threads", call.common.threads, "Worker threads (default: all cores)")->check(CLI::Range(0, 4096));
   app.add_option("--limit-factor", call.common.limit_factor,
                  "Allow N times what reading a file may cost before it is taken for an attack (default 1)")
@@ -33,20 +55,67 @@ int main(int argc, char** argv) {
   tool::add_plan(app, call);
   tool::add_check_shards(app, call);
   tool::add_clean(app, call);
-  int status = tool::done;
+  for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    command->preparse_callback([command](std::size_t) { tool::set_failure_members(command->get_name()); });
   try {
     app.parse(argc, argv);
-    status = call.status;
+    return call.status;
   } catch (const CLI::ParseError& e) {
-    status = e.get_exit_code() == 0 ? app.exit(e) : tool::usage_error(app, e);  // 0: --help and --version
-  } catch (const std::exception& e) {
-    std::fprintf(stderr, "shardmesh: internal error: %s\n", e.what());
-    return tool::not_completed;
+    if (e.get_exit_code() != 0) return tool::usage_error(app, e);
+    app.exit(e);  // --help and --version
+    std::cout.flush();
+    return std::cout ? tool::done : tool::not_completed;
   }
-  std::cout.flush();
-  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0 || !std::cout) {
-    std::fprintf(stderr, "shardmesh: cannot write to standard output\n");
-    return tool::not_completed;
+}
+
+// What was thrown, as a problem of the path that was given.
+int stopped_by(const shardmesh::error& cause) {
+  tool::drop_document();
+  tool::print_problem(cause);
+  return tool::finish(tool::not_completed);
+}
+
+// The C library loads its unwinder when an exception first passes through one of its frames (pthread_once), and ends
+// the process when it has no memory for that then.
+void load_unwinder() {
+  void* frame = nullptr;
+  ::backtrace(&frame, 1);
+}
+
+std::atomic<bool> memory_ran_out = false;
+
+void note_want_of_memory() {
+  memory_ran_out = true;
+  throw std::bad_alloc();
+}
+
+// Functions that promise not to throw end here when they get no memory (the standard library's of paths, CLI11's
+// get_option): without this they would end the process in a crash. Anything else that comes here is a defect of ours,
+// whose core dump says where.
+[[noreturn]] void end_without_memory() {
+  if (memory_ran_out) std::_Exit(tool::out_of_memory());
+  std::abort();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  using namespace shardmesh;
+  load_unwinder();
+  std::set_new_handler(note_want_of_memory);
+  std::set_terminate(end_without_memory);
+  try {
+    if (asks_for_json(argc, argv)) tool::begin_json();
+    try {
+      return tool::finish(run(argc, argv));
+    } catch (const std::bad_alloc&) {
+    } catch (const std::length_error&) {  // a size that no container can have is too large for memory
+    } catch (const std::system_error& e) {
+      return stopped_by(fail_sys(e.code().value(), "cannot go on", tool::subject()));
+    } catch (const std::exception& e) {
+      return stopped_by(fail(errc::io, std::string("internal error: ") + e.what()).with_file(tool::subject()));
+    }
+  } catch (const std::exception&) {  // no memory for saying what happened
   }
-  return status;
+  return tool::out_of_memory();
 }

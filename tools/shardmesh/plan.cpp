@@ -6,9 +6,12 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "command.hpp"
+#include "console.hpp"
+#include "report.hpp"
 import shardmesh;
 
 namespace tool {
@@ -74,8 +77,7 @@ int print_json(const transfer_plan& p) {
       first = false;
     }
     if (text.size() < (1U << 20)) continue;
-    if (!print(text)) return not_completed;
-    text.clear();
+    if (!print(std::exchange(text, {}))) return not_completed;
   }
   return print(text + "]}\n") ? done : not_completed;
 }
@@ -91,7 +93,7 @@ int print_text(const transfer_plan& p) {
 
 int run_plan(const plan_arguments& a) {
   const auto p = make_plan(a);
-  if (!p) return stop(to_string(p.cause()), wrong_usage);
+  if (!p) return refuse(p.cause());
   if (!a.svg.empty() && !write_text_file(a.svg, svg_plan(*p))) return not_completed;
   if (a.json) return print_json(*p);
   return a.svg.empty() ? print_text(*p) : done;

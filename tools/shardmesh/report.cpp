@@ -17,14 +17,43 @@
 #include <vector>
 
 #include "command.hpp"
+#include "console.hpp"
 
 import shardmesh;
 
 namespace tool {
 using namespace shardmesh;
 
+namespace {
+
+constexpr std::size_t most_lines = 100;
+
+bool is_of_the_system(const error& problem) {
+  return problem.sys != 0 || problem.code == errc::io || problem.code == errc::no_space;
+}
+
+}  // namespace
+
 void print_problem(const error& problem) {
-  print_problem(to_string(problem));
+  if (problem.file.empty() && is_of_the_system(problem)) return print_problem(error(problem).with_file(subject()));
+  print_problem(to_string(problem), to_json(problem));
+}
+
+void print_warning(const error& warning) {
+  print_line("warning: " + to_string(warning));
+}
+
+void print_problems(const std::vector<error>& problems, std::int64_t more) {
+  const std::size_t shown = std::min(problems.size(), most_lines);
+  for (std::size_t i = 0; i < shown; ++i) print_problem(problems[i]);
+  more += static_cast<std::int64_t>(problems.size() - shown);
+  if (more > 0) print_line(fmt::format("... and {} more problems", more));
+}
+
+void print_notes(const std::vector<std::string>& notes) {
+  const std::size_t shown = std::min(notes.size(), most_lines);
+  for (std::size_t i = 0; i < shown; ++i) print_line("note: " + escaped(notes[i]));
+  if (notes.size() > shown) print_line(fmt::format("note: ... and {} more notes", notes.size() - shown));
 }
 
 int status_of(const error& problem) {
@@ -35,9 +64,10 @@ int status_of(const error& problem) {
     case errc::deadline_exceeded:
     case errc::communication:
       return not_completed;
+    case errc::no_memory:  // the machine's, or a budget that the user gave
+      return problem.sys != 0 ? not_completed : wrong_usage;
     case errc::invalid_argument:
     case errc::destination_exists:
-    case errc::no_memory:
       return wrong_usage;
     default:
       return tool::problem;
@@ -47,6 +77,11 @@ int status_of(const error& problem) {
 int report(const error& problem) {
   print_problem(problem);
   return status_of(problem);
+}
+
+int refuse(const error& problem) {
+  print_problem(problem);
+  return wrong_usage;
 }
 
 std::string box_members(const box& b) {
@@ -103,6 +138,12 @@ std::string globals_text(const global_report& globals) {
                         at.first->key.empty() ? "" : ": ", escaped(at.first->key),
                         at.count == 1 ? "" : fmt::format("; {} times", at.count));
   if (globals.unnamed > 0) text += fmt::format("  not data    ... and {} more\n", globals.unnamed);
+  return text;
+}
+
+std::string to_json(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) text += (text.empty() ? "" : ",") + json_quoted(line);
   return text;
 }
 

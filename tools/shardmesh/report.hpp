@@ -12,12 +12,21 @@ import shardmesh;
 
 namespace tool {
 
-/// One line on stderr.
+/// One line on stderr; an error of the operating system without a file is about what was given (`works_on`).
 void print_problem(const shardmesh::error& problem);
+/// "warning: ..." on stderr.
+void print_warning(const shardmesh::error& warning);
+/// The same for many: after the first hundred their number.
+void print_problems(const std::vector<shardmesh::error>& problems, std::int64_t more = 0);
+void print_notes(const std::vector<std::string>& notes);
 /// The exit status that an error means: 3 for the operating system's, 2 for the user's, 1 for the data's.
 int status_of(const shardmesh::error& problem);
 /// Prints the error; returns its exit status.
 int report(const shardmesh::error& problem);
+/// The same for a value on the command line that makes no sense, whatever its code: returns `wrong_usage`.
+int refuse(const shardmesh::error& problem);
+/// Writes a whole file; false, with a line on stderr, when that fails. The file is the old one or the new one.
+bool write_text_file(const std::string& path, const std::string& text);
 
 /// An error as a JSON object: {"code","message","key","file","ranks","boxes","expected","found","hint","text"}.
 std::string to_json(const shardmesh::error& problem);
@@ -27,6 +36,8 @@ std::string to_json(const std::vector<shardmesh::error>& problems);
 std::string to_json(const shardmesh::global_report& globals);
 /// Lines about what pickles name beside plain data: one for each name with the first place; one for the harmless ones.
 std::string globals_text(const shardmesh::global_report& globals);
+/// Lines as JSON strings, with commas between.
+std::string to_json(const std::vector<std::string>& lines);
 /// {"offsets":[..],"sizes":[..]} without the braces' content being wrapped: the two members alone.
 std::string box_members(const shardmesh::box& b);
 

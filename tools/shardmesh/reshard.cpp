@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "command.hpp"
+#include "console.hpp"
 #include "report.hpp"
 #include "saving.hpp"
 #include "selection_options.hpp"
@@ -33,9 +34,10 @@ struct arguments {
 
 // What would be written, rank by rank.
 int print_plan(const reshard_plan& plan) {
-  for (const std::string& note : plan.notes) print_problem("note: " + escaped(note));
+  print_notes(plan.notes);
+  print_problems(plan.problems);
   int status = done;
-  for (const error& e : plan.problems) status = std::max(status, report(e));
+  for (const error& e : plan.problems) status = std::max(status, status_of(e));
   if (status != done) return status;
   std::map<std::int32_t, std::pair<std::int64_t, std::int64_t>> by_rank;  // chunks, bytes
   std::int64_t total = 0;
@@ -47,10 +49,22 @@ int print_plan(const reshard_plan& plan) {
       bytes += size;
       total += size;
     }
+  if (is_json()) {
+    std::string files;
+    for (const auto& [rank, sums] : by_rank)
+      files += fmt::format(R"({}{{"rank":{},"file":"__{}_0.distcp","chunks":{},"bytes":{}}})", files.empty() ? "" : ",",
+                           rank, rank, sums.first, sums.second);
+    print(fmt::format(R"({{"ok":true,"problems":[],"notes":[{}],"tensors":{},"bytes":{},"objects":{},"ranks":{},)"
+                      R"("excluded":{},"files":[{}]}})"
+                      "\n",
+                      to_json(plan.notes), plan.tensors.size(), total, plan.objects.size(), plan.ranks, plan.excluded,
+                      files));
+    return done;
+  }
   for (const auto& [rank, sums] : by_rank)
-    fmt::print("__{}_0.distcp  {} chunks, {}\n", rank, sums.first, human_bytes(sums.second));
-  fmt::print("dry run: {} tensors ({}) and {} objects for {} ranks, nothing written; excluded {}\n",
-             plan.tensors.size(), human_bytes(total), plan.objects.size(), plan.ranks, plan.excluded);
+    print(fmt::format("__{}_0.distcp  {} chunks, {}\n", rank, sums.first, human_bytes(sums.second)));
+  print(fmt::format("dry run: {} tensors ({}) and {} objects for {} ranks, nothing written; excluded {}\n",
+                    plan.tensors.size(), human_bytes(total), plan.objects.size(), plan.ranks, plan.excluded));
   return done;
 }
 
@@ -68,9 +82,14 @@ result<void> parse_rules(arguments& given) {
 }
 
 int run(arguments& given, const common_options& common) {
-  if (given.mesh.empty() == given.like.empty()) {
-    print_problem("say either --mesh (with --place) or --like");
-    return wrong_usage;
+  works_on(given.source);
+  if (given.mesh.empty() == given.like.empty())
+    return refuse(fail(errc::invalid_argument, "say either --mesh (with --place) or --like"));
+  if (given.like.empty()) {
+    auto mesh = parse_mesh(given.mesh);
+    if (!mesh) return refuse(mesh.cause());
+    given.options.mesh = std::move(*mesh);
+    if (auto parsed = parse_rules(given); !parsed) return refuse(parsed.cause());
   }
   auto reader = open_checkpoint(given.source, {.limits = read_limits{}.times(common.limit_factor)});
   if (!reader) return report(reader.cause());
@@ -80,17 +99,6 @@ int run(arguments& given, const common_options& common) {
     if (!opened) return report(opened.cause());
     like = std::move(*opened);
     given.options.like = like.get();
-  } else {
-    auto mesh = parse_mesh(given.mesh);
-    if (!mesh) {
-      print_problem(mesh.cause());
-      return wrong_usage;
-    }
-    given.options.mesh = std::move(*mesh);
-    if (auto parsed = parse_rules(given); !parsed) {
-      print_problem(parsed.cause());
-      return wrong_usage;
-    }
   }
   given.options.saving.threads = common.threads;
   if (given.dry_run) return print_plan(plan_reshard(**reader, given.options));
@@ -127,6 +135,7 @@ void add_reshard(CLI::App& app, invocation& call) {
       ->type_name("CKPT");
   command->add_flag("--skip-unsupported", given->options.skip_unsupported,
                     "Drop tensors that cannot be cut or written, and objects that hold such, instead of refusing");
+  add_json_option(*command);
   command->add_flag("--dry-run", given->dry_run, "Say what each rank's file would hold, write nothing");
   add_saving_options(*command, given->options.saving);
   add_selection_options(*command, given->options.selection);

@@ -7,8 +7,8 @@ import shardmesh;
 
 namespace tool {
 
-/// Notes and problems on stderr; on success a last line on stdout with tensors and bytes written, skipped and excluded.
-/// Returns the exit status.
+/// Notes and problems on stderr; on success a last line on stdout with tensors and bytes written, skipped and excluded,
+/// or with --json a document of the same, also of a failure. Returns the exit status.
 int print_report(const shardmesh::save_report& report, const std::string& destination);
 
 }  // namespace tool

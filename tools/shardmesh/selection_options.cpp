@@ -11,22 +11,29 @@ namespace tool {
 
 void add_selection_options(CLI::App& command, shardmesh::selection_options& into) {
   const auto group = "Selection (RE2 expressions that match whole keys)";
-  command.add_option("--only", into.only, "Take only keys that match RE (repeatable)")->type_name("RE")->group(group);
-  command.add_option("--skip", into.skip, "Leave out keys that match RE (repeatable)")->type_name("RE")->group(group);
+  CLI::Option* only = command.add_option("--only", into.only, "Take only keys that match RE (repeatable)")
+                          ->type_name("RE")
+                          ->group(group);
+  CLI::Option* skip = command.add_option("--skip", into.skip, "Leave out keys that match RE (repeatable)")
+                          ->type_name("RE")
+                          ->group(group);
   command.add_flag("--no-optimizer", into.no_optimizer, "Leave out optimizer state, judged by all keys")->group(group);
-  command.add_option("--rename", into.rename, "Rename keys, in order; \\1 is the first group (repeatable)")
-      ->type_name("RE=REPLACEMENT")
-      ->group(group);
+  CLI::Option* rename =
+      command.add_option("--rename", into.rename, "Rename keys, in order; \\1 is the first group (repeatable)")
+          ->type_name("RE=REPLACEMENT")
+          ->group(group);
   command.add_option("--strip-prefix", into.strip_prefix, "Remove this prefix from keys that have it")
       ->type_name("P")
       ->group(group);
-  command.add_option("--dtype", into.dtype, "Cast floating tensors to NAME; RE=NAME casts what matches (repeatable)")
-      ->type_name("NAME|RE=NAME")
-      ->group(group);
+  CLI::Option* dtype =
+      command
+          .add_option("--dtype", into.dtype, "Cast floating tensors to NAME; RE=NAME casts what matches (repeatable)")
+          ->type_name("NAME|RE=NAME")
+          ->group(group);
   command.add_flag("--allow-unused", into.allow_unused, "A rule that matches nothing is no error")->group(group);
   // One value per occurrence: a key that follows must not be swallowed.
-  for (const char* option : {"--only", "--skip", "--rename", "--dtype"})
-    command.get_option(option)->allow_extra_args(false)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  for (CLI::Option* option : {only, skip, rename, dtype})
+    option->allow_extra_args(false)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }
 
 void add_saving_options(CLI::App& command, shardmesh::save_options& into) {
@@ -41,6 +48,10 @@ void add_saving_options(CLI::App& command, shardmesh::save_options& into) {
           "Staging memory, all threads together (default 1GiB)")
       ->type_name("BYTES");
   command.add_flag("--force", into.output.overwrite, "Replace an existing destination, once the new one is durable");
+}
+
+void add_json_option(CLI::App& command) {
+  command.add_flag_callback("--json", [] {}, "Print one JSON document");
 }
 
 }  // namespace tool

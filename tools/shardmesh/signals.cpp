@@ -12,15 +12,23 @@
 #include <thread>
 
 #include "command.hpp"
+#include "console.hpp"
 
 namespace tool {
 namespace {
 
 std::atomic<bool> unwinds = false;
 
+void say(int descriptor, std::string_view text) {
+  [[maybe_unused]] const auto written = ::write(descriptor, text.data(), text.size());
+}
+
 [[noreturn]] void end() {
-  constexpr std::string_view line = "shardmesh: interrupted\n";
-  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), line.size());
+  say(STDERR_FILENO, "shardmesh: interrupted\n");
+  // What was printed is kept until the end of the command, so nothing stands before this.
+  if (is_json())
+    say(STDOUT_FILENO, R"({"ok":false,"problems":[{"message":"interrupted","text":"shardmesh: interrupted"}]})"
+                       "\n");
   ::_exit(not_completed);
 }
 

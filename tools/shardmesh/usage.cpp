@@ -11,12 +11,13 @@
 #include <vector>
 
 #include "command.hpp"
+#include "report.hpp"
 
 import shardmesh;
 
 namespace tool {
 
-using shardmesh::escaped;
+using namespace shardmesh;
 
 namespace {
 
@@ -50,8 +51,7 @@ int usage_error(const CLI::App& app, const CLI::ParseError& problem) {
   } else if (commands.empty() && is(CLI::ExitCodes::RequiredError)) {
     what = "a command is missing";
   }
-  print_problem(fmt::format("{}: {} ({} --help says more)", who, what, who));
-  return wrong_usage;
+  return refuse(fail(errc::invalid_argument, fmt::format("{}: {} ({} --help says more)", who, what, who)));
 }
 
 CLI::Validator whole_number() {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "command.hpp"
+#include "console.hpp"
 #include "leftovers.hpp"
 #include "report.hpp"
 
@@ -23,12 +24,12 @@ struct arguments {
 };
 
 void print_json(const verify_report& report, bool strict) {
-  fmt::print(
+  print(fmt::format(
       R"({{"ok":{},"problems":[{}],"unnamed_problems":{},"warnings":[{}],"chunks":{},"objects":{},"bytes":{},"checked_bytes":{},"unchecked_chunks":{},"unchecked_objects":{},"globals":[{}]}})"
       "\n",
       report.ok() && !(strict && !report.warnings.empty()), to_json(report.problems), report.unnamed_problems,
       to_json(report.warnings), report.chunks, report.objects, report.bytes, report.checked_bytes,
-      report.unchecked_chunks, report.unchecked_objects, to_json(report.globals));
+      report.unchecked_chunks, report.unchecked_objects, to_json(report.globals)));
 }
 
 // What no checksum speaks for; empty when there is nothing of it.
@@ -42,6 +43,7 @@ std::string unchecked(const verify_report& report) {
 }
 
 int run(const arguments& given, const common_options& common) {
+  works_on(given.path);
   const read_limits limits = read_limits{}.times(common.limit_factor);
   auto reader = open_checkpoint(given.path, {.limits = limits});
   verify_report report;
@@ -55,17 +57,18 @@ int run(const arguments& given, const common_options& common) {
   }
   if (given.json) print_json(report, given.strict);
   for (const error& e : report.problems) print_problem(e);
-  if (report.unnamed_problems > 0) print_problem(fmt::format("... and {} more problems", report.unnamed_problems));
-  for (const error& e : report.warnings) print_problem("warning: " + to_string(e));
-  for (const std::string& line : leftover_notes(given.path)) print_problem("note: " + line);
+  if (report.unnamed_problems > 0) print_line(fmt::format("... and {} more problems", report.unnamed_problems));
+  for (const error& e : report.warnings) print_warning(e);
+  print_notes(leftover_notes(given.path));
   if (!reader) return status_of(reader.cause());
   int status = report.ok() && !(given.strict && !report.warnings.empty()) ? done : problem;
   for (const error& e : report.problems)
-    if (e.code == errc::io || e.code == errc::no_space) status = not_completed;
+    if (status_of(e) == not_completed) status = not_completed;
   if (!given.json && status == done)
-    fmt::print("{}: ok: {} chunks and {} objects, {}; checksums compared over {}{}{}\n", escaped(given.path),
-               report.chunks, report.objects, human_bytes(report.bytes), human_bytes(report.checked_bytes),
-               unchecked(report), report.warnings.empty() ? "" : fmt::format("; {} warnings", report.warnings.size()));
+    print(fmt::format("{}: ok: {} chunks and {} objects, {}; checksums compared over {}{}{}\n", escaped(given.path),
+                      report.chunks, report.objects, human_bytes(report.bytes), human_bytes(report.checked_bytes),
+                      unchecked(report),
+                      report.warnings.empty() ? "" : fmt::format("; {} warnings", report.warnings.size())));
   return status;
 }
 

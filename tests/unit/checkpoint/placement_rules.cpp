@@ -51,7 +51,7 @@ TEST_CASE("a dimension that tensors lack is one error that names all of them, bu
   const std::vector<placement_rule> rules{rule("m.*=R,S(1)")};
   const auto r = resolve_placements(tensors, mesh, rules);
   REQUIRE(r.errors.size() == 1);
-  CHECK(r.errors[0].code == errc::out_of_bounds);
+  CHECK(r.errors[0].code == errc::invalid_argument);
   CHECK(to_string(r.errors[0]).find("m.b, m.c") != std::string::npos);
   CHECK(to_string(r.errors[0]).find("m.s") == std::string::npos);
   REQUIRE(r.notes.size() == 1);

@@ -16,6 +16,36 @@ TEST_CASE("a terminal never sees a control byte of an untrusted name") {
   CHECK(escaped("\xc2\x9b") == "\\xc2\\x9b");
 }
 
+TEST_CASE("a name cannot hide characters or reorder the line that shows it") {
+  for (const std::string hidden :
+       {"\xc2\x80",     "\xc2\x9f",     "\xc2\xad",         "\xd8\x9c",        "\xe2\x80\x8b", "\xe2\x80\x8c",
+        "\xe2\x80\x8d", "\xe2\x80\x8e", "\xe2\x80\x8f",     "\xe2\x80\xa8",    "\xe2\x80\xa9", "\xe2\x80\xaa",
+        "\xe2\x80\xae", "\xe2\x81\xa0", "\xe2\x81\xa6",     "\xe2\x81\xa9",    "\xef\xbb\xbf", "\xef\xb8\x8f",
+        "\xef\xbf\xbe", "\xe1\xa0\x8e", "\xf3\xa0\x80\x81", "\xf3\xa0\x87\xaf"}) {
+    std::string spelled;
+    for (const char c : hidden) {
+      constexpr std::string_view digits = "0123456789abcdef";
+      const auto byte = static_cast<unsigned char>(c);
+      spelled += {'\\', 'x', digits[byte >> 4], digits[byte & 15]};
+    }
+    CHECK(escaped("a" + hidden + "b") == "a" + spelled + "b");
+    CHECK(json_quoted(hidden).starts_with("\"\\u"));
+  }
+  // Neighbours of those, and what people write: accents, CJK, emoji, spaces, private use.
+  for (const std::string shown :
+       {"\xc2\xa0", "\xc2\xac", "\xc2\xae", "\xe2\x80\x8a", "\xe2\x80\x90", "\xe2\x80\xa7", "\xe2\x80\xaf",
+        "\xe2\x81\x9f", "\xe2\x81\xb0", "\xef\xbf\xbd", "\xe5\xb1\xa4", "\xf0\x9f\x98\x80", "\xee\x80\x80"}) {
+    CHECK(escaped(shown) == shown);
+    CHECK(json_quoted(shown) == "\"" + shown + "\"");
+  }
+}
+
+TEST_CASE("what JSON escapes for terminals is the same character when it is read") {
+  CHECK(json_quoted("\xc2\x9b") == R"("\u009b")");
+  CHECK(json_quoted("\xe2\x80\xae") == R"("\u202e")");
+  CHECK(json_quoted("\xf3\xa0\x80\x81") == R"("\udb40\udc01")");
+}
+
 TEST_CASE("every byte string has a JSON spelling of its own") {
   CHECK(json_quoted("a\"\\\n\x01") == R"("a\"\\\n\u0001")");
   CHECK(json_quoted("\xff") == R"("\udcff")");

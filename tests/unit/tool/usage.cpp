@@ -19,7 +19,6 @@ std::string misuse(const std::string& arguments) {
 
 TEST_CASE("unknown commands and options are named in one line") {
   CHECK(says(misuse("no-such-command"), "unknown command 'no-such-command'"));
-  CHECK(says(misuse("no-such-command --json x"), "unknown command 'no-such-command'"));
   CHECK(says(misuse("--frobnicate"), "unknown option '--frobnicate'"));
   CHECK(says(misuse("inspect --frobnicate"), "shardmesh inspect: unknown option '--frobnicate'"));
   CHECK(says(misuse("verify somewhere --frobnicate 3"), "unknown option '--frobnicate'"));
@@ -58,6 +57,39 @@ TEST_CASE("with --json, one valid document even when there is nothing to open") 
   }
 }
 
+TEST_CASE("with --json, wrong usage is one valid document as well, and the line on stderr is its text") {
+  for (const std::string command : {"--json",
+                                    "no-such-command --json x",
+                                    "inspect --json",
+                                    "inspect x --json --frobnicate",
+                                    "inspect --json x y",
+                                    "inspect x --json --limit=abc",
+                                    "verify --json",
+                                    "diff a --json",
+                                    "diff a b --json --tolerance=nan",
+                                    "convert --json a",
+                                    "convert --json a b --to nothing",
+                                    "convert --json a b --memory lots",
+                                    "reshard --json a b",
+                                    "reshard --json a b --mesh x",
+                                    "reshard --json a b --mesh 2 --place 'w=Q'",
+                                    "layout --json",
+                                    "layout --json --shape x --mesh 2 --place R",
+                                    "layout --json --shape 4 --mesh 2 --place 'S(3)'",
+                                    "plan --json --shape 4 --from-mesh 2 --from R --to-mesh 2 --to R --dtype no",
+                                    "check-shards --json",
+                                    "inspect --json x --threads 99999"}) {
+    INFO(command);
+    const auto run = run_tool(command);
+    CHECK(run.status == 2);
+    CHECK(run.error_lines() == 1);
+    const json document = json::parse(run.out);
+    CHECK(document["ok"] == false);
+    REQUIRE(document["problems"].size() == 1);
+    CHECK(run.err == document["problems"][0]["text"].get<std::string>() + "\n");
+  }
+}
+
 TEST_CASE("inspect --json of a damaged checkpoint names the problem in the document") {
   const scratch_folder folder;
   const auto file = folder / "model.safetensors";
@@ -66,5 +98,22 @@ TEST_CASE("inspect --json of a damaged checkpoint names the problem in the docum
   CHECK(run.status == 1);
   CHECK(run.error_lines() == 1);
   CHECK(json::parse(run.out)["problems"].size() == 1);
+  CHECK(json::parse(run.out)["ok"] == false);
   CHECK(json::parse(run.out)["tensors"].empty());
+}
+
+TEST_CASE("a picture that cannot be written is an error with its name, and nothing is left") {
+  const scratch_folder folder;
+  const auto picture = folder / "no" / "picture.svg";
+  const std::string call = "layout --shape 4 --mesh 2 --place 'S(0)' --svg ";
+  const auto run = run_tool(call + picture.string() + " --json");
+  CHECK(run.status == 3);
+  CHECK(run.err == picture.string() + ": cannot write: No such file or directory\n");
+  CHECK(json::parse(run.out)["problems"][0]["file"] == picture.string());
+  const auto full = run_tool(call + "/dev/full");
+  CHECK(full.status == 3);
+  CHECK(full.err == "/dev/full: cannot write: No space left on device\n");
+  CHECK(run_tool(call + (folder / "picture.svg").string()).status == 0);
+  CHECK(read_text(folder / "picture.svg").starts_with("<svg"));
+  CHECK(std::distance(std::filesystem::directory_iterator(folder / ""), {}) == 1);
 }

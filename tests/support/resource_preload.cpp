@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+// A library for LD_PRELOAD that takes away what a command needs, at a chosen call, to prove that it ends in an error
+// and not in a crash. It counts the calls of one kind that are made while `main` runs, and at call number $FAULT_AT
+// (from 1; with FAULT_STICKY=1 at every later one, too) it fails them:
+//   FAULT_KIND=memory  malloc and its kin give nothing
+//   FAULT_KIND=thread  pthread_create says EAGAIN
+//   FAULT_KIND=read    opening, reading, listing and looking at what lies below $FAULT_UNDER says $FAULT_ERRNO (default
+//                      EIO); with FAULT_SHORT=1 a read gives half of its bytes instead
+// At the end the number of calls is written to $FAULT_COUNT_FILE. What changes files is fault_preload's.
+#include <dirent.h>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+
+extern "C" {
+void* __libc_malloc(size_t);
+void* __libc_calloc(size_t, size_t);
+void* __libc_realloc(void*, size_t);
+void* __libc_memalign(size_t, size_t);
+}
+
+namespace {
+
+enum class resource { none, memory, thread, read };
+
+// Read before `main` runs, when nothing is counted yet.
+resource kind = resource::none;
+long at = 0;
+int error = EIO;
+bool sticky = false, is_short = false;
+char under[PATH_MAX];
+size_t under_length = 0;
+std::atomic<bool> running{false};
+std::atomic<long> calls{0};
+
+bool is_set(const char* name) {
+  const char* text = getenv(name);
+  return text && *text == '1';
+}
+
+void read_settings() {
+  const char* what = getenv("FAULT_KIND");
+  if (!what) return;
+  kind = !strcmp(what, "memory")   ? resource::memory
+         : !strcmp(what, "thread") ? resource::thread
+         : !strcmp(what, "read")   ? resource::read
+                                   : resource::none;
+  if (const char* text = getenv("FAULT_AT")) at = atol(text);
+  if (const char* text = getenv("FAULT_ERRNO")) error = atoi(text);
+  sticky = is_set("FAULT_STICKY");
+  is_short = is_set("FAULT_SHORT");
+  if (const char* path = getenv("FAULT_UNDER"); path && realpath(path, under)) under_length = strlen(under);
+}
+
+void write_count() {
+  const char* file = getenv("FAULT_COUNT_FILE");
+  if (!file) return;
+  char text[32];
+  const int length = snprintf(text, sizeof text, "%ld\n", calls.load());
+  const long fd = syscall(SYS_openat, AT_FDCWD, file, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+  if (fd < 0) return;
+  syscall(SYS_write, fd, text, length);
+  syscall(SYS_close, fd);
+}
+
+// Counts a call of this kind; true when it is to fail. Only reads can be short.
+bool fails(resource what) {
+  if (kind != what || !running.load(std::memory_order_relaxed)) return false;
+  const long number = ++calls;
+  return at > 0 && (number == at || (sticky && number > at));
+}
+
+bool lies_under(const char* path) {
+  return under_length && path && !strncmp(path, under, under_length) &&
+         (path[under_length] == '/' || path[under_length] == '\0');
+}
+
+bool watched(int fd) {
+  if (kind != resource::read || !under_length || fd < 0) return false;
+  char link[64], path[PATH_MAX];
+  snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+  const ssize_t length = readlink(link, path, sizeof path - 1);
+  if (length <= 0) return false;
+  path[length] = '\0';
+  return lies_under(path);
+}
+
+bool refused(bool relevant) {
+  if (!relevant || is_short || !fails(resource::read)) return false;
+  errno = error;
+  return true;
+}
+
+template <class Function>
+Function* real(const char* name) {
+  return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
+}
+
+template <class Read>
+ssize_t read_part(int fd, size_t size, Read&& read) {
+  if (!watched(fd) || !fails(resource::read)) return read(size);
+  if (is_short) return read((size + 1) / 2);
+  errno = error;
+  return -1;
+}
+
+using main_function = int(int, char**, char**);
+main_function* real_main = nullptr;
+
+int counted_main(int count, char** arguments, char** environment) {
+  running = true;
+  const int status = real_main(count, arguments, environment);
+  running = false;
+  return status;
+}
+
+}  // namespace
+
+#define REAL(name) (*real<decltype(name)>(#name))
+
+extern "C" {
+
+int __libc_start_main(main_function* program, int count, char** arguments, void (*init)(), void (*fini)(),
+                      void (*loader_fini)(), void* stack_end) {
+  using start = int(main_function*, int, char**, void (*)(), void (*)(), void (*)(), void*);
+  read_settings();
+  atexit(write_count);
+  real_main = program;
+  return (*real<start>("__libc_start_main"))(counted_main, count, arguments, init, fini, loader_fini, stack_end);
+}
+
+void* malloc(size_t size) {
+  if (fails(resource::memory)) return errno = ENOMEM, nullptr;
+  return __libc_malloc(size);
+}
+void* calloc(size_t count, size_t size) {
+  if (fails(resource::memory)) return errno = ENOMEM, nullptr;
+  return __libc_calloc(count, size);
+}
+void* realloc(void* memory, size_t size) {
+  if (fails(resource::memory)) return errno = ENOMEM, nullptr;
+  return __libc_realloc(memory, size);
+}
+void* aligned_alloc(size_t alignment, size_t size) {
+  if (fails(resource::memory)) return errno = ENOMEM, nullptr;
+  return __libc_memalign(alignment, size);
+}
+int posix_memalign(void** memory, size_t alignment, size_t size) {
+  if (fails(resource::memory)) return ENOMEM;
+  *memory = __libc_memalign(alignment, size);
+  return *memory ? 0 : ENOMEM;
+}
+
+int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*body)(void*), void* argument) {
+  if (fails(resource::thread)) return EAGAIN;
+  return REAL(pthread_create)(thread, attributes, body, argument);
+}
+
+#define OPENS(name, watches, ...)                                                                     \
+  va_list more;                                                                                       \
+  va_start(more, flags);                                                                              \
+  const mode_t rights = (flags & (O_CREAT | O_TMPFILE)) ? static_cast<mode_t>(va_arg(more, int)) : 0; \
+  va_end(more);                                                                                       \
+  if (refused(kind == resource::read && (watches))) return -1;                                        \
+  return REAL(name)(__VA_ARGS__ path, flags, rights)
+
+int open(const char* path, int flags, ...) {
+  OPENS(open, lies_under(path), );
+}
+int open64(const char* path, int flags, ...) {
+  OPENS(open64, lies_under(path), );
+}
+int openat(int dir, const char* path, int flags, ...) {
+  OPENS(openat, lies_under(path) || (path[0] != '/' && watched(dir)), dir, );
+}
+FILE* fopen(const char* path, const char* how) {
+  if (refused(kind == resource::read && lies_under(path))) return nullptr;
+  return REAL(fopen)(path, how);
+}
+FILE* fopen64(const char* path, const char* how) {
+  if (refused(kind == resource::read && lies_under(path))) return nullptr;
+  return REAL(fopen64)(path, how);
+}
+DIR* opendir(const char* path) {
+  if (refused(kind == resource::read && lies_under(path))) return nullptr;
+  return REAL(opendir)(path);
+}
+dirent* readdir(DIR* folder) {
+  if (refused(kind == resource::read && watched(dirfd(folder)))) return nullptr;
+  return REAL(readdir)(folder);
+}
+int statvfs(const char* path, struct statvfs* into) noexcept {
+  if (refused(kind == resource::read && lies_under(path))) return -1;
+  return (*real<int(const char*, struct statvfs*)>("statvfs"))(path, into);
+}
+ssize_t read(int fd, void* data, size_t size) {
+  return read_part(fd, size, [&](size_t n) { return REAL(read)(fd, data, n); });
+}
+ssize_t pread(int fd, void* data, size_t size, off_t from) {
+  return read_part(fd, size, [&](size_t n) { return REAL(pread)(fd, data, n, from); });
+}
+ssize_t pread64(int fd, void* data, size_t size, off64_t from) {
+  return read_part(fd, size, [&](size_t n) { return REAL(pread64)(fd, data, n, from); });
+}
+
+}  // extern "C"
