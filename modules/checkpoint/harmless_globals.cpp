@@ -36,6 +36,9 @@ constexpr auto table = std::to_array<known_names>({
     {"numpy.core.numeric", "_frombuffer"},
     {"numpy._core.numeric", "_frombuffer"},
     {"torch",
+     // Dtypes that we have are known by parse_dtype; these are the others of PyTorch 2.13.
+     "qint8 quint8 qint32 quint4x2 quint2x4 bit int1 int2 int3 int4 int5 int6 int7 uint1 uint2 uint3 uint4 uint5 uint6 "
+     "uint7 "
      "Size Tensor device strided sparse_coo sparse_csr sparse_csc sparse_bsr sparse_bsc jagged _mkldnn "
      "per_tensor_affine per_channel_affine per_tensor_symmetric per_channel_symmetric "
      "per_channel_affine_float_qparams contiguous_format preserve_format channels_last channels_last_3d"},

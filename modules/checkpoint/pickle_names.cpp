@@ -42,7 +42,7 @@ std::string cut(std::string text) {
   return text;
 }
 
-std::string looked_up_name(const pickle_value& global) {
+std::string text_of_global(const pickle_value& global) {
   const auto [module_name, name] = python3_name(global);
   if (module_name.empty() || name.empty()) return "<a name that is not text>";
   return cut(fmt::format("{}.{}", module_name.substr(0, longest_name), name.substr(0, longest_name)));
@@ -59,7 +59,7 @@ std::string expression(const pickle_value& value, int depth = 0) {
   if (depth > 6) return "...";
   switch (value.kind()) {
     case pickle_kind::global:
-      return looked_up_name(value);
+      return text_of_global(value);
     case pickle_kind::text:
       return cut(fmt::format("'{}'", value.text()->substr(0, 60)));
     case pickle_kind::record: {
@@ -118,7 +118,7 @@ class naming {
     for (const pickle_event& event : trace.events) switch (event.kind) {
         case pickle_event::what::global: {
           const auto [module_name, name] = python3_name(event.value);
-          add(looked_up_name(event.value),
+          add(text_of_global(event.value),
               is_getattr(event.value) ? only_members() : is_harmless_global(module_name, name));
           break;
         }

@@ -151,7 +151,7 @@ class safetensors_save {
     if (beside) SHARDMESH_CHECK(beside->prepare());
     if (options_.cancel.stop_requested()) return fail(errc::cancelled, "the save was cancelled");
     SHARDMESH_CHECK(output.commit());
-    report_.notes = output.notes();
+    report_.notes.insert(report_.notes.end(), output.notes().begin(), output.notes().end());
     if (beside) {
       auto placed = beside->commit();
       if (!placed)

@@ -122,13 +122,6 @@ void print_text(const diff_report& outcome, std::int64_t limit) {
     print_line(fmt::format("... and {} more differences", outcome.differences.size() - shown));
 }
 
-// Nothing could be compared.
-int report_nothing(const std::vector<error>& problems) {
-  int status = done;
-  for (const error& e : problems) status = std::max(status, report(e));
-  return status;
-}
-
 int run(arguments& given, const common_options& common) {
   const open_options how{.limits = read_limits{}.times(common.limit_factor)};
   works_on(given.left);
