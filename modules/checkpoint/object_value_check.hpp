@@ -162,7 +162,8 @@ class object_value_check {
   }
   static bool is_member(place what, std::string_view name) {
     if (what == place::tensor) return name == "dtype" || name == "shape" || name == "sha256";
-    return name == "range" || name == "dtype" || name == "shape" || name == "data" || name == "name";
+    return name == "range" || name == "dtype" || name == "shape" || name == "data" || name == "value" ||
+           name == "values" || name == "name";
   }
   static std::string kind_of_text(std::string_view tag) {
     if (tag == "$other") return "opaque";

@@ -92,10 +92,10 @@ error first_error(const cover_problem& p, std::span<const shard_metadata> shards
                   const extents* size) {
   if (p.kind == cover_kind::gap) return fail(errc::gap, "cells are held by no rank").with_box(p.where);
   const shard_metadata& first = first_shard(p, shards);
-  const auto at_box = [&](error e) {
-    const bool is_box = first.offsets.rank() == first.sizes.rank() && is_well_formed(first.where());
-    return is_box ? std::move(e).with_box(first.where()) : std::move(e);
-  };
+  // The error itself names a box; what is none stands in its text.
+  const bool is_box = first.offsets.rank() == first.sizes.rank() && is_well_formed(first.where());
+  const auto at_box = [&](error e) { return is_box ? std::move(e).with_box(first.where()) : std::move(e); };
+  const std::string what = is_box ? "" : " with " + box_text(first);
   if (p.kind == cover_kind::overlap)
     return with_ranks(
         fail(errc::overlap, fmt::format("shards {} at {} and {} at {} overlap", p.first_index, box_text(first),
@@ -104,16 +104,15 @@ error first_error(const cover_problem& p, std::span<const shard_metadata> shards
         p, shards);
   if (is_odd(first, rank))
     return with_ranks(
-        at_box(fail(errc::shape_mismatch, fmt::format("shard {} at {} does not have the {}'s number of dimensions",
-                                                      p.first_index, box_text(first), size ? "tensor" : "first shard"))
+        at_box(fail(errc::shape_mismatch, fmt::format("shard {}{} does not have the {}'s number of dimensions",
+                                                      p.first_index, what, size ? "tensor" : "first shard"))
                    .with_values(std::to_string(rank),
                                 first.offsets.rank() == first.sizes.rank()
                                     ? std::to_string(first.sizes.rank())
                                     : fmt::format("{} offsets, {} sizes", first.offsets.rank(), first.sizes.rank()))),
         p, shards);
-  error e =
-      fail(errc::out_of_bounds, size ? fmt::format("shard {} leaves the tensor with {}", p.first_index, box_text(first))
-                                     : fmt::format("shard {} is no box: {}", p.first_index, box_text(first)));
+  error e = fail(errc::out_of_bounds, size ? fmt::format("shard {}{} leaves the tensor", p.first_index, what)
+                                           : fmt::format("shard {} is no box: {}", p.first_index, box_text(first)));
   if (size) e = std::move(e).with_values("within " + to_string(box::whole(*size)), box_text(first));
   return with_ranks(at_box(std::move(e)), p, shards);
 }

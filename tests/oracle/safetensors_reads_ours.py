@@ -55,8 +55,10 @@ def check_objects(oracle, name, case, file):
         return
     if oracle.check(file.is_file(), name, f"{file.name} is missing"):
         said = json.loads(file.read_text())
-        oracle.check(set(said) >= set(case.objects) or set(said.get("objects", {})) >= set(case.objects), name,
-                     f"{file.name} lacks {sorted(set(case.objects) - set(said))[:5]}")
+        # Objects that hold tensors are taken apart: golden.py looks at what becomes of them.
+        plain = {key for key, value in case.objects.items() if '"$tensor"' not in json.dumps(value)}
+        lacking = sorted(plain - set(said["objects"]))
+        oracle.check(not lacking, name, f"{file.name} lacks {lacking[:5]}")
 
 
 def main():

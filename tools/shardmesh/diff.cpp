@@ -106,7 +106,7 @@ std::string summary(const std::vector<difference>& differences) {
 
 void print_json(const diff_report& outcome, std::int64_t limit) {
   const auto shown = std::min(outcome.differences.size(), static_cast<std::size_t>(limit));
-  print(fmt::format(R"({{"equal":{},"differences":[)", equality(outcome)));
+  print(fmt::format(R"({{"ok":{},"equal":{},"differences":[)", outcome.problems.empty(), equality(outcome)));
   for (std::size_t i = 0; i < shown; ++i) print((i == 0 ? "" : ",") + to_json(outcome.differences[i]));
   print(fmt::format(R"(],"more_differences":{},"problems":[{}],"tensors":{},"objects":{},"bytes":{}}})"
                     "\n",

@@ -112,7 +112,8 @@ void print_tensors_inside(out_buffer& out, const std::vector<tensor_entry>& tens
 }
 
 // A list of what is wrong ends a document, where there is something.
-void end_json(out_buffer& out, const std::vector<error>& problems, const global_report& globals) {
+void end_json(out_buffer& out, std::vector<error> problems, const global_report& globals) {
+  problems.insert(problems.end(), globals.problems.begin(), globals.problems.end());
   out.print(R"(,"globals":[{}])", to_json(globals));
   if (!problems.empty()) out.print(R"(,"ok":false,"problems":[{}])", to_json(problems));
   out.print("}}\n");

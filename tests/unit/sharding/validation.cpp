@@ -55,11 +55,12 @@ TEST_CASE("shards of another number of dimensions are problems of their own") {
   REQUIRE(!found);
   CHECK(found.cause().code == errc::shape_mismatch);
   CHECK(to_string(found.cause()) ==
-        "shard 1 at [2:4) does not have the tensor's number of dimensions (rank 1): expected 2, found 1");
+        "shard 1 does not have the tensor's number of dimensions in [2:4) (rank 1): expected 2, found 1");
   const shard_metadata torn{{0, 0}, {2}, remote_device{4, "", {}}};
-  CHECK(to_string(check_tensor(std::vector{torn}, {2}).cause()) ==
-        "shard 0 at offsets [0, 0] and sizes [2] does not have the tensor's number of dimensions (rank 4): expected 1, "
-        "found 2 offsets, 1 sizes; and 1 more problem");
+  CHECK(
+      to_string(check_tensor(std::vector{torn}, {2}).cause()) ==
+      "shard 0 with offsets [0, 0] and sizes [2] does not have the tensor's number of dimensions (rank 4): expected 1, "
+      "found 2 offsets, 1 sizes; and 1 more problem");
   CHECK(!validate_non_overlapping_shards_metadata(shards));
   // A scalar's shard is the only one that covers a scalar.
   CHECK(!check_tensor(std::vector{at(0, {0}, {1})}, {}));
@@ -76,7 +77,7 @@ TEST_CASE("the error names the first problem and counts the others") {
   CHECK(to_string(gap.cause()) == "cells are held by no rank in [4:10)");
   const auto outside = check_tensor(std::vector{at(8, {0}, {4})}, {3});
   CHECK(to_string(outside.cause()) ==
-        "shard 0 leaves the tensor with [0:4) (rank 8): expected within [0:3), found [0:4)");
+        "shard 0 leaves the tensor in [0:4) (rank 8): expected within [0:3), found [0:4)");
 }
 
 TEST_CASE("equal boxes on two ranks overlap, empty shards and scalars are ordinary") {
