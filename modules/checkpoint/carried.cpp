@@ -143,7 +143,8 @@ result<dcp_extras> carried_to_dcp(const checkpoint_reader& reader, std::span<con
   return extras;
 }
 
-result<safetensors_options> carried_to_safetensors(const checkpoint_reader& reader, bool folder,
+result<safetensors_options> carried_to_safetensors(const checkpoint_reader& reader,
+                                                   std::span<const output_tensor> tensors, bool folder,
                                                    std::vector<std::string>& notes) {
   safetensors_options options;
   options.folder = folder;
@@ -151,6 +152,12 @@ result<safetensors_options> carried_to_safetensors(const checkpoint_reader& read
   if (!reader.contents().stem.empty()) options.stem = reader.contents().stem;
   SHARDMESH_TRY(options.side_files,
                 carried_files(reader, folder ? checkpoint_format::hf : checkpoint_format::safetensors, notes));
+  const bool has_config = std::any_of(options.side_files.begin(), options.side_files.end(),
+                                      [](const side_file& file) { return file.name == "config.json"; });
+  const bool is_cast = std::any_of(tensors.begin(), tensors.end(),
+                                   [](const output_tensor& tensor) { return tensor.type != tensor.bytes.from_type; });
+  if (has_config && is_cast)
+    notes.push_back("config.json is copied as it is: a dtype that it names is the one from before the cast");
   return options;
 }
 

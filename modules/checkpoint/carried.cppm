@@ -19,7 +19,8 @@ result<dcp_extras> carried_to_dcp(const checkpoint_reader& reader, std::span<con
                                   std::span<const output_object> objects, std::vector<std::string>& notes);
 
 // For a safetensors file (`folder` false) or a Hugging Face folder. The reader outlives the result. \errors errc::io
-result<safetensors_options> carried_to_safetensors(const checkpoint_reader& reader, bool folder,
+result<safetensors_options> carried_to_safetensors(const checkpoint_reader& reader,
+                                                   std::span<const output_tensor> tensors, bool folder,
                                                    std::vector<std::string>& notes);
 
 }  // namespace shardmesh

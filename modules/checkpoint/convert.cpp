@@ -97,7 +97,7 @@ save_report convert(checkpoint_reader& given, const std::filesystem::path& desti
     auto incomplete = objects_not_held_whole(work.objects);
     if (!incomplete) return failed(std::move(incomplete).take_error());
     work.notes.insert(work.notes.end(), incomplete->begin(), incomplete->end());
-    auto format = carried_to_safetensors(reader, options.to == target_format::hf, work.notes);
+    auto format = carried_to_safetensors(reader, work.tensors, options.to == target_format::hf, work.notes);
     if (!format) return failed(std::move(format).take_error());
     format->max_shard_bytes = options.max_shard_bytes;
     report = save_safetensors(destination, std::move(work.tensors), work.objects, source, *format, options.saving);

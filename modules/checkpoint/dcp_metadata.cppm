@@ -57,8 +57,8 @@ struct dcp_place {
 };
 
 /// The pickle of a `.metadata` for these entries. `places`: one per chunk of every tensor, in order; then one per
-/// object. Loads in PyTorch 2.0 to 2.15 as its own Metadata object: TensorProperties have the five fields that all of
-/// them read. The sixth of 2.15, strides, would stop older ones, so it is an attribute `tensor_strides` (a dict by
+/// object. Loads in PyTorch 2.13 and 2.15 as their own Metadata object: TensorProperties have the five fields that both
+/// read. The sixth that 2.15 writes, strides, would stop older ones, so it is an attribute `tensor_strides` (a dict by
 /// key), for tensors whose dtype and chunks are as they were.
 std::vector<std::byte> format_dcp_metadata(std::span<const output_tensor> tensors,
                                            std::span<const output_object> objects, std::span<const dcp_place> places,

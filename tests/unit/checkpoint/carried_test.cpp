@@ -180,6 +180,11 @@ TEST_CASE("the side files of a Hugging Face folder are copied to another, everyt
   std::sort(expected.begin(), expected.end());
   CHECK(names_in(out) == expected);
 
+  CHECK(convert_to(source, folder.path() / "cast", target_format::hf, {.dtype = {"x=int16"}}).notes ==
+        std::vector<std::string>{
+            "not copied: " + left,
+            "config.json is copied as it is: a dtype that it names is the one from before the cast"});
+
   // The record of checksums covers them.
   put(out / "tokenizer.json", "changed");
   const auto changed = open_checkpoint(out).value();
