@@ -86,7 +86,7 @@ save_report convert(checkpoint_reader& given, const std::filesystem::path& desti
   if (!to_dcp && options.skip_objects) skipped_objects += drop_objects(work, [](const auto&) { return true; });
   std::vector<error> problems;
   if (to_dcp) problems = find_path_conflicts(work.tensors, work.objects);
-  if (problems.empty()) problems = check_before_copying(reader, given, work, record->get(), options.saving.threads);
+  if (problems.empty()) problems = check_before_copying(reader, work, record->get(), options.saving.threads);
   if (!problems.empty()) return refused(std::move(problems));
   save_report report;
   if (to_dcp) {

@@ -146,8 +146,9 @@ std::vector<error> find_shared_bytes(const checkpoint_reader& reader, const std:
   return problems;
 }
 
-std::vector<error> check_before_copying(checkpoint_reader& reader, const checkpoint_reader& stored,
-                                        const conversion& work, const recorded_sums* record, int threads) {
+std::vector<error> check_before_copying(checkpoint_reader& reader, const conversion& work, const recorded_sums* record,
+                                        int threads) {
+  const checkpoint_reader& stored = reader.stored();
   const catalog& contents = reader.contents();
   std::vector<bool> touched(contents.tensors.size() + contents.objects.size());
   std::vector<bool> copied(contents.chunk_places.size());

@@ -29,8 +29,7 @@ std::vector<error> find_shared_bytes(const checkpoint_reader& reader, const std:
 // Everything about the entries of a conversion that cannot be compared while their elements are copied: objects and
 // opaque tensors, chunks without elements, and of the folder's record what is not a chunk that is copied. The rest is
 // done by chunk_source::checking with the same record.
-// `stored` is the reader whose entries are items, where `reader` shows parts of them; else the same.
-std::vector<error> check_before_copying(checkpoint_reader& reader, const checkpoint_reader& stored,
-                                        const conversion& work, const recorded_sums* record, int threads);
+std::vector<error> check_before_copying(checkpoint_reader& reader, const conversion& work, const recorded_sums* record,
+                                        int threads);
 
 }  // namespace shardmesh

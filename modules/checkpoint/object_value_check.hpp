@@ -55,7 +55,7 @@ class object_value_check {
     return element() && write(std::to_string(value));
   }
   bool string(const std::string& value) {
-    if (in(place::tensor) || in(place::other)) return member_text(value);
+    if (in(place::tensor) || (in(place::other) && !shows_value())) return member_text(value);
     const std::string_view tag = pending_tag();
     if (tag.empty() && in(place::parts))
       return is_float_hex(value) ? element() && write(json_quoted(value))
@@ -105,6 +105,7 @@ class object_value_check {
     place what = place::items;
     if (above == place::tensor || above == place::other) {
       const std::string& name = open_.back().name;
+      if (above == place::other && name == "values") return open({place::items, ']'}) && write("[");
       if (name != "shape" && name != "range") return wrong(fmt::format("{} is a list", escaped(name)));
       return open({name == "shape" ? place::sizes : place::numbers, ']'}) && write("[");
     }
@@ -183,6 +184,10 @@ class object_value_check {
   }
 
   bool in(place what) const { return !open_.empty() && open_.back().what == what; }
+  // Beside the bytes of numpy's arrays and scalars stands their value, for people.
+  bool shows_value() const {
+    return in(place::other) && (open_.back().name == "value" || open_.back().name == "values");
+  }
   // The tag whose value comes now.
   std::string_view pending_tag() const {
     return in(place::tagged) ? std::string_view(open_.back().name) : std::string_view();
@@ -194,8 +199,8 @@ class object_value_check {
   // A value without a tag, of this kind where it is the whole object.
   bool plain(std::string_view found, bool as_element = true) {
     if (const auto tag = pending_tag(); !tag.empty()) return wrong(fmt::format("{} has a value of another kind", tag));
-    if (in(place::tensor) || in(place::other) || in(place::sizes) || in(place::parts) || in(place::numbers) ||
-        in(place::pairs))
+    if (in(place::tensor) || (in(place::other) && !shows_value()) || in(place::sizes) || in(place::parts) ||
+        in(place::numbers) || in(place::pairs))
       return wrong("something stands where its kind does not belong");
     if (open_.empty()) kind = found;
     return !as_element || element();
@@ -206,7 +211,7 @@ class object_value_check {
   }
   bool composite_fits() {
     if (const auto tag = pending_tag(); !tag.empty()) return wrong(fmt::format("{} has a value of another kind", tag));
-    if (open_.empty() || in(place::object) || in(place::items) || in(place::pair)) return true;
+    if (open_.empty() || in(place::object) || in(place::items) || in(place::pair) || shows_value()) return true;
     return wrong("something stands where its kind does not belong");
   }
   // Comes before every element of a list; nothing elsewhere.

@@ -94,6 +94,8 @@ class checkpoint_reader {
   virtual result<std::vector<std::byte>> object_archive(std::size_t index) = 0;
   /// An object (index into the catalog) for a look inside. errc::unsupported for formats whose objects hold no tensors.
   virtual result<opened_object> open_object(std::size_t index);
+  /// The reader whose entries are what is stored, where this one shows parts of them; else itself.
+  virtual const checkpoint_reader& stored() const { return *this; }
   /// What the metadata holds beside entries; empty for formats without.
   virtual const dcp_extras& extras() const;
   /// Opens one chunk of every tensor to learn which are of an unknown representation (tensor_entry::opaque_type).

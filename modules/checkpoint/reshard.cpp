@@ -175,7 +175,7 @@ save_report reshard(checkpoint_reader& reader, const std::filesystem::path& dest
   work.sources = std::move(plan.sources);
   work.object_sources = std::move(plan.object_sources);
   std::vector<error> problems = find_path_conflicts(work.tensors, work.objects);
-  if (problems.empty()) problems = check_before_copying(reader, reader, work, record->get(), options.saving.threads);
+  if (problems.empty()) problems = check_before_copying(reader, work, record->get(), options.saving.threads);
   if (!problems.empty()) return refused(std::move(problems));
   std::vector<std::string> said;  // by the plan
   const auto extras = carried_to_dcp(reader, work.tensors, work.objects, said);

@@ -91,6 +91,7 @@ class split_reader final : public checkpoint_reader {
     return torch_object_archive(std::move(out).finish());
   }
 
+  const checkpoint_reader& stored() const override { return inner_.stored(); }
   const dcp_extras& extras() const override { return inner_.extras(); }
 
   void identify_opaque_tensors() override {

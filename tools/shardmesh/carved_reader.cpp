@@ -71,6 +71,7 @@ class carved_reader final : public checkpoint_reader {
   result<object_value> read_object(std::size_t index) override { return inner_->read_object(index); }
   result<std::vector<std::byte>> object_archive(std::size_t index) override { return inner_->object_archive(index); }
   result<opened_object> open_object(std::size_t index) override { return inner_->open_object(index); }
+  const checkpoint_reader& stored() const override { return inner_->stored(); }
   const dcp_extras& extras() const override { return inner_->extras(); }
   void identify_opaque_tensors() override {
     inner_->identify_opaque_tensors();

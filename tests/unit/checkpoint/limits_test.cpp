@@ -91,7 +91,7 @@ TEST_CASE("objects.json that is nested 300,000 deep is refused, also with a chec
   const auto parsed = parse_objects(text);
   REQUIRE(!parsed);
   CHECK(parsed.cause().code == errc::bad_format);
-  CHECK(parsed.cause().expected == "at most 1024 levels");
+  CHECK(parsed.cause().message.find("nested deeper than 2000 levels") != std::string::npos);
 }
 
 TEST_CASE("a pickle's names are those that Python would look up, wherever they stand") {
