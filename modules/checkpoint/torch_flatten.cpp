@@ -42,7 +42,7 @@ class walker {
   std::size_t most_entries_;
   std::vector<flat_path_item> path_;
   std::unordered_map<std::uint64_t, bool> leaves_;  // answers of is_leaf for containers
-  std::unordered_set<std::uint64_t> in_question_;
+  std::unordered_set<std::uint64_t> in_question_, open_;
   std::unordered_set<std::string> names_;
   std::size_t path_bytes_ = 0, steps_ = 0;
 };
@@ -116,26 +116,31 @@ result<void> walker::add(const pickle_value& value) {
 
 result<void> walker::enter(const pickle_value& mapping) {
   SHARDMESH_CHECK(check_step(path_.size()));
+  open_.insert(mapping.identity());
   const pickle_pairs pairs = mapping_entries(mapping).pairs();
   for (std::size_t i = 0; i < pairs.size(); ++i) {
     path_.emplace_back(python_str(pairs[i].key).value_or(fmt::format("#{}", i)));
     SHARDMESH_CHECK(visit(pairs[i].value));
     path_.pop_back();
   }
+  open_.erase(mapping.identity());
   return {};
 }
 
 result<void> walker::visit(const pickle_value& value) {
   SHARDMESH_TRY(const bool leaf, is_leaf(value, path_.size()));
-  if (leaf) return add(value);
+  // What lies inside itself is one object there; `take_apart` finds what tensors it has.
+  if (leaf || open_.contains(value.identity())) return add(value);
   if (is_mapping(value)) return enter(value);
   SHARDMESH_CHECK(check_step(path_.size()));
+  open_.insert(value.identity());
   const pickle_items items = value.items();
   for (std::size_t i = 0; i < items.size(); ++i) {
     path_.emplace_back(static_cast<std::int64_t>(i));
     SHARDMESH_CHECK(visit(items[i]));
     path_.pop_back();
   }
+  open_.erase(value.identity());
   return {};
 }
 
