@@ -10,8 +10,9 @@ export namespace shardmesh {
 /// bidirectional and zero-width ones, separators, variation selectors, tags) and bytes that are not UTF-8 as \n, \t,
 /// \r or \xNN, byte by byte.
 std::string escaped(std::string_view text);
-/// `text` as a JSON string, with its quotes: always valid JSON. What `escaped` would not print is \uNNNN. Bytes that are not UTF-8 become lone surrogates, as
-/// Python's surrogateescape does (0xFF is "\\udcff"), so that every byte string has a spelling of its own.
+/// `text` as a JSON string, with its quotes: always valid JSON. What `escaped` would not print is \uNNNN. Bytes that
+/// are not UTF-8 become lone surrogates, as Python's surrogateescape does (0xFF is "\\udcff"), so that every byte
+/// string has a spelling of its own.
 std::string json_quoted(std::string_view text);
 /// True when `text` is well-formed UTF-8 (no surrogates, no overlong forms).
 bool is_utf8(std::string_view text);
