@@ -71,8 +71,9 @@ numbers values_of(const host_tensor& tensor) {
   return values;
 }
 
-// The box of a rank, in PyTorch's form where there is one.
+// The box of a rank, in PyTorch's form where there is one; null for a rank outside the mesh, which has none.
 json box_json(const layout& l, std::int32_t rank) {
+  if (!l.mesh().coordinate_of(rank)) return {};
   const std::vector<placed_box> boxes = l.boxes(rank);
   if (boxes.size() == 1) return answers::box(boxes[0].where);
   if (boxes.empty()) return answers::box(box{l.first_index(rank), l.local_shape(rank)});
@@ -139,7 +140,7 @@ TEST_CASE("boxes of layouts are exact on every mesh, also where PyTorch's are no
       const auto coordinate = mesh.coordinate_of(own);
       json rank{{"coordinate", coordinate ? to_json(*coordinate) : json()},
                 {"placements", answers::placements(l.placements())},
-                {"local", answers::holds(held_numbers(l, own), l.local_shape(own), shape)},
+                {"local", coordinate ? answers::holds(held_numbers(l, own), l.local_shape(own), shape) : json()},
                 {"get_box", box_json(l, own)},
                 {"get_box_for", json::array()},
                 {"get_local_box", box_json(l, own)},
