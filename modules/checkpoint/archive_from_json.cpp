@@ -22,36 +22,79 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
+// Nothing recurses: what is still to be written is a stack, the next thing on top.
 class object_pickler {
  public:
-  result<std::vector<std::byte>> pickle(const json& value) && {
-    SHARDMESH_CHECK(write(value));
+  result<std::vector<std::byte>> pickle(const json& whole) && {
+    later(act::value, whole);
+    while (!pending_.empty()) {
+      const step next = pending_.back();
+      pending_.pop_back();
+      SHARDMESH_CHECK(run(next));
+    }
     return std::move(out_).finish();
   }
 
  private:
-  // Depth is bounded: object_json prints at most 200 levels of three brackets each, more than `max_json_depth` is
-  // refused.
+  enum class act : std::uint8_t { value, tuple, text, end_list, end_tuple, end_dict, reduce };
+  struct step {
+    act what;
+    const json* value = nullptr;        // of value and tuple
+    const std::string* text = nullptr;  // of text
+  };
+
+  void later(act what) { pending_.push_back({what}); }
+  void later(act what, const json& value) { pending_.push_back({what, &value}); }
+  // Each of them as `what`, the first on top.
+  void later_each(act what, const json& list) {
+    for (auto item = list.rbegin(); item != list.rend(); ++item) later(what, *item);
+  }
+
+  result<void> run(const step& next) {
+    switch (next.what) {
+      case act::value:
+        return write(*next.value);
+      case act::tuple:
+        return write_tuple(*next.value);
+      case act::text:
+        return out_.text(*next.text), result<void>{};
+      case act::end_list:
+        return out_.end_list(), result<void>{};
+      case act::end_tuple:
+        return out_.end_tuple(), result<void>{};
+      case act::end_dict:
+        return out_.end_dict(), result<void>{};
+      case act::reduce:
+        return out_.reduce(), result<void>{};
+    }
+    return {};
+  }
+
   result<void> write(const json& value) {
     if (value.is_null()) return out_.none(), result<void>{};
     if (value.is_boolean()) return out_.boolean(value.get<bool>()), result<void>{};
     if (value.is_number_integer()) return out_.integer(value.get<std::int64_t>()), result<void>{};
     if (value.is_string()) return out_.text(value.get_ref<const std::string&>()), result<void>{};
-    if (value.is_array()) {
-      out_.begin_list();
-      for (const json& item : value) SHARDMESH_CHECK(write(item));
-      return out_.end_list(), result<void>{};
-    }
+    if (value.is_array()) return write_list(act::value, value);
     if (value.is_object() && value.size() == 1 && value.begin().key().starts_with("$"))
       return write_tagged(value.begin().key(), value.begin().value());
     if (value.is_object() && value.contains("$other")) return write_other(value);
     if (!value.is_object()) return unsupported("a bare number with a fraction");
     out_.begin_dict();
-    for (const auto& [key, item] : value.items()) {
-      out_.text(key);
-      SHARDMESH_CHECK(write(item));
+    later(act::end_dict);
+    const auto& members = value.get_ref<const json::object_t&>();
+    for (auto member = members.rbegin(); member != members.rend(); ++member) {
+      later(act::value, member->second);
+      pending_.push_back({act::text, nullptr, &member->first});
     }
-    return out_.end_dict(), result<void>{};
+    return {};
+  }
+
+  result<void> write_list(act items, const json& value) {
+    out_.begin_list();
+    later(act::end_list);
+    later_each(items, value);
+    return {};
   }
 
   result<void> write_tagged(const std::string& tag, const json& value) {
@@ -61,7 +104,7 @@ class object_pickler {
     if (tag == "$str") return write_surrogates(value);
     if (tag == "$tuple") return write_tuple(value);
     if (tag == "$dict") return write_pairs(value);
-    if (tag == "$odict") return write_call("collections", "OrderedDict", [&] { return write_pair_list(value); });
+    if (tag == "$odict") return write_call("collections", "OrderedDict", [&] { return write_list(act::tuple, value); });
     if (tag == "$set") return write_call("builtins", "set", [&] { return write(value); });
     if (tag == "$frozenset") return write_call("builtins", "frozenset", [&] { return write(value); });
     if (tag == "$bytearray") return write_call("builtins", "bytearray", [&] { return write_bytes(value); });
@@ -99,8 +142,8 @@ class object_pickler {
   // callable(*arguments)
   result<void> write_call_of(std::string_view module_name, std::string_view callable, const json& arguments) {
     out_.global(module_name, callable);
-    SHARDMESH_CHECK(write_tuple(arguments));
-    return out_.reduce(), result<void>{};
+    later(act::reduce);
+    return write_tuple(arguments);
   }
 
   static result<void> unsupported(std::string_view what) {
@@ -178,36 +221,32 @@ class object_pickler {
   result<void> write_tuple(const json& value) {
     if (value.empty()) return out_.empty_tuple(), result<void>{};
     out_.begin_tuple();
-    for (const json& item : value) SHARDMESH_CHECK(write(item));
-    return out_.end_tuple(), result<void>{};
+    later(act::end_tuple);
+    later_each(act::value, value);
+    return {};
   }
 
   result<void> write_pairs(const json& value) {
     out_.begin_dict();
-    for (const json& pair : value) {
-      if (!pair.is_array() || pair.size() != 2) return unsupported("$dict");
-      SHARDMESH_CHECK(write(pair[0]));
-      SHARDMESH_CHECK(write(pair[1]));
+    later(act::end_dict);
+    for (auto pair = value.rbegin(); pair != value.rend(); ++pair) {
+      if (!pair->is_array() || pair->size() != 2) return unsupported("$dict");
+      later_each(act::value, *pair);
     }
-    return out_.end_dict(), result<void>{};
+    return {};
   }
 
-  result<void> write_pair_list(const json& value) {
-    out_.begin_list();
-    for (const json& pair : value) SHARDMESH_CHECK(write_tuple(pair));
-    return out_.end_list(), result<void>{};
-  }
-
-  // callable(argument)
+  // callable(argument); `argument` writes it, or puts it on the stack.
   result<void> write_call(std::string_view module_name, std::string_view callable,
                           function_ref<result<void>()> argument) {
     out_.global(module_name, callable);
     out_.begin_tuple();
-    SHARDMESH_CHECK(argument());
-    out_.end_tuple();
-    return out_.reduce(), result<void>{};
+    later(act::reduce);
+    later(act::end_tuple);
+    return argument();
   }
 
+  std::vector<step> pending_;
   pickle_writer out_;
 };
 

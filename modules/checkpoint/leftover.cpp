@@ -24,6 +24,7 @@ module shardmesh.checkpoint;
 import :replaceable;
 import :seen_destination;
 import :temporary_name;
+import :uninterrupted;
 
 namespace shardmesh {
 namespace fs = std::filesystem;
@@ -58,7 +59,8 @@ class opened_leftover {
  public:
   static result<opened_leftover> open(const fs::path& path, const temporary_name& name,
                                       const leftover_options& options) {
-    const int fd = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY | O_CLOEXEC);
+    const int fd =
+        uninterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY | O_CLOEXEC); });
     if (fd < 0) return fail_sys(errno, "cannot open", path.string());
     opened_leftover made(fd);
     made.judge(name, options);

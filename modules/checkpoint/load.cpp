@@ -15,12 +15,6 @@ module shardmesh.checkpoint;
 namespace shardmesh {
 namespace {
 
-const tensor_entry* find_tensor(const catalog& contents, std::string_view key) {
-  for (const tensor_entry& tensor : contents.tensors)
-    if (tensor.key == key) return &tensor;
-  return nullptr;
-}
-
 error missing(const checkpoint_reader& reader, std::string_view key) {
   return fail(errc::missing_key, "the checkpoint has no such tensor").with_file(reader.path().string()).with_key(key);
 }
@@ -37,16 +31,14 @@ result<tensor_load_report> load(checkpoint_reader& reader, std::span<const load_
                                 const load_options& options) {
   tensor_load_report report;
   std::set<std::pair<const tensor_entry*, dtype>> casts;
-  std::unordered_map<std::string_view, const tensor_entry*> by_key;
-  for (const tensor_entry& tensor : reader.contents().tensors) by_key.emplace(tensor.key, &tensor);
   std::unordered_map<const tensor_entry*, std::size_t> index_of;
   std::vector<distribution> held;
   std::vector<std::string> keys;
   std::vector<memory_target> targets;
   for (const load_request& request : requests) {
-    const auto found = by_key.find(request.key);
-    if (found == by_key.end()) return missing(reader, request.key);
-    const tensor_entry& tensor = *found->second;
+    const tensor_entry* const found = reader.find_tensor(request.key);
+    if (!found) return missing(reader, request.key);
+    const tensor_entry& tensor = *found;
     if (!tensor.opaque_type.empty())
       return fail(errc::unsupported, "a tensor of an unknown representation cannot be loaded")
           .with_key(tensor.key)
@@ -80,7 +72,7 @@ result<tensor_load_report> load(checkpoint_reader& reader, std::span<const load_
 
 result<tensor_load_report> load_into(checkpoint_reader& reader, std::string_view key, const tensor_view& to,
                                      const load_options& options) {
-  const tensor_entry* tensor = find_tensor(reader.contents(), key);
+  const tensor_entry* tensor = reader.find_tensor(key);
   if (!tensor) return missing(reader, key);
   if (to.sizes != tensor->shape)
     return fail(errc::shape_mismatch, "the tensor to load into has another shape than the stored one")
@@ -94,7 +86,7 @@ result<tensor_load_report> load_into(checkpoint_reader& reader, std::string_view
 
 result<host_tensor> load_tensor(checkpoint_reader& reader, std::string_view key, const box& where,
                                 const load_options& options) {
-  const tensor_entry* tensor = find_tensor(reader.contents(), key);
+  const tensor_entry* tensor = reader.find_tensor(key);
   if (!tensor) return missing(reader, key);
   SHARDMESH_TRY(host_tensor made, host_tensor::make(tensor->type, where.sizes));
   const load_request request{std::string(key), where, adapter<host_tensor>::view(made)};
@@ -103,7 +95,7 @@ result<host_tensor> load_tensor(checkpoint_reader& reader, std::string_view key,
 }
 
 result<host_tensor> load_tensor(checkpoint_reader& reader, std::string_view key, const load_options& options) {
-  const tensor_entry* tensor = find_tensor(reader.contents(), key);
+  const tensor_entry* tensor = reader.find_tensor(key);
   if (!tensor) return missing(reader, key);
   return load_tensor(reader, key, box::whole(tensor->shape), options);
 }

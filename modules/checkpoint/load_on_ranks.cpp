@@ -108,19 +108,17 @@ class rank_load {
 
   void match_keys() {
     const catalog& contents = reader_->contents();
-    std::unordered_map<std::string_view, const tensor_entry*> tensors;
     std::unordered_map<std::string_view, std::size_t> objects;
-    for (const tensor_entry& tensor : contents.tensors) tensors.emplace(tensor.key, &tensor);
     for (std::size_t i = 0; i < contents.objects.size(); ++i) objects.emplace(contents.objects[i].key, i);
     std::unordered_set<std::string_view> asked;
     is_there_.resize(all_.tensors.size());
     for (std::size_t t = 0; t < all_.tensors.size(); ++t) {
       const merged_tensor& wanted = all_.tensors[t];
       asked.insert(wanted.key);
-      const auto found = tensors.find(wanted.key);
-      is_there_[t] = found != tensors.end();
-      if (is_there_[t])
-        match_tensor(wanted, *found->second);
+      const tensor_entry* const found = reader_->find_tensor(wanted.key);
+      is_there_[t] = found != nullptr;
+      if (found)
+        match_tensor(wanted, *found);
       else
         miss(wanted.key, wanted.ranks.front(), "a tensor", objects.contains(wanted.key));
     }
@@ -129,7 +127,7 @@ class rank_load {
       const auto found = objects.find(wanted.key);
       stored_objects_.push_back(found == objects.end() ? -1 : static_cast<std::ptrdiff_t>(found->second));
       if (found == objects.end())
-        miss(wanted.key, wanted.ranks.front(), "an object", tensors.contains(wanted.key));
+        miss(wanted.key, wanted.ranks.front(), "an object", reader_->find_tensor(wanted.key) != nullptr);
       else
         report_.loaded.push_back(wanted.key);
     }

@@ -16,9 +16,8 @@ module;
 #include <vector>
 module shardmesh.checkpoint;
 
+import :object_value_check;
 import :objects_document;
-
-#include "object_value_check.hpp"
 
 namespace shardmesh {
 namespace {

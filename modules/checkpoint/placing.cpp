@@ -22,6 +22,7 @@ import :presence;
 import :replaceable;
 import :seen_destination;
 import :temporary_name;
+import :uninterrupted;
 
 namespace shardmesh {
 namespace fs = std::filesystem;
@@ -45,7 +46,7 @@ int rename_to_new(const fs::path& from, const fs::path& to) {
     return 0;
   }
   if (!is_unknown_to_file_system(errno)) return errno;
-  const int fd = ::open(to.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  const int fd = uninterrupted([&] { return ::open(to.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666); });
   if (fd < 0) return errno;
   ::close(fd);
   if (::rename(from.c_str(), to.c_str()) == 0) return 0;

@@ -14,7 +14,9 @@ module;
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <system_error>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 module shardmesh.checkpoint;
@@ -79,6 +81,14 @@ check_outcome checkpoint_reader::check_each(
         return {};
       }));
   return {problems.take(), problems.more(), checked, without};
+}
+
+const tensor_entry* checkpoint_reader::find_tensor(std::string_view key) const {
+  std::call_once(keyed_, [this] {
+    for (std::size_t i = 0; i < contents_.tensors.size(); ++i) by_key_.emplace(contents_.tensors[i].key, i);
+  });
+  const auto found = by_key_.find(key);
+  return found == by_key_.end() ? nullptr : &contents_.tensors[found->second];
 }
 
 std::size_t checkpoint_reader::tensor_of_chunk(std::int32_t chunk) const {

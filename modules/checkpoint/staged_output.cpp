@@ -29,6 +29,7 @@ module shardmesh.checkpoint;
 import :placing;
 import :presence;
 import :temporary_name;
+import :uninterrupted;
 
 namespace shardmesh {
 namespace fs = std::filesystem;
@@ -41,9 +42,10 @@ constexpr std::size_t most_open = 48;  // less where the process may open few (d
 constexpr std::int64_t early_write_bytes = std::int64_t{8} << 20;
 
 result<void> sync_path(const fs::path& path, bool is_directory) {
-  const int fd = ::open(path.c_str(), (is_directory ? O_RDONLY | O_DIRECTORY : O_RDWR) | O_CLOEXEC);
+  const int flags = (is_directory ? O_RDONLY | O_DIRECTORY : O_RDWR) | O_CLOEXEC;
+  const int fd = uninterrupted([&] { return ::open(path.c_str(), flags); });
   if (fd < 0) return fail_sys(errno, "cannot open for fsync", path.string());
-  const int status = ::fsync(fd);
+  const int status = uninterrupted([&] { return ::fsync(fd); });
   const int sys = errno;
   ::close(fd);
   // Some file systems have no fsync of folders (EINVAL): nothing more can be done there.
@@ -99,7 +101,7 @@ struct staged_output::state {
       if (opened.size() < max_open || close_idle()) break;
       released.wait(guard);
     }
-    const int fd = ::open(path_of(file).c_str(), O_RDWR | O_CLOEXEC);
+    const int fd = uninterrupted([&] { return ::open(path_of(file).c_str(), O_RDWR | O_CLOEXEC); });
     if (fd < 0) return fail_sys(errno, "cannot open for writing", path_of(file).string());
     opened.push_front({file, fd, 1});
     return opened.begin();
@@ -195,7 +197,7 @@ struct staged_output::state {
     return {};
   }
   static result<void> make_file(const fs::path& path) {
-    const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    const int fd = uninterrupted([&] { return ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666); });
     if (fd < 0) return fail_sys(errno, "cannot create", path.string());
     ::close(fd);
     return {};
@@ -287,8 +289,7 @@ result<void> staged_output::write(std::int32_t file, std::int64_t offset, std::s
   const auto size = static_cast<std::int64_t>(bytes.size());
   result<void> done;
   while (!bytes.empty() && done) {
-    const ssize_t put = ::pwrite(entry->fd, bytes.data(), bytes.size(), offset);
-    if (put < 0 && errno == EINTR) continue;
+    const ssize_t put = uninterrupted([&] { return ::pwrite(entry->fd, bytes.data(), bytes.size(), offset); });
     if (put < 0) {
       done = fail_sys(errno, "cannot write", state_->destination.string());
     } else {
@@ -305,8 +306,7 @@ result<void> staged_output::read(std::int32_t file, std::int64_t offset, std::sp
   SHARDMESH_TRY(const auto entry, state_->acquire(file));
   result<void> done;
   while (!bytes.empty() && done) {
-    const ssize_t got = ::pread(entry->fd, bytes.data(), bytes.size(), offset);
-    if (got < 0 && errno == EINTR) continue;
+    const ssize_t got = uninterrupted([&] { return ::pread(entry->fd, bytes.data(), bytes.size(), offset); });
     if (got <= 0) {
       done = fail_sys(got < 0 ? errno : EIO, "cannot read back", state_->destination.string());
     } else {

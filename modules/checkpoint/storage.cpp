@@ -24,6 +24,7 @@ module;
 module shardmesh.checkpoint;
 
 import :seen_destination;
+import :uninterrupted;
 
 namespace shardmesh {
 namespace {
@@ -49,7 +50,7 @@ result<int> open_regular(const std::string& path) {
   struct stat status{};
   if (::stat(path.c_str(), &status) != 0) return fail_sys(errno, "cannot open", path);
   SHARDMESH_CHECK(check_regular(status, path));
-  const int fd = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+  const int fd = uninterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC); });
   if (fd < 0) return fail_sys(errno, "cannot open", path);
   auto looked = ::fstat(fd, &status) == 0 ? check_regular(status, path) : fail_sys(errno, "cannot stat", path);
   if (looked) return fd;
@@ -184,8 +185,7 @@ class pooled_file final : public byte_source {
  private:
   result<void> read_from(int fd, std::int64_t offset, std::span<std::byte> out) const {
     while (!out.empty()) {
-      const ssize_t got = ::pread(fd, out.data(), out.size(), offset);
-      if (got < 0 && errno == EINTR) continue;
+      const ssize_t got = uninterrupted([&] { return ::pread(fd, out.data(), out.size(), offset); });
       if (got < 0) return fail_sys(errno, "cannot read", path_);
       if (got == 0) return fail(errc::io, "became shorter while it was read").with_file(path_);
       out = out.subspan(static_cast<std::size_t>(got));

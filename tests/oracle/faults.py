@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A failed or killed command never harms what was there: each writing command is run once per call that changes files
-(counted by the preloaded shim), with that call failing, the disk being full from then on, a write cut short, and the process
-killed. Afterwards the destination is exactly the old one (or absent) or the complete new one. Needs no package."""
+(counted by the preloaded shim), with that call failing, the disk being full from then on, a write cut short, the call cut
+short by a signal, and the process killed. Afterwards the destination is exactly the old one (or absent) or the complete new one. Needs no package."""
 import concurrent.futures
 import errno
 import os
@@ -15,6 +15,7 @@ MODES = {
     "fail": {"FAULT_MODE": "fail", "FAULT_ERRNO": str(errno.EIO)},
     "full": {"FAULT_MODE": "fail", "FAULT_ERRNO": str(errno.ENOSPC), "FAULT_STICKY": "1"},
     "short": {"FAULT_MODE": "short"},
+    "interrupt": {"FAULT_MODE": "interrupt"},
     "kill": {"FAULT_MODE": "kill"},
 }
 TEMPORARY = "shardmesh-tmp"
@@ -111,8 +112,8 @@ class Checker:
             return f"was not killed but exits {status}: {err[-300:]}"
         if mode != "kill" and status not in (0, 3):
             return f"exits {status}, expected 0 or 3: {err[-300:]}"
-        if mode == "short" and status != 0:
-            return f"a short write is no error, but exits {status}: {err[-300:]}"
+        if mode in ("short", "interrupt") and status != 0:
+            return f"a call cut short is no error, but exits {status}: {err[-300:]}"
         if mode != "kill" and status == 3 and not err.strip():
             return "fails without a word"
         if now == old:

@@ -5,6 +5,7 @@
 //                     space fails too, as on a full disk
 //   FAULT_MODE=short  lets a write do half of its bytes
 //   FAULT_MODE=kill   kills the process before the call is made
+//   FAULT_MODE=interrupt  lets a signal cut it short (EINTR), where that can happen: opening, writing, fsync
 // Whatever the number, FAULT_MODE=plain acts as a file system that has renames alone: no flags of renameat2, and no
 // hard links unless FAULT_LINKS=1. At exit the number of calls is written to $FAULT_COUNT_FILE. Not for anything but
 // tests.
@@ -26,9 +27,9 @@
 
 namespace {
 
-enum class mode { none, fail, cut, kill, plain };
+enum class mode { none, fail, cut, kill, interrupt, plain };
 enum class outcome { go_on, fail, cut };
-enum class needs { nothing, space };
+enum class needs { nothing, space, time, space_and_time };  // time: a signal can cut it short
 
 struct settings {
   char under[PATH_MAX] = "";
@@ -58,6 +59,7 @@ settings read_settings() {
   if (what && !strcmp(what, "fail")) s.what = mode::fail;
   if (what && !strcmp(what, "short")) s.what = mode::cut;
   if (what && !strcmp(what, "kill")) s.what = mode::kill;
+  if (what && !strcmp(what, "interrupt")) s.what = mode::interrupt;
   return s;
 }
 
@@ -109,8 +111,11 @@ outcome next_call(needs what) {
     }
     if (s.what == mode::cut) return outcome::cut;
     if (s.what == mode::fail) return errno = s.error, outcome::fail;
+    if (s.what == mode::interrupt && (what == needs::time || what == needs::space_and_time))
+      return errno = EINTR, outcome::fail;
   }
-  if (number > s.at && s.what == mode::fail && s.sticky && what == needs::space) return errno = s.error, outcome::fail;
+  if (number > s.at && s.what == mode::fail && s.sticky && (what == needs::space || what == needs::space_and_time))
+    return errno = s.error, outcome::fail;
   return outcome::go_on;
 }
 
@@ -136,7 +141,7 @@ struct report {
 template <class Write>
 ssize_t vectored(int fd, const iovec* pieces, Write&& write) {
   if (!watched(fd)) return write(pieces, -1);
-  switch (next_call(needs::space)) {
+  switch (next_call(needs::space_and_time)) {
     case outcome::fail:
       return -1;
     case outcome::cut: {
@@ -157,7 +162,7 @@ int plain(bool relevant, needs what, Call&& call) {
 template <class Write>
 ssize_t counted(int fd, size_t size, Write&& write) {
   if (!watched(fd)) return write(size);
-  switch (next_call(needs::space)) {
+  switch (next_call(needs::space_and_time)) {
     case outcome::fail:
       return -1;
     case outcome::cut:
@@ -210,10 +215,10 @@ ssize_t sendfile(int out, int in, off_t* at, size_t size) {
 }
 
 int fsync(int fd) {
-  return plain(watched(fd), needs::nothing, [&] { return REAL(fsync)(fd); });
+  return plain(watched(fd), needs::time, [&] { return REAL(fsync)(fd); });
 }
 int fdatasync(int fd) {
-  return plain(watched(fd), needs::nothing, [&] { return REAL(fdatasync)(fd); });
+  return plain(watched(fd), needs::time, [&] { return REAL(fdatasync)(fd); });
 }
 int ftruncate(int fd, off_t size) noexcept {
   return plain(watched(fd), needs::nothing, [&] { return REAL(ftruncate)(fd, size); });
@@ -292,7 +297,7 @@ int rmdir(const char* path) noexcept {
   va_start(more, flags);                                                                              \
   const mode_t rights = (flags & (O_CREAT | O_TMPFILE)) ? static_cast<mode_t>(va_arg(more, int)) : 0; \
   va_end(more);                                                                                       \
-  return plain((flags & creating) && watched(dir_expression, path), needs::space,                     \
+  return plain((flags & creating) && watched(dir_expression, path), needs::space_and_time,            \
                [&] { return REAL(name)(__VA_ARGS__ path, flags, rights); })
 
 int open(const char* path, int flags, ...) {

@@ -40,12 +40,12 @@ class scratch_folder {
   std::filesystem::path path_;
 };
 
-/// `arguments` is a shell command's tail: quote what needs it.
-inline tool_output run_tool(const std::string& arguments) {
+/// `arguments` is a shell command's tail: quote what needs it. `before` runs in the same shell: "ulimit -s 256; ".
+inline tool_output run_tool(const std::string& arguments, const std::string& before = "") {
   const scratch_folder folder;
   const auto out = folder / "out", err = folder / "err";
-  const int status = std::system(
-      (std::string(SHARDMESH_TOOL " ") + arguments + " >" + out.string() + " 2>" + err.string() + " </dev/null")
-          .c_str());
+  const int status = std::system((before + std::string(SHARDMESH_TOOL " ") + arguments + " >" + out.string() + " 2>" +
+                                  err.string() + " </dev/null")
+                                     .c_str());
   return {WIFEXITED(status) ? WEXITSTATUS(status) : 128, read_text(out), read_text(err)};
 }

@@ -106,3 +106,11 @@ TEST_CASE("reshard's work grows with the number of tensors, not with its square"
     CHECK(reshard(*reader, out, options).ok());
   });
 }
+
+TEST_CASE("loading tensor by tensor looks every key up without going through all of them") {
+  grows_with_the_number([](const fs::path&, const fs::path& right, const fs::path&, const save_options&) {
+    auto reader = open_checkpoint(right).value();
+    for (const tensor_entry& tensor : reader->contents().tensors)
+      CHECK(load_tensor(*reader, tensor.key, {.threads = 1}).has_value());
+  });
+}

@@ -1,7 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checks the JSON value of one object (the tags of docs/formats.md) while it is read, and spells it anew without
-// blanks. No recursion: a stack of what is open. Included by objects_document.cpp alone.
-#pragma once
+// blanks. No recursion: a stack of what is open.
+module;
+#include <fmt/format.h>
+
+#include <unordered_set>
+module shardmesh.checkpoint:object_value_check;
+
+import shardmesh.std;
+import shardmesh.core;
 
 namespace shardmesh {
 

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Objects that nest as deep as they may need no stack for it: 256 KiB are enough for every command.
+#include <catch2/catch_test_macros.hpp>
+
+#include <cstddef>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "run_tool.hpp"
+#include "safetensors_files.hpp"
+
+import shardmesh.checkpoint;
+
+using namespace shardmesh;
+
+namespace {
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SHARDMESH_SANITIZED  // their frames are larger
+#endif
+#endif
+#ifdef SHARDMESH_SANITIZED
+constexpr const char* little_stack = "ulimit -s 2048; ";
+#else
+constexpr const char* little_stack = "ulimit -s 256; ";
+#endif
+
+// A file that holds {"step": [[[...]]]}, `levels` lists in each other, with a digest that is right.
+std::string file_of(std::size_t levels) {
+  output_object step;
+  step.key = "step";
+  step.where = path{"step"};
+  step.json = [levels]() -> result<std::string> {
+    return R"({"kind":"list","type":"builtins.list","value":)" + std::string(levels, '[') + std::string(levels, ']') +
+           "}";
+  };
+  const std::vector objects{std::move(step)};
+  const nlohmann::json header{{"__metadata__", {{std::string(embedded_objects_key), format_objects(objects).value()}}},
+                              {"w", {{"dtype", "U8"}, {"shape", {1}}, {"data_offsets", {0, 1}}}}};
+  return safetensors_files::bytes(header.dump(), 1);
+}
+
+}  // namespace
+
+TEST_CASE("objects that nest deep are copied or refused in little stack") {
+  // Beyond 2000 levels the document is refused, whatever is done with it.
+  for (const std::size_t levels : {std::size_t{200}, std::size_t{1000}, std::size_t{1990}, std::size_t{2100}}) {
+    INFO(levels << " levels");
+    const safetensors_files::temporary_folder folder;
+    const std::string source = folder.write("deep.safetensors", file_of(levels)).string();
+    const std::string copy = (folder.path() / "copy").string();
+    for (const std::string& command :
+         {"inspect " + source, "inspect --json " + source, "verify " + source, "diff " + source + " " + source,
+          "convert " + source + " " + copy + " --to dcp", "convert --force " + source + " " + copy + " --to hf"}) {
+      const auto done = run_tool(command, little_stack);
+      INFO(command << "\n" << done.err.substr(0, 2000));
+      CHECK(done.status <= 3);
+      if (done.status != 0) CHECK(done.err.find("step") != std::string::npos);
+      if (levels == 200) CHECK(done.status == 0);
+      if (levels == 2100) CHECK(done.status == 1);
+    }
+  }
+}
