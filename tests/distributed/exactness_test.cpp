@@ -6,13 +6,12 @@
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
 #include <cmath>
+#include <counted_new.hpp>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <fabric.hpp>
 #include <memory>
-#include <new>
 #include <on_ranks.hpp>
 #include <optional>
 #include <random>
@@ -24,46 +23,6 @@
 import shardmesh.transfer;
 
 using namespace shardmesh;
-
-// The sanitizers have operators of their own, so allocations are not counted there.
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
-#define SHARDMESH_TEST_SANITIZED 1
-#endif
-#endif
-
-#ifndef SHARDMESH_TEST_SANITIZED
-namespace {
-
-thread_local std::int64_t allocations = 0;
-
-void* counted_new(std::size_t size) {
-  ++allocations;
-  if (void* const memory = std::malloc(size == 0 ? 1 : size)) return memory;
-  throw std::bad_alloc();
-}
-
-}  // namespace
-
-void* operator new(std::size_t size) {
-  return counted_new(size);
-}
-void* operator new[](std::size_t size) {
-  return counted_new(size);
-}
-void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-void operator delete[](void* memory) noexcept {
-  std::free(memory);
-}
-void operator delete(void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
-void operator delete[](void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
-#endif
 
 namespace {
 
@@ -185,8 +144,8 @@ TEST_CASE("rows that end within a byte are refused on every rank") {
   });
 }
 
-#ifndef SHARDMESH_TEST_SANITIZED
 TEST_CASE("a run with the same bindings as the last allocates nothing") {
+  SKIP_WHERE_NOTHING_IS_COUNTED();
   for (const fabric::kind& kind : fabric::all()) {
     if (kind.name != "threads") continue;  // other transports allocate as they need
     const watchdog dog(std::chrono::seconds(60));
@@ -210,14 +169,14 @@ TEST_CASE("a run with the same bindings as the last allocates nothing") {
         const std::vector<tensor_binding> to{{{view_of(b, dtype::float32, {64, 16})}},
                                              {{view_of(c, dtype::float32, {16, 64})}}};
         for (int run = 0; run < 20; ++run) {
-          const std::int64_t before = allocations;
+          const std::int64_t before = counted_new::calls;
           if (auto done = made->run(from, to); !done) return to_string(done.cause());
           // How many messages are in flight at a time differs a little between runs, until all were once.
-          if (run >= 10 && allocations != before) return std::to_string(allocations - before) + " allocations";
+          if (run >= 10 && counted_new::calls != before)
+            return std::to_string(counted_new::calls - before) + " allocations";
         }
         return {};
       }) == "");
     }
   }
 }
-#endif

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Counts what the whole program allocates: include it in one file of a test program, behind everything else. The
+// sanitizers have operators of their own, so nothing is counted there, and the tests that ask skip themselves.
+#pragma once
+#include <atomic>
+#include <catch2/catch_test_macros.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <new>
+
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
+#define SHARDMESH_TEST_SANITIZED 1
+#define SKIP_WHERE_NOTHING_IS_COUNTED() SKIP("the sanitizer's own operator new counts nothing")
+#endif
+#endif
+
+namespace counted_new {
+inline thread_local std::int64_t calls = 0, bytes = 0;  // of this thread
+inline std::atomic<std::int64_t> all_bytes = 0;         // of all threads
+}  // namespace counted_new
+
+#ifndef SHARDMESH_TEST_SANITIZED
+#define SKIP_WHERE_NOTHING_IS_COUNTED() static_cast<void>(0)
+
+void* operator new(std::size_t size) {
+  ++counted_new::calls;
+  counted_new::bytes += static_cast<std::int64_t>(size);
+  counted_new::all_bytes.fetch_add(static_cast<std::int64_t>(size), std::memory_order_relaxed);
+  if (void* const memory = std::malloc(size == 0 ? 1 : size)) return memory;
+  throw std::bad_alloc();
+}
+void* operator new[](std::size_t size) {
+  return operator new(size);
+}
+void operator delete(void* memory) noexcept {
+  std::free(memory);
+}
+void operator delete[](void* memory) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, std::size_t) noexcept {
+  std::free(memory);
+}
+void operator delete[](void* memory, std::size_t) noexcept {
+  std::free(memory);
+}
+#endif
