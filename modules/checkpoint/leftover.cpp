@@ -135,7 +135,9 @@ result<std::vector<leftover>> find_leftovers(const fs::path& path, const leftove
   std::vector<std::string> stems{temporary_stem(whole), temporary_stem(objects_beside(whole))};
   // One that is named itself.
   if (const auto name = parse_temporary_name(whole.filename().string())) stems.push_back(name->stem);
-  if (whole.has_relative_path()) SHARDMESH_CHECK(list(whole.parent_path(), &stems, options, found));
+  if (whole.has_relative_path())
+    if (const auto listed = list(whole.parent_path(), &stems, options, found); !listed)
+      return fail_sys(listed.cause().sys, "cannot list the folder of", path.string());
   std::error_code code;
   if (fs::is_directory(whole, code)) SHARDMESH_CHECK(list(whole, nullptr, options, found));
   std::sort(found.begin(), found.end(), [](const leftover& a, const leftover& b) { return a.path < b.path; });

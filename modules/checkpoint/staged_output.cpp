@@ -219,6 +219,8 @@ result<staged_output> staged_output::file(const fs::path& destination, output_op
   std::error_code code;
   made->destination = resolved(destination, code);
   made->options = options;
+  if (code == std::errc::not_enough_memory)
+    return fail_sys(code.value(), "cannot find the place of", destination.string());
   if (code || made->destination.filename().empty())
     return fail(errc::invalid_argument, "is not a file name").with_file(destination.string());
   SHARDMESH_TRY(made->place, placing::look(made->destination, made->is_directory, options.overwrite));
@@ -233,6 +235,8 @@ result<staged_output> staged_output::directory(const fs::path& destination, outp
   if (!code && made->destination.filename().empty()) made->destination = made->destination.parent_path();
   made->options = options;
   made->is_directory = true;
+  if (code == std::errc::not_enough_memory)
+    return fail_sys(code.value(), "cannot find the place of", destination.string());
   if (code || made->destination.filename().empty())
     return fail(errc::invalid_argument, "is not a folder name").with_file(destination.string());
   SHARDMESH_TRY(made->place, placing::look(made->destination, made->is_directory, options.overwrite));

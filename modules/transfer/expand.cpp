@@ -5,6 +5,7 @@ module;
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <span>
 #include <utility>
@@ -18,31 +19,41 @@ namespace shardmesh {
 namespace {
 
 using fragments = std::vector<fragment>;
+
+}  // namespace
+
+// The lists of the thread's innermost expansion_memory. A mere pointer: see overlap.
+struct expansion_memory::lists {
+  static constexpr std::size_t most_lists = 4;
+  fragments kept[most_lists];
+  std::size_t count = 0;
+};
+namespace {
+thread_local expansion_memory::lists* current = nullptr;
+}
+
+expansion_memory::expansion_memory() : lists_(std::make_unique<lists>()), outer_(std::exchange(current, lists_.get())) {}
+expansion_memory::~expansion_memory() {
+  current = outer_;
+}
+
+namespace {
+
 using owner_list = std::vector<owner_id>;
 
-// Memory for lists of fragments, used again: a plan of many tensors makes some thousand lists of some hundred KB each,
-// and the system's time for new pages would be half of all.
 class list_pool {
  public:
   static fragments take() {
-    fragments list;
-    if (!kept().empty()) {
-      list = std::move(kept().back());
-      kept().pop_back();
-    }
-    return list;
+    if (!current || current->count == 0) return {};
+    return std::move(current->kept[--current->count]);
   }
   static void give_back(fragments list) {
-    constexpr std::size_t most_lists = 4, most_fragments = 4096;
-    if (list.capacity() == 0 || list.capacity() > most_fragments || kept().size() >= most_lists) return;
+    constexpr std::size_t most_fragments = 4096;
+    if (!current || current->count == expansion_memory::lists::most_lists || list.capacity() == 0 ||
+        list.capacity() > most_fragments)
+      return;
     list.clear();
-    kept().push_back(std::move(list));
-  }
-
- private:
-  static std::vector<fragments>& kept() {
-    thread_local std::vector<fragments> lists;
-    return lists;
+    current->kept[current->count++] = std::move(list);
   }
 };
 

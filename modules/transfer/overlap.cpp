@@ -4,6 +4,7 @@ module;
 #include <atomic>
 #include <chrono>
 #include <exception>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -18,10 +19,25 @@ import :run;
 namespace shardmesh {
 namespace {
 
-// Runs that this thread started and that may still be under way.
-std::vector<std::weak_ptr<started_run>>& runs_of_thread() {
-  thread_local std::vector<std::weak_ptr<started_run>> runs;
-  return runs;
+using run_list = std::vector<std::weak_ptr<started_run>>;
+
+// Runs that this thread started and that may still be under way. What is local to a thread is a mere pointer: to
+// register a destructor with the thread takes memory, and where there is none the C library ends the process.
+run_list& runs_of_thread() {
+  thread_local run_list* mine = nullptr;
+  if (mine) return *mine;
+  static std::mutex lock;
+  static auto& all = *new std::map<std::thread::id, run_list>;  // outlives every thread
+  const std::lock_guard locked(lock);
+  mine = &all[std::this_thread::get_id()];  // of a thread that has ended and had this id, perhaps
+  return *mine;
+}
+
+void forget_what_is_over() {
+  std::erase_if(runs_of_thread(), [](const std::weak_ptr<started_run>& entry) {
+    const auto run = entry.lock();
+    return !run || run->is_over;
+  });
 }
 
 // Helps every other run once; false when there is none.
@@ -74,15 +90,17 @@ void started_run::help() {
 }
 
 void remember(const std::shared_ptr<started_run>& run) {
+  forget_what_is_over();
   runs_of_thread().push_back(run);
 }
 
 void advance_together(const any_communicator& comm, const started_run* self, function_ref<bool(bool)> advance) {
   for (int round = 0; help_others(comm, self); ++round) {
-    if (advance(false)) return;
+    if (advance(false)) return forget_what_is_over();
     pause(round);
   }
   static_cast<void>(advance(true));
+  forget_what_is_over();
 }
 
 }  // namespace shardmesh

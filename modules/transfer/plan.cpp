@@ -190,6 +190,7 @@ std::shared_ptr<const plan_clock> make_clock(const transfer_plan::state& s) {
 }  // namespace
 
 void transfer_plan::state::count_totals() const {
+  const expansion_memory memory;
   for (std::size_t i = 0; i < classes.size(); ++i) {
     const transfer_class& c = classes[i];
     std::int64_t class_total = 0, class_moved = 0;
@@ -224,6 +225,7 @@ owner_tables transfer_plan::state::tables_of(owner_id owner, owner_space space) 
   }
   auto made = std::make_shared<std::vector<std::shared_ptr<const owner_steps>>>();
   std::size_t steps = 0;
+  const expansion_memory memory;
   for (const transfer_class& c : classes) {
     const std::size_t like_the_last = made->empty() ? 0 : made->back()->steps.size();
     made->push_back(std::make_shared<const owner_steps>(steps_of(c, owner, space, like_the_last)));
@@ -260,6 +262,7 @@ std::int64_t transfer_plan::bytes_moved() const {
 
 std::int64_t transfer_plan::bytes(owner_id from, owner_id to) const {
   std::int64_t sum = 0;
+  const expansion_memory memory;
   for (std::size_t i = 0; i < state_->classes.size(); ++i) {
     const transfer_class& c = state_->classes[i];
     std::int64_t one = 0;
@@ -273,6 +276,7 @@ std::int64_t transfer_plan::bytes(owner_id from, owner_id to) const {
 
 std::int64_t transfer_plan::lower_bound() const {
   std::call_once(state_->bound_once, [this] {
+    const expansion_memory memory;
     for (std::size_t i = 0; i < state_->classes.size(); ++i)
       state_->bound += lower_bound_of(state_->classes[i]) * static_cast<std::int64_t>(state_->uses[i]);
   });

@@ -9,6 +9,7 @@ module;
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -62,9 +63,32 @@ result<void> read_in_order(const any_item_source& source, const unit& work, cons
   return {};
 }
 
-result<void> read_shared(const any_item_source& source, const unit& work, dtype stored, std::vector<std::byte>& scratch,
+// Memory that one piece of work needs at a time, used again by the next. Not local to threads: see overlap.
+class spare_buffers {
+ public:
+  explicit spare_buffers(int threads) { spare_.reserve(static_cast<std::size_t>(threads)); }
+
+  std::vector<std::byte> take() {
+    const std::lock_guard locked(lock_);
+    if (spare_.empty()) return {};
+    std::vector<std::byte> buffer = std::move(spare_.back());
+    spare_.pop_back();
+    return buffer;
+  }
+  void give_back(std::vector<std::byte> buffer) {
+    const std::lock_guard locked(lock_);
+    if (spare_.size() < spare_.capacity()) spare_.push_back(std::move(buffer));
+  }
+
+ private:
+  std::mutex lock_;
+  std::vector<std::vector<std::byte>> spare_;
+};
+
+result<void> read_shared(const any_item_source& source, const unit& work, dtype stored, spare_buffers& spare,
                          const item_run_options& options) {
   slab_walk walk(work.region, scratch_bytes / item_bytes(stored));
+  std::vector<std::byte> scratch = spare.take();
   while (const auto slab = walk.next()) {
     SHARDMESH_CHECK(check_interruption(options));
     const std::int64_t wanted = wanted_volume(work.demands, *slab);
@@ -84,6 +108,7 @@ result<void> read_shared(const any_item_source& source, const unit& work, dtype 
         SHARDMESH_CHECK(copy(subview(d.target->to, relative_to(*common, d.target->where)),
                              subview(staged, relative_to(*common, *slab))));
   }
+  spare.give_back(std::move(scratch));
   return {};
 }
 
@@ -158,13 +183,13 @@ result<void> run_to_memory(std::span<const distribution> from, std::span<const s
     slab_walk walk(hull(group), unit_bytes / item_bytes(first.target->to.type));
     while (const auto slab = walk.next()) units.push_back({group, *slab, false});
   }
+  spare_buffers spare(thread_count(options.threads));
   return parallel_for(options.threads, static_cast<std::int64_t>(units.size()), [&](std::int64_t i) -> result<void> {
     const unit& work = units[static_cast<std::size_t>(i)];
-    thread_local std::vector<std::byte> scratch;
     const demand& first = work.demands.front();
     auto done = check_interruption(options);
     if (done)
-      done = work.demands.size() > 1 ? read_shared(source, work, first.target->to.type, scratch, options)
+      done = work.demands.size() > 1 ? read_shared(source, work, first.target->to.type, spare, options)
              : work.in_order         ? read_in_order(source, work, options)
                                      : read_one(source, first, work.region);
     if (done && options.progress)

@@ -42,10 +42,15 @@ std::string read_rank(simdjson::simdjson_result<dom::element> element, owner_id&
   return {};
 }
 
-void read_shard(const dom::element& shard, std::int64_t index, shard_list& list) {
+// Used again for each shard.
+struct shard_room {
+  std::vector<std::int64_t> offsets, sizes;
+};
+
+void read_shard(const dom::element& shard, std::int64_t index, shard_room& room, shard_list& list) {
   const auto bad = [&](const std::string& why) { list.report(fmt::format("shard {}: {}", index, why)); };
   if (!shard.is_object()) return bad("it is not an object");
-  static thread_local std::vector<std::int64_t> offsets, sizes;
+  std::vector<std::int64_t>&offsets = room.offsets, &sizes = room.sizes;
   offsets.clear();
   sizes.clear();
   owner_id rank = no_rank;
@@ -74,7 +79,8 @@ void read_document(const dom::element& document, shard_list& list) {
   if (element.error() == simdjson::NO_SUCH_FIELD) return list.report("\"shards\" is missing");
   if (element.get(shards) != simdjson::SUCCESS) return list.report("\"shards\" is not a list");
   std::int64_t index = 0;
-  for (const dom::element shard : shards) read_shard(shard, index++, list);
+  shard_room room;
+  for (const dom::element shard : shards) read_shard(shard, index++, room, list);
 }
 
 }  // namespace
