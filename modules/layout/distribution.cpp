@@ -7,6 +7,7 @@ module;
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <span>
 #include <vector>
 module shardmesh.layout;
@@ -19,7 +20,10 @@ namespace {
 // A running XXH3 over 64-bit little-endian numbers: the same on every machine.
 class hasher {
  public:
-  hasher() : state_(XXH3_createState()) { XXH3_128bits_reset(state_); }
+  hasher() : state_(XXH3_createState()) {
+    if (!state_) throw std::bad_alloc();
+    XXH3_128bits_reset(state_);
+  }
   ~hasher() { XXH3_freeState(state_); }
   hasher(const hasher&) = delete;
   hasher& operator=(const hasher&) = delete;
