@@ -45,7 +45,7 @@ struct arguments {
 
 template <class T>
 T need(result<T> outcome) {
-  if (!outcome) stop(to_string(outcome.cause()));
+  if (!outcome) stop(to_string(outcome.error()));
   if constexpr (!std::is_void_v<T>) return *std::move(outcome);
 }
 

@@ -50,7 +50,7 @@ int main(int argc, char** argv) {
   const std::size_t size = std::strtoull(argv[1], nullptr, 10);
   const int rounds = std::atoi(argv[2]);
   auto comm = mpi_communicator::world({.read_peer_memory = argc < 4 || std::string(argv[3]) == "read"});
-  if (!comm) return std::fprintf(stderr, "%s\n", to_string(comm.cause()).c_str()), 1;
+  if (!comm) return std::fprintf(stderr, "%s\n", to_string(comm.error()).c_str()), 1;
   const auto ranks = static_cast<std::size_t>(comm->size()), self = static_cast<std::size_t>(comm->rank());
   std::vector<std::byte> from(ranks * size, static_cast<std::byte>(self)), to(ranks * size);
   std::vector<int> counts(ranks, static_cast<int>(size)), places(ranks);
@@ -71,8 +71,7 @@ int main(int argc, char** argv) {
                     MPI_BYTE, MPI_COMM_WORLD);
     });
     const double own = timed([&] {
-      const call_options options{
-          .deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60), .cancel = {}, .stream = {}};
+      const call_options options{.deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60)};
       auto work = comm->start_exchange(sends, receives, options);
       failed |= !work || !work->wait();
     });

@@ -172,6 +172,6 @@ int main(int count, char** words) {
   const std::int32_t ranks = count > 5 ? std::atoi(words[5]) : 4;
   const auto done = run_ranks(ranks, [&](any_communicator& comm) { return measure(comm, name, bytes, repeat); });
 #endif
-  if (!done) std::fprintf(stderr, "%s\n", to_string(done.cause()).c_str());
+  if (!done) std::fprintf(stderr, "%s\n", to_string(done.error()).c_str());
   return done ? 0 : 1;
 }

@@ -64,7 +64,7 @@ void measure(const bench_case& c, std::int32_t ranks, int repeat) {
   run_ranks(ranks, [&](any_communicator& comm) -> result<void> {
     const std::int32_t me = comm.rank();
     auto made = executor::make(planned, comm, {}, {.in_place = c.in_place});
-    if (!made) return made.cause();
+    if (!made) return made.error();
     const auto make_slot = [&](const distribution& d) {
       extents sizes{0, 0};
       d.fragments_of(me, [&](const fragment& f) { return sizes = f.where.sizes, true; });

@@ -17,7 +17,7 @@
 #include <variant>
 #include <vector>
 
-import shardmesh.checkpoint;
+import shardmesh.collective_checkpoint;
 
 using namespace shardmesh;
 
@@ -61,7 +61,7 @@ int main(int argc, char** argv) {
     const auto measure = [&](const char* name, function_ref<result<void>(double&)> call) -> result<void> {
       std::vector<double> seconds;
       for (int run = 0; run < runs; ++run) {
-        if (auto together = comm.all_gather({}, {}); !together) return std::move(together).take_error();
+        if (auto together = comm.all_gather({}, {}); !together) return std::move(together).error();
         const auto began = clock_type::now();
         double now = -1;
         if (auto called = call(now); !called) return called;
@@ -83,7 +83,7 @@ int main(int argc, char** argv) {
         const auto began = clock_type::now();
         auto saving = start_save(folder / "step", held, comm, options);
         now = std::chrono::duration<double>(clock_type::now() - began).count();
-        if (!saving) return saving.cause();
+        if (!saving) return saving.error();
         return outcome(saving->wait().problems);
       });
       if (!started) return started;
@@ -98,6 +98,6 @@ int main(int argc, char** argv) {
     return {};
   });
   if (done) return 0;
-  std::fprintf(stderr, "%s\n", to_string(done.cause()).c_str());
+  std::fprintf(stderr, "%s\n", to_string(done.error()).c_str());
   return 1;
 }

@@ -53,7 +53,7 @@ result<void> take_over(std::vector<std::optional<state>>& saved, const std::stri
       own.push_back(shard<host_tensor>::make(held.tensor().clone().value(), m).value());
     }
   auto made = sharded_tensor<host_tensor>::make(std::move(own), metadata, rank_group::world(2), rank);
-  if (!made) return std::move(made).take_error();
+  if (!made) return std::move(made).error();
   return to.set(path{key}, *std::move(made));
 }
 
@@ -74,10 +74,10 @@ int main() {
       state taken;
       for (const char* key : {"layer.weight", "layer.bias"})
         if (auto done = take_over(saved, key, comm.rank(), taken); !done) return done;
-      if (auto report = load_state_dict(m.model, taken, comm); !report) return std::move(report).take_error();
+      if (auto report = load_state_dict(m.model, taken, comm); !report) return std::move(report).error();
       if (comm.rank() == 0) std::printf("loaded onto 2 ranks\n");
       return m.memory == small_model(comm.rank(), 2, true).memory ? result<void>() : fail(errc::io, "other values");
     });
-  if (!ran) std::printf("%s\n", to_string(ran.cause()).c_str());
+  if (!ran) std::printf("%s\n", to_string(ran.error()).c_str());
   return ran ? 0 : 1;
 }

@@ -16,7 +16,7 @@ int main(int argc, char** argv) {
   const std::int32_t rank = argc > 2 ? std::atoi(argv[2]) : 0;
 
   auto checkpoint = open_checkpoint(argv[1]);
-  if (!checkpoint) return std::fprintf(stderr, "%s\n", to_string(checkpoint.cause()).c_str()), 1;
+  if (!checkpoint) return std::fprintf(stderr, "%s\n", to_string(checkpoint.error()).c_str()), 1;
 
   const device_mesh mesh = parse_mesh("dp=3").value();
   std::vector<host_tensor> parts;
@@ -30,7 +30,7 @@ int main(int argc, char** argv) {
     }
   }
   if (auto loaded = load(**checkpoint, requests); !loaded)
-    return std::fprintf(stderr, "%s\n", to_string(loaded.cause()).c_str()), 1;
+    return std::fprintf(stderr, "%s\n", to_string(loaded.error()).c_str()), 1;
   for (const load_request& request : requests)
     std::printf("%s %s\n", request.key.c_str(), to_string(request.where).c_str());
 }

@@ -20,21 +20,21 @@ using namespace shardmesh;
 result<state_dict<host_tensor>> make_state(std::int32_t rank, std::int32_t ranks, std::int32_t dim, bool fill) {
   const std::int64_t mesh_sizes[] = {ranks};
   auto mesh = device_mesh::make(mesh_sizes);
-  if (!mesh) return mesh.cause();
+  if (!mesh) return mesh.error();
   auto cut = layout::make(*mesh, {placement::shard(dim)}, {8, 4});
-  if (!cut) return cut.cause();
+  if (!cut) return cut.error();
   auto local = host_tensor::make(dtype::float32, cut->local_shape(rank));
-  if (!local) return local.cause();
+  if (!local) return local.error();
   auto* const values = reinterpret_cast<float*>(local->bytes().data());
   const extents first = cut->first_index(rank), sizes = cut->local_shape(rank);
   for (std::int64_t row = 0; row < sizes[0]; ++row)
     for (std::int64_t column = 0; column < sizes[1]; ++column)
       values[row * sizes[1] + column] = fill ? static_cast<float>(10 * (first[0] + row) + first[1] + column) : 0.0F;
   auto weight = dtensor<host_tensor>::make(*cut, rank, *std::move(local));
-  if (!weight) return weight.cause();
+  if (!weight) return weight.error();
   state_dict<host_tensor> state;
-  if (auto set = state.set({"model", "weight"}, *std::move(weight)); !set) return set.cause();
-  if (auto set = state.set({"step"}, fill ? 1000 : 0); !set) return set.cause();
+  if (auto set = state.set({"model", "weight"}, *std::move(weight)); !set) return set.error();
+  if (auto set = state.set({"step"}, fill ? 1000 : 0); !set) return set.error();
   return state;
 }
 
@@ -42,21 +42,21 @@ int main() {
   const std::filesystem::path folder = "save_on_ranks.checkpoint";
   const auto saved = run_ranks(4, [&](any_communicator& comm) -> result<void> {
     auto state = make_state(comm.rank(), comm.size(), 0, true);  // by rows
-    if (!state) return state.cause();
+    if (!state) return state.error();
     const auto held = held_by(*state);
-    if (!held) return held.cause();
+    if (!held) return held.error();
     const save_report report = save(folder, *held, comm, {.saving = {.output = {.overwrite = true}}});
     if (!report.ok()) return report.problems.front();
     if (comm.rank() == 0) std::printf("saved %d bytes in %d files\n", int(report.bytes), int(report.files));
     return {};
   });
-  if (!saved) return std::fprintf(stderr, "%s\n", to_string(saved.cause()).c_str()), 1;
+  if (!saved) return std::fprintf(stderr, "%s\n", to_string(saved.error()).c_str()), 1;
 
   const auto loaded = run_ranks(2, [&](any_communicator& comm) -> result<void> {
     auto state = make_state(comm.rank(), comm.size(), 1, false);  // by columns
-    if (!state) return state.cause();
+    if (!state) return state.error();
     auto held = held_by(*state);
-    if (!held) return held.cause();
+    if (!held) return held.error();
     const rank_load_report report = load(folder, *held, comm);
     if (!report.ok()) return report.problems.front();
     if (auto set = set_objects(*state, held->objects); !set) return set;
@@ -70,6 +70,6 @@ int main() {
     }
     return {};
   });
-  if (!loaded) return std::fprintf(stderr, "%s\n", to_string(loaded.cause()).c_str()), 1;
+  if (!loaded) return std::fprintf(stderr, "%s\n", to_string(loaded.error()).c_str()), 1;
   return 0;
 }

@@ -54,7 +54,7 @@ int main() {
     return {};
   });
   if (!ran || !whole) {
-    std::fprintf(stderr, "%s\n", ran ? "nothing was gathered" : to_string(ran.cause()).c_str());
+    std::fprintf(stderr, "%s\n", ran ? "nothing was gathered" : to_string(ran.error()).c_str());
     return 1;
   }
   for (std::int64_t i = 0; i < shape[0] * shape[1]; ++i) {

@@ -80,7 +80,7 @@ result<void> run_rank(any_communicator& comm, const transfer_plan& planned, cons
     names.push_back(weights[w].name);
   }
   auto mover = executor::make(planned, comm, names);
-  if (!mover) return std::move(mover).take_error();
+  if (!mover) return std::move(mover).error();
   if (auto moved = mover->run(sources, targets); !moved) return moved;
 
   result<void> outcome;
@@ -111,9 +111,9 @@ int main() {
         {distribute(trained.back()).value(), distribute(served.back()).value(), dtype::float32, dtype::bfloat16});
   }
   const auto planned = plan(std::move(transfers), {.allow_narrowing = true});
-  if (!planned) return std::fprintf(stderr, "%s\n", to_string(planned.cause()).c_str()), 1;
+  if (!planned) return std::fprintf(stderr, "%s\n", to_string(planned.error()).c_str()), 1;
   const auto ran = run_ranks(6, [&](any_communicator& comm) { return run_rank(comm, *planned, trained, served); });
-  if (!ran) return std::fprintf(stderr, "%s\n", to_string(ran.cause()).c_str()), 1;
+  if (!ran) return std::fprintf(stderr, "%s\n", to_string(ran.error()).c_str()), 1;
   std::printf("%zu tensors moved from 4 trainers to 2 servers: %lld bytes, and %lld is the least there is to send\n",
               weights.size(), static_cast<long long>(planned->bytes_moved()),
               static_cast<long long>(planned->lower_bound()));

@@ -4,17 +4,17 @@
 
 #define SHARDMESH_CAT_(a, b) a##b
 #define SHARDMESH_CAT(a, b) SHARDMESH_CAT_(a, b)
-#define SHARDMESH_TRY_(slot, declaration, ...)    \
-  auto&& slot = (__VA_ARGS__);                    \
-  if (!slot) return std::move(slot).take_error(); \
+#define SHARDMESH_TRY_(slot, declaration, ...) \
+  auto&& slot = (__VA_ARGS__);                 \
+  if (!slot) return std::move(slot).error();   \
   declaration = *std::move(slot)
 
 /// `SHARDMESH_TRY(auto x, f());` is `auto x = *f()`, or returns f's error.
 #define SHARDMESH_TRY(declaration, ...) SHARDMESH_TRY_(SHARDMESH_CAT(try_slot_, __LINE__), declaration, __VA_ARGS__)
 
 /// Returns the error of a `result<void>`, or goes on.
-#define SHARDMESH_CHECK(...)                                \
-  do {                                                      \
-    auto&& try_slot = (__VA_ARGS__);                        \
-    if (!try_slot) return std::move(try_slot).take_error(); \
+#define SHARDMESH_CHECK(...)                           \
+  do {                                                 \
+    auto&& try_slot = (__VA_ARGS__);                   \
+    if (!try_slot) return std::move(try_slot).error(); \
   } while (false)

@@ -29,7 +29,7 @@ bool meets() {
   const auto met = run_ranks(2, [](any_communicator& comm) -> result<void> {
     const std::vector<std::byte> mine(static_cast<std::size_t>(comm.rank()) + 1);
     const auto all = comm.all_gather(mine, {});
-    if (!all) return all.cause();
+    if (!all) return all.error();
     if (all->size() == 2 && all->back().size() == 2) return {};
     return fail(errc::communication, "rank 1 gave something else").with_rank(comm.rank());
   });
@@ -50,7 +50,7 @@ bool flattens() {
 
 bool refuses() {
   const auto opened = open_checkpoint("there/is/no/such/checkpoint");
-  return !opened && to_string(opened.cause()).find("no/such/checkpoint") != std::string::npos;
+  return !opened && to_string(opened.error()).find("no/such/checkpoint") != std::string::npos;
 }
 
 }  // namespace

@@ -16,7 +16,6 @@ module;
 module shardmesh.checkpoint;
 
 import :carried;
-import :file_texts;
 
 namespace shardmesh {
 namespace {
@@ -131,7 +130,7 @@ result<std::vector<side_file>> carried_files(const checkpoint_reader& reader, ch
 
 result<dcp_extras> carried_to_dcp(const checkpoint_reader& reader, std::span<const output_tensor> tensors,
                                   std::span<const output_object> objects, std::vector<std::string>& notes) {
-  dcp_extras extras = reader.extras();
+  dcp_extras extras = extras_of(reader);
   if (!keeps_layout(reader.contents(), tensors, objects)) {
     drop_stale(extras.attributes, "metadata", notes);
     drop_stale(extras.planner_entries, "planner data", notes);

@@ -5,11 +5,9 @@ module shardmesh.checkpoint:carried;
 
 import shardmesh.std;
 import shardmesh.core;
-import :catalog;
-import :dcp_metadata;
-import :output;
-import :reader;
-import :save_safetensors;
+import shardmesh.catalog;
+import shardmesh.dcp;
+import shardmesh.safetensors;
 
 namespace shardmesh {
 

@@ -135,7 +135,7 @@ conversion select_for_output(checkpoint_reader& reader, const selection_options&
   const catalog& contents = reader.contents();
   auto rules = selection::compile(options);
   if (!rules) {
-    made.problems.push_back(std::move(rules).take_error());
+    made.problems.push_back(std::move(rules).error());
     return made;
   }
   std::vector<selectable> candidates;

@@ -5,8 +5,7 @@ export module shardmesh.checkpoint:conversion;
 
 import shardmesh.std;
 import shardmesh.core;
-import :output;
-import :reader;
+import shardmesh.catalog;
 import :selection;
 
 export namespace shardmesh {

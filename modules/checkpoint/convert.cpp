@@ -16,8 +16,6 @@ module shardmesh.checkpoint;
 import :carried;
 import :entry_check;
 import :merge_tensors;
-import :recorded_sums;
-import :split_reader;
 
 namespace shardmesh {
 namespace {
@@ -56,13 +54,13 @@ void split_at_dots(path& where, std::string_view key) {
 
 save_report convert(checkpoint_reader& given, const std::filesystem::path& destination,
                     const convert_options& options) {
-  if (auto apart = check_apart(destination, given); !apart) return failed(std::move(apart).take_error());
+  if (auto apart = check_apart(destination, given); !apart) return failed(std::move(apart).error());
   const bool to_dcp = options.to == target_format::dcp;
   // DCP holds objects with tensors inside as they are; elsewhere their tensors are entries.
   std::unique_ptr<checkpoint_reader> split;
   if (!to_dcp) {
     auto made = split_objects(given);
-    if (!made) return failed(std::move(made).take_error());
+    if (!made) return failed(std::move(made).error());
     split = *std::move(made);
   }
   checkpoint_reader& reader = split ? *split : given;
@@ -72,10 +70,10 @@ save_report convert(checkpoint_reader& given, const std::filesystem::path& desti
   if (!to_dcp && !options.skip_unsupported) refuse_archives(reader, work);
   if (!work.problems.empty()) return refused(std::move(work.problems));
   auto record = recorded_sums::open(reader);
-  if (!record) return failed(std::move(record).take_error());
+  if (!record) return failed(std::move(record).error());
   chunk_source source = chunk_source::checking(reader, *record);
   if (auto merged = merge_tensors(reader, work, options.merge, source, options.saving.threads); !merged)
-    return failed(std::move(merged).take_error());
+    return failed(std::move(merged).error());
   std::int64_t skipped_tensors = skipped.skipped_tensors, skipped_objects = skipped.skipped_objects;
   if (to_dcp && options.nest) {
     for (output_tensor& tensor : work.tensors) split_at_dots(tensor.where, tensor.key);
@@ -91,16 +89,18 @@ save_report convert(checkpoint_reader& given, const std::filesystem::path& desti
   save_report report;
   if (to_dcp) {
     const auto extras = carried_to_dcp(reader, work.tensors, work.objects, work.notes);
-    if (!extras) return failed(extras.cause());
-    report = save_dcp(destination, std::move(work.tensors), work.objects, source, *extras, options.saving);
+    if (!extras) return failed(extras.error());
+    report = save_dcp(destination, std::move(work.tensors), work.objects, source, *extras,
+                      replacing_checkpoints(options.saving));
   } else {
     auto incomplete = objects_not_held_whole(work.objects);
-    if (!incomplete) return failed(std::move(incomplete).take_error());
+    if (!incomplete) return failed(std::move(incomplete).error());
     work.notes.insert(work.notes.end(), incomplete->begin(), incomplete->end());
     auto format = carried_to_safetensors(reader, work.tensors, options.to == target_format::hf, work.notes);
-    if (!format) return failed(std::move(format).take_error());
+    if (!format) return failed(std::move(format).error());
     format->max_shard_bytes = options.max_shard_bytes;
-    report = save_safetensors(destination, std::move(work.tensors), work.objects, source, *format, options.saving);
+    report = save_safetensors(destination, std::move(work.tensors), work.objects, source, *format,
+                              replacing_checkpoints(options.saving));
   }
   report.skipped_tensors = skipped_tensors;
   report.skipped_objects = skipped_objects;

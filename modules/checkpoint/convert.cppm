@@ -7,10 +7,9 @@ import shardmesh.std;
 import shardmesh.core;
 import shardmesh.layout;
 import shardmesh.transfer;
+import shardmesh.catalog;
 import :conversion;
-import :output;
 import :placement_rules;
-import :reader;
 import :selection;
 
 export namespace shardmesh {

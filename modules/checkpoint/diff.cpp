@@ -254,7 +254,7 @@ result<diff_report> diff(const diff_side& left, const diff_side& right, const di
         if (outcome)
           found_in[at] = std::move(*outcome);
         else
-          unreadable[at] = std::move(outcome).take_error();
+          unreadable[at] = std::move(outcome).error();
         return {};
       }));
   diff_report report;

@@ -5,7 +5,7 @@ export module shardmesh.checkpoint:diff;
 
 import shardmesh.std;
 import shardmesh.core;
-import :reader;
+import shardmesh.catalog;
 
 export namespace shardmesh {
 

@@ -13,9 +13,7 @@ module;
 #include <vector>
 module shardmesh.checkpoint;
 
-import :checked_source;
 import :entry_check;
-import :recorded_sums;
 
 namespace shardmesh {
 namespace {
@@ -115,7 +113,7 @@ tiling check_tiling(const catalog& contents, const tensor_entry& tensor) {
   tiling found;
   auto held = contents.distribution_of(tensor);
   if (!held) {
-    found.problems.push_back(std::move(held).take_error());
+    found.problems.push_back(std::move(held).error());
     return found;
   }
   const cover_report cover = check_cover(*held);
@@ -168,7 +166,7 @@ std::vector<error> check_before_copying(checkpoint_reader& reader, const convers
         continue;
       }
       const auto opened = reader.open_chunk(tensor, chunk);
-      if (!opened) problems.push_back(opened.cause());
+      if (!opened) problems.push_back(opened.error());
     }
   }
   for (const std::size_t index : work.object_sources) {

@@ -7,10 +7,8 @@ module shardmesh.checkpoint:entry_check;
 import shardmesh.std;
 import shardmesh.core;
 import shardmesh.layout;
-import :catalog;
+import shardmesh.catalog;
 import :conversion;
-import :reader;
-import :recorded_sums;
 
 namespace shardmesh {
 

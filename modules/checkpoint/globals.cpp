@@ -104,7 +104,7 @@ void scan_stream(const byte_source& source, const std::string& file, const std::
   for (std::int64_t window = 1 << 16;; window *= 8) {
     const std::int64_t length = std::min(window, most);
     std::vector<std::byte> bytes(static_cast<std::size_t>(length));
-    if (auto done = source.read(0, bytes); !done) return into.problem(std::move(done).take_error(), key);
+    if (auto done = source.read(0, bytes); !done) return into.problem(std::move(done).error(), key);
     const pickle_name_list found = names_in_pickle(bytes);
     if (found.is_cut && length < most) continue;
     // Something else that has a pickle's name or first byte.
@@ -138,7 +138,7 @@ result<void> scan_archive(const byte_source& whole, const std::string& file, con
     auto bytes = read_record(source, record, most, false);
     if (!bytes) {
       into.add(place, key, {{"<unreadable record>", false, 1}});
-      into.problem(std::move(bytes).take_error(), key);
+      into.problem(std::move(bytes).error(), key);
       continue;
     }
     into.add(place, key, names_in_pickle(*bytes).names);
@@ -154,7 +154,7 @@ void scan(const byte_source& source, const std::string& file, const std::string&
   const content kind = content_of(source);
   if (kind == content::zip) {
     if (auto done = scan_archive(source, file, key, into); !done) {
-      into.problem(std::move(done).take_error(), key);
+      into.problem(std::move(done).error(), key);
       into.add(file, key, {{"<unreadable archive>", false, 1}});
     }
   } else if (kind == content::pickle || kind == content::either ||

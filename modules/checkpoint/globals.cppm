@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // globals: the functions and classes that the pickles of a checkpoint name, found without loading anything: a safe way
-// to look at a download. Not here: one pickle (pickle_names).
+// to look at a download. Not here: one pickle (pickle's names).
 export module shardmesh.checkpoint:globals;
 
 import shardmesh.std;
 import shardmesh.core;
-import :reader;
-import :read_limits;
+import shardmesh.storage;
+import shardmesh.catalog;
 
 export namespace shardmesh {
 

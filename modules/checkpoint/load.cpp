@@ -50,7 +50,7 @@ result<tensor_load_report> load(checkpoint_reader& reader, std::span<const load_
           .with_box(request.where)
           .with_values(to_string(tensor.shape), to_string(request.where));
     if (auto fits = check_target(tensor, request, options); !fits)
-      return std::move(fits).take_error().with_key(tensor.key).with_box(request.where);
+      return std::move(fits).error().with_key(tensor.key).with_box(request.where);
     if (tensor.type != request.to.type && casts.emplace(&tensor, request.to.type).second)
       report.casts.push_back({tensor.key, tensor.type, request.to.type});
     const auto [entry, added] = index_of.try_emplace(&tensor, held.size());
@@ -64,8 +64,7 @@ result<tensor_load_report> load(checkpoint_reader& reader, std::span<const load_
   chunk_source source(reader, options.reading);
   item_run_options run;
   run.threads = options.threads;
-  run.cancel = options.cancel;
-  run.deadline = options.deadline;
+  run.call = options.call;
   SHARDMESH_CHECK(run_to_memory(held, keys, targets, source, run));
   return report;
 }

@@ -6,7 +6,7 @@ import shardmesh.std;
 import shardmesh.core;
 import shardmesh.layout;
 import shardmesh.transfer;
-import :reader;
+import shardmesh.catalog;
 
 export namespace shardmesh {
 
@@ -21,8 +21,7 @@ struct load_request {
 struct load_options {
   int threads = 0;               // 0: all cores
   bool allow_narrowing = false;  // casts that lose values, as `check_cast` says
-  std::stop_token cancel{};
-  std::optional<std::chrono::steady_clock::time_point> deadline{};
+  call_options call{};           // deadline and cancellation
   read_options reading{};
 };
 

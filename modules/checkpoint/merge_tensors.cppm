@@ -4,9 +4,9 @@ module shardmesh.checkpoint:merge_tensors;
 
 import shardmesh.std;
 import shardmesh.core;
+import shardmesh.catalog;
 import :conversion;
 import :convert;
-import :reader;
 
 namespace shardmesh {
 

@@ -10,11 +10,11 @@ module;
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 module shardmesh.checkpoint;
 
 import :replaceable;
-import :seen_destination;
 
 namespace shardmesh {
 namespace fs = std::filesystem;
@@ -113,23 +113,9 @@ class claims {
   bool has_list_ = false;
 };
 
-error holds_more(const fs::path& folder, const std::string& entry) {
-  return fail(errc::destination_exists, "the folder holds more than one checkpoint and is not replaced")
-      .with_file(folder.string())
-      .with_values("", entry)
-      .with_hint("choose another destination or remove it yourself");
-}
-
 }  // namespace
 
-bool is_objects_file(const fs::path& file) {
-  const auto bytes = read_file(file, limit_bytes);
-  if (!bytes) return false;
-  const auto objects = parse_objects({reinterpret_cast<const char*>(bytes->data()), bytes->size()});
-  return objects || objects.cause().code == errc::checksum_mismatch;
-}
-
-result<void> check_replaceable(const fs::path& folder, const seen_destination& seen) {
+result<void> holds_one_checkpoint(const fs::path& folder, const seen_destination& seen) {
   for (const auto& [name, identity] : seen.entries)
     if (identity.kind != S_IFREG && identity.kind != S_IFLNK) return holds_more(folder, name);
   claims left(folder, seen);
@@ -140,6 +126,11 @@ result<void> check_replaceable(const fs::path& folder, const seen_destination& s
   if (!left.done()) left.by_objects();
   if (!left.done()) return holds_more(folder, left.first());
   return {};
+}
+
+save_options replacing_checkpoints(save_options options) {
+  if (!options.output.may_replace) options.output.may_replace = holds_one_checkpoint;
+  return options;
 }
 
 }  // namespace shardmesh

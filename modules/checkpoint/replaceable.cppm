@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: which folders an overwrite may replace: those that hold one checkpoint and nothing else. The rule
+// replaceable: which folders an overwrite may replace: those that hold one checkpoint and nothing else. The rule
 // stands in docs/formats.md. Not here: whether a folder is still what was looked at (seen_destination).
-module shardmesh.checkpoint:replaceable;
+export module shardmesh.checkpoint:replaceable;
 
 import shardmesh.std;
 import shardmesh.core;
-import :seen_destination;
+import shardmesh.storage;
+import shardmesh.catalog;
 
-namespace shardmesh {
+export namespace shardmesh {
 
-// `file` is one that `format_objects` made, whole or damaged. False when it cannot be read.
-bool is_objects_file(const std::filesystem::path& file);
+/// The rule for checkpoints of every format: a folder that is one and nothing else. errc::destination_exists naming an
+/// entry that does not belong to it. Cost: the folder's record of checksums, or its index, or its .metadata when
+/// entries are not explained otherwise.
+result<void> holds_one_checkpoint(const std::filesystem::path& folder, const seen_destination& seen);
 
-// errc::destination_exists naming an entry that does not belong to the checkpoint. Cost: the folder's record of
-// checksums, or its index, or its .metadata when entries are not explained otherwise.
-result<void> check_replaceable(const std::filesystem::path& folder, const seen_destination& seen);
+/// `options` with that rule, where the caller gave none.
+save_options replacing_checkpoints(save_options options);
 
 }  // namespace shardmesh

@@ -18,8 +18,6 @@ module shardmesh.checkpoint;
 
 import :carried;
 import :entry_check;
-import :load_balancer;
-import :recorded_sums;
 
 namespace shardmesh {
 namespace {
@@ -103,8 +101,8 @@ class planning {
       return;
     }
     auto wanted = layout::make(*options_.mesh, placements, shape);
-    auto held = wanted ? distribute(*wanted) : result<distribution>(std::move(wanted).take_error());
-    if (!held) return plan_.problems.push_back(std::move(held).take_error().with_key(tensor.key));
+    auto held = wanted ? distribute(*wanted) : result<distribution>(std::move(wanted).error());
+    if (!held) return plan_.problems.push_back(std::move(held).error().with_key(tensor.key));
     if (bits(tensor.type) % 8 != 0 && holders_of(*held).size() > 1)
       return plan_.problems.push_back(
           fail(errc::unaligned, fmt::format("{} is not cut", name(tensor.type))).with_key(tensor.key));
@@ -156,19 +154,19 @@ reshard_plan plan_reshard(checkpoint_reader& reader, const reshard_options& opti
   reshard_plan plan = planning(reader, options).run();
   if (!plan.problems.empty()) return plan;
   if (auto carried = carried_to_dcp(reader, plan.tensors, plan.objects, plan.notes); !carried)
-    plan.problems.push_back(std::move(carried).take_error());
+    plan.problems.push_back(std::move(carried).error());
   return plan;
 }
 
 save_report reshard(checkpoint_reader& reader, const std::filesystem::path& destination,
                     const reshard_options& options) {
-  if (auto apart = check_apart(destination, reader); !apart) return failed(std::move(apart).take_error());
+  if (auto apart = check_apart(destination, reader); !apart) return failed(std::move(apart).error());
   if (options.like)
-    if (auto apart = check_apart(destination, *options.like); !apart) return failed(std::move(apart).take_error());
+    if (auto apart = check_apart(destination, *options.like); !apart) return failed(std::move(apart).error());
   reshard_plan plan = plan_reshard(reader, options);
   if (!plan.problems.empty()) return refused(std::move(plan.problems));
   auto record = recorded_sums::open(reader);
-  if (!record) return failed(std::move(record).take_error());
+  if (!record) return failed(std::move(record).error());
   conversion work;
   work.tensors = std::move(plan.tensors);
   work.objects = std::move(plan.objects);
@@ -179,9 +177,10 @@ save_report reshard(checkpoint_reader& reader, const std::filesystem::path& dest
   if (!problems.empty()) return refused(std::move(problems));
   std::vector<std::string> said;  // by the plan
   const auto extras = carried_to_dcp(reader, work.tensors, work.objects, said);
-  if (!extras) return failed(extras.cause());
+  if (!extras) return failed(extras.error());
   chunk_source source = chunk_source::checking(reader, *record);
-  save_report report = save_dcp(destination, std::move(work.tensors), work.objects, source, *extras, options.saving);
+  save_report report = save_dcp(destination, std::move(work.tensors), work.objects, source, *extras,
+                                replacing_checkpoints(options.saving));
   report.notes.insert(report.notes.begin(), plan.notes.begin(), plan.notes.end());
   report.excluded = plan.excluded;
   report.skipped_tensors = plan.skipped_tensors;

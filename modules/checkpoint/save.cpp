@@ -11,8 +11,6 @@ module;
 #include <vector>
 module shardmesh.checkpoint;
 
-import :view_source;
-
 namespace shardmesh {
 namespace {
 
@@ -31,7 +29,7 @@ result<output_tensor> describe(const save_tensor& tensor, view_source& source) {
       return fail(errc::shape_mismatch, "the memory does not fit its box")
           .with_box(part.where)
           .with_values(to_string(part.where.sizes), to_string(part.from.sizes));
-    if (auto held = check_host_memory(part.from); !held) return std::move(held).take_error().with_box(part.where);
+    if (auto held = check_host_memory(part.from); !held) return std::move(held).error().with_box(part.where);
     parts.add(0, static_cast<std::int32_t>(source.views.size()), part.where.offsets, part.where.sizes);
     source.views.push_back(part.from);
     if (!part.where.is_empty()) made.chunks.push_back({part.where, part.rank});
@@ -57,15 +55,16 @@ save_report save(const std::filesystem::path& destination, std::span<const save_
     if (made)
       described.push_back(std::move(*made));
     else
-      refused.problems.push_back(std::move(made).take_error().with_key(tensor.key));
+      refused.problems.push_back(std::move(made).error().with_key(tensor.key));
   }
   if (!refused.ok()) return refused;
   if (to == target_format::dcp) {
     dcp_extras extras;
     extras.version = "1.0.0";
-    return save_dcp(destination, std::move(described), {}, source, extras, options);
+    return save_dcp(destination, std::move(described), {}, source, extras, replacing_checkpoints(options));
   }
-  return save_safetensors(destination, std::move(described), {}, source, {.folder = to == target_format::hf}, options);
+  return save_safetensors(destination, std::move(described), {}, source, {.folder = to == target_format::hf},
+                          replacing_checkpoints(options));
 }
 
 }  // namespace shardmesh

@@ -5,8 +5,8 @@ export module shardmesh.checkpoint:save;
 import shardmesh.std;
 import shardmesh.core;
 import shardmesh.tree;
+import shardmesh.catalog;
 import :convert;
-import :output;
 
 export namespace shardmesh {
 

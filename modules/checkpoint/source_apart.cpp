@@ -15,8 +15,6 @@ module;
 #include <vector>
 module shardmesh.checkpoint;
 
-import :seen_destination;
-
 namespace shardmesh {
 namespace fs = std::filesystem;
 namespace {

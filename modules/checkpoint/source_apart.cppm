@@ -4,7 +4,7 @@ export module shardmesh.checkpoint:source_apart;
 
 import shardmesh.std;
 import shardmesh.core;
-import :reader;
+import shardmesh.catalog;
 
 export namespace shardmesh {
 

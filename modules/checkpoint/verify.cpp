@@ -13,10 +13,7 @@ module;
 #include <vector>
 module shardmesh.checkpoint;
 
-import :checked_source;
 import :entry_check;
-import :first_problems;
-import :recorded_sums;
 
 namespace shardmesh {
 namespace {
@@ -80,7 +77,7 @@ class verification {
           if (covered)
             checked += *covered;
           else
-            found.add(i, std::move(covered).take_error());
+            found.add(i, std::move(covered).error());
           return {};
         }));
     for (error& problem : found.take()) add(std::move(problem));
@@ -96,7 +93,7 @@ class verification {
     const stored_range& place = reader_.contents().chunk_places[static_cast<std::size_t>(chunk)];
     auto checked = sums.check(*opened, place);
     if (!checked)
-      return std::move(checked).take_error().with_key(tensor.key).with_box(reader_.contents().chunk_box(tensor, chunk));
+      return std::move(checked).error().with_key(tensor.key).with_box(reader_.contents().chunk_box(tensor, chunk));
     const bool is_empty = opened->tensor.size_bytes == 0;
     if (!is_empty && !has_checksum(*opened) && !(record_ && record_->of_item(place))) ++unchecked;
     return checked;
@@ -127,7 +124,7 @@ class verification {
   // Folders that shardmesh wrote have a record of checksums of every byte.
   void open_record() {
     auto opened = recorded_sums::open(reader_);
-    if (!opened) return add(std::move(opened).take_error());
+    if (!opened) return add(std::move(opened).error());
     record_ = std::move(*opened);
   }
 

@@ -4,9 +4,9 @@ export module shardmesh.checkpoint:verify;
 
 import shardmesh.std;
 import shardmesh.core;
+import shardmesh.storage;
+import shardmesh.catalog;
 import :globals;
-import :read_limits;
-import :reader;
 
 export namespace shardmesh {
 
@@ -27,6 +27,11 @@ struct verify_report {
   std::int64_t unchecked_chunks = 0;   // that hold bytes and have no checksum; not known when `quick`
   std::int64_t unchecked_objects = 0;  // likewise
   bool ok() const { return problems.empty(); }
+  /// Success, or the first problem.
+  result<void> outcome() const {
+    if (ok()) return {};
+    return problems.front();
+  }
 };
 
 /// Opens every chunk and object; checks declared dtype, sizes and storage against what is stored, that chunks tile

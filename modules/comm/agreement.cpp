@@ -3,7 +3,6 @@
 module;
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <xxhash.h>
 #include <try.hpp>
 
 #include <algorithm>
@@ -28,8 +27,7 @@ constexpr std::size_t named_ranks = 16;
 using records_of_rank = std::vector<agreement_record>;
 
 digest128 hash(std::string_view bytes) {
-  const XXH128_hash_t h = XXH3_128bits(bytes.data(), bytes.size());
-  return {h.low64, h.high64};
+  return xxh3(std::as_bytes(std::span(bytes)));
 }
 
 // What a rank says in the first round.

@@ -112,7 +112,7 @@ struct reduction final : pending::operation {
     if (!memory) return fail(errc::no_memory, "no memory for the terms of a reduction").with_rank(group.rank);
     auto begun =
         with_all(group, [&](std::int32_t r) { return sent(r); }, [&](std::int32_t r) { return room_of(r); }, options);
-    if (!begun) return std::move(begun).take_error();
+    if (!begun) return std::move(begun).error();
     exchange = *std::move(begun);
     return {};
   }
@@ -137,7 +137,7 @@ struct reduction final : pending::operation {
     auto begun = with_all(
         group, [&](std::int32_t) { return const_bytes(block); },
         [&](std::int32_t r) { return receive.subspan(begin(r), size_of(r)); }, options);
-    if (!begun) return std::move(begun).take_error();
+    if (!begun) return std::move(begun).error();
     exchange = *std::move(begun);
     return {};
   }
@@ -173,8 +173,8 @@ result<pending> reduced(message_group group, const_bytes send, bytes receive, dt
   work->gathers = gathers;
   if (auto started = work->start(); !started) {
     // The others do not know of this rank's memory: they would wait for its messages.
-    if (started.cause().code == errc::no_memory && work->group.abort) work->group.abort(started.cause());
-    return std::move(started).take_error();
+    if (started.error().code == errc::no_memory && work->group.abort) work->group.abort(started.error());
+    return std::move(started).error();
   }
   return pending(std::move(work));
 }

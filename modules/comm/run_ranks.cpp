@@ -21,7 +21,7 @@ result<void> run_body(any_communicator& comm, function_ref<result<void>(any_comm
   try {
     return body(comm);
   } catch (const exception& e) {
-    return e.cause();
+    return e.error();
   } catch (const std::exception& e) {
     return fail(errc::communication, fmt::format("the function of rank {} threw: {}", comm.rank(), e.what()))
         .with_rank(comm.rank());
@@ -42,7 +42,7 @@ result<void> run_ranks(std::int32_t size, function_ref<result<void>(any_communic
     any_communicator comm(group.communicator(rank));
     if (const auto done = run_body(comm, body); !done) {
       failed = true;
-      comm.abort(done.cause());  // of no effect when this is a consequence of an earlier one
+      comm.abort(done.error());  // of no effect when this is a consequence of an earlier one
     }
     group.leave(rank);
   };

@@ -4,6 +4,7 @@
 export module shardmesh.core;
 
 export import :checked;
+export import :headers;
 export import :extents;
 export import :function_ref;
 export import :box;
@@ -13,6 +14,7 @@ export import :dtype;
 export import :device;
 export import :tensor;
 export import :host_tensor;
+export import :parallel;
 export import :pending;
 export import :print;
 export import :text;

@@ -6,6 +6,7 @@ module;
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 module shardmesh.core;
 
@@ -90,6 +91,10 @@ std::string_view name(dtype type) {
   return info(type).name;
 }
 
+std::string to_string(dtype type) {
+  return std::string(name(type));
+}
+
 std::optional<dtype> parse_dtype(std::string_view text) {
   if (text.starts_with("torch.")) text.remove_prefix(6);
   for (const dtype type : enumerators)
@@ -107,6 +112,9 @@ std::int64_t item_bytes(dtype type) {
 }
 dtype_kind kind(dtype type) {
   return info(type).kind;
+}
+bool is_floating(dtype type) {
+  return kind(type) == dtype_kind::floating;
 }
 
 bool widens(dtype from, dtype to) {

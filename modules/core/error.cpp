@@ -141,6 +141,6 @@ std::string to_string(const error& e) {
   return text;
 }
 
-exception::exception(error e) : error_(std::move(e)), text_(to_string(error_)) {}
+exception::exception(error_type e) : error_(std::move(e)), text_(to_string(error_)) {}
 
 }  // namespace shardmesh

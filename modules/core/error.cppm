@@ -77,12 +77,13 @@ std::string to_string(const error& e);
 /// Thrown by result<T>::value(). what() is to_string(error()).
 class exception : public std::exception {
  public:
-  explicit exception(error e);
+  using error_type = shardmesh::error;
+  explicit exception(error_type e);
   const char* what() const noexcept override { return text_.c_str(); }
-  const error& cause() const { return error_; }
+  const error_type& error() const { return error_; }
 
  private:
-  error error_;
+  error_type error_;
   std::string text_;
 };
 

@@ -37,6 +37,12 @@ result<host_tensor> host_tensor::make(dtype type, const extents& sizes) {
   return made;
 }
 
+result<host_tensor> host_tensor::zeros(dtype type, const extents& sizes) {
+  SHARDMESH_TRY(host_tensor made, make(type, sizes));
+  std::fill(made.bytes().begin(), made.bytes().end(), std::byte{0});
+  return made;
+}
+
 result<host_tensor> host_tensor::clone() const {
   SHARDMESH_TRY(host_tensor copy, make(type_, sizes_));
   std::copy(bytes().begin(), bytes().end(), copy.bytes().begin());

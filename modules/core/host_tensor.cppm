@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // host_tensor: row-major memory of our own on the host, for users without a framework and for tests.
+module;
+#include <shardmesh/assert.hpp>
 export module shardmesh.core:host_tensor;
 
 import shardmesh.std;
@@ -17,11 +19,24 @@ class host_tensor {
   /// Uninitialised memory. errc::overflow when the size does not fit, errc::unaligned for a sub-byte type that does not
   /// fill whole bytes, errc::no_memory when there is none. Cost: one allocation.
   static result<host_tensor> make(dtype type, const extents& sizes);
+  /// The same, filled with zeros.
+  static result<host_tensor> zeros(dtype type, const extents& sizes);
 
   dtype type() const { return type_; }
   const extents& sizes() const { return sizes_; }
   std::span<std::byte> bytes() { return {data_.get(), size_bytes_}; }
   std::span<const std::byte> bytes() const { return {data_.get(), size_bytes_}; }
+  /// The elements, row-major. Precondition: type() == dtype_of<T>.
+  template <native_element T>
+  std::span<T> values() {
+    return SHARDMESH_ASSERT(type_ == dtype_of<T>),
+           std::span<T>(reinterpret_cast<T*>(data_.get()), size_bytes_ / sizeof(T));
+  }
+  template <native_element T>
+  std::span<const T> values() const {
+    return SHARDMESH_ASSERT(type_ == dtype_of<T>),
+           std::span<const T>(reinterpret_cast<const T*>(data_.get()), size_bytes_ / sizeof(T));
+  }
   result<host_tensor> clone() const;
 
  private:

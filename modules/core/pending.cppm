@@ -15,9 +15,9 @@ struct stream_ref {
 
 /// What every call that can block takes.
 struct call_options {
-  std::optional<std::chrono::steady_clock::time_point> deadline;
-  std::stop_token cancel;
-  stream_ref stream;
+  std::optional<std::chrono::steady_clock::time_point> deadline{};
+  std::stop_token cancel{};
+  stream_ref stream{};
   std::uint32_t tag = 0;
 };
 

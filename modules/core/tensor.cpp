@@ -34,7 +34,10 @@ bool is_contiguous(const tensor_view& view) {
 }
 
 std::int64_t numel(const tensor_view& view) {
-  return box::whole(view.sizes).volume();
+  return numel(view.sizes);
+}
+std::int64_t numel(const extents& sizes) {
+  return box::whole(sizes).volume();
 }
 
 tensor_view subview(const tensor_view& view, const box& b) {

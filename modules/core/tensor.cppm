@@ -28,6 +28,7 @@ extents contiguous_strides(const extents& sizes);
 bool is_contiguous(const tensor_view& view);
 /// Number of elements. Precondition: the sizes are a valid tensor's.
 std::int64_t numel(const tensor_view& view);
+std::int64_t numel(const extents& sizes);
 /// The part of `view` at `b` (in the view's own indices). Precondition: `b` lies within, whole-byte dtype.
 tensor_view subview(const tensor_view& view, const box& b);
 

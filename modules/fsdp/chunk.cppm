@@ -77,7 +77,7 @@ result<T> copy_of(const T& tensor, const box& where) {
   const tensor_view view = adapter<T>::view(const_cast<T&>(tensor));
   auto made = allocated<T>(view.type, where.sizes, view.where);
   if (!made) return made;
-  if (auto copied = copy(adapter<T>::view(*made), subview(view, where)); !copied) return std::move(copied).take_error();
+  if (auto copied = copy(adapter<T>::view(*made), subview(view, where)); !copied) return std::move(copied).error();
   return made;
 }
 
@@ -97,15 +97,15 @@ result<sharded_tensor<T>> create_chunk_sharded_tensor(const T& tensor, std::int3
   tensor_properties properties = properties_of(tensor);
   properties.requires_grad = false;
   auto metadata = chunk_metadata(view.sizes, properties, group, view.where, options);
-  if (!metadata) return std::move(metadata).take_error();
+  if (!metadata) return std::move(metadata).error();
   std::vector<shard<T>> own;
   for (shard_metadata& m : metadata->shards) {
     if (rank < 0 || rank >= group.size() || m.rank() != group.global(rank)) continue;
     m.placement->where = view.where;
     auto part = detail::copy_of(tensor, m.where());
-    if (!part) return std::move(part).take_error();
+    if (!part) return std::move(part).error();
     auto made = shard<T>::make(*std::move(part), m);
-    if (!made) return std::move(made).take_error();
+    if (!made) return std::move(made).error();
     own.push_back(*std::move(made));
   }
   return sharded_tensor<T>::make(std::move(own), *std::move(metadata), group, rank);
@@ -122,16 +122,16 @@ result<sharded_tensor<T>> chunk_tensor(const sharded_tensor<T>& tensor, std::int
                                        const chunk_options& options = {}) {
   if (rank >= 0 && rank < group.size())
     if (auto named = detail::check_one_name(tensor.group().global(tensor.rank()), group.global(rank)); !named)
-      return std::move(named).take_error();
+      return std::move(named).error();
   std::vector<shard<T>> own;
   for (const shard<T>& outer : tensor.local_shards()) {
     if (outer.is_nested())
       return fail(errc::unsupported, "a shard that is sharded already is chunked at its innermost level only")
           .with_box(outer.metadata().where());
     auto inner = create_chunk_sharded_tensor<T>(outer.tensor(), rank, group, options);
-    if (!inner) return std::move(inner).take_error();
+    if (!inner) return std::move(inner).error();
     auto made = shard<T>::make(*std::move(inner), outer.metadata());
-    if (!made) return std::move(made).take_error();
+    if (!made) return std::move(made).error();
     own.push_back(*std::move(made));
   }
   sharded_tensor_metadata metadata = tensor.metadata();
@@ -150,13 +150,13 @@ result<sharded_tensor<T>> chunk_tensor(const dtensor<T>& tensor, std::int32_t ra
   tensor_properties properties = properties_of(tensor.local());
   properties.requires_grad = false;
   auto numbering = detail::numbering_of(ranks, tensor.layout().mesh().rank_limit(), true);
-  if (!numbering) return std::move(numbering).take_error();
+  if (!numbering) return std::move(numbering).error();
   if (rank >= 0 && rank < group.size())
     if (auto named = detail::check_one_name(numbering->global(tensor.rank()), group.global(rank)); !named)
-      return std::move(named).take_error();
+      return std::move(named).error();
   auto metadata =
       shards_of_layout(tensor.layout(), properties, tensor.rank(), *numbering, view.where, options.devices_per_node);
-  if (!metadata) return std::move(metadata).take_error();
+  if (!metadata) return std::move(metadata).error();
   std::vector<shard<T>> own;
   const std::vector<placed_box> boxes = tensor.layout().boxes(tensor.rank());
   for (const shard_metadata& m : metadata->shards) {
@@ -164,11 +164,11 @@ result<sharded_tensor<T>> chunk_tensor(const dtensor<T>& tensor, std::int32_t ra
     for (const placed_box& b : boxes) {
       if (b.where != m.where()) continue;
       auto part = detail::copy_of(tensor.local(), {b.local_offsets, b.where.sizes});
-      if (!part) return std::move(part).take_error();
+      if (!part) return std::move(part).error();
       auto inner = create_chunk_sharded_tensor<T>(*part, rank, group, options);
-      if (!inner) return std::move(inner).take_error();
+      if (!inner) return std::move(inner).error();
       auto made = shard<T>::make(*std::move(inner), m);
-      if (!made) return std::move(made).take_error();
+      if (!made) return std::move(made).error();
       own.push_back(*std::move(made));
     }
   }

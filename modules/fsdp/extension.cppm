@@ -127,15 +127,15 @@ struct tensor_parallel_extension {
     const tensor_view from = adapter<T>::view(const_cast<T&>(*local));
     auto has = placed ? detail::lifted_layout(placed->layout(), mesh, rank)
                       : layout::make(mesh, std::vector<placement>(mesh.rank(), placement::replicate()), from.sizes);
-    if (!has) return std::move(has).take_error();
+    if (!has) return std::move(has).error();
     auto wants = strided_chunk_layout(*has, fsdp_dim, dim);
-    if (!wants) return std::move(wants).take_error();
-    if (auto held = detail::check_holds(*has, *wants); !held) return std::move(held).take_error();
+    if (!wants) return std::move(wants).error();
+    if (auto held = detail::check_holds(*has, *wants); !held) return std::move(held).error();
     if (!mesh.coordinate_of(rank)) return dtensor<T>::make(*std::move(wants), rank, std::nullopt);
     auto made = detail::allocated<T>(from.type, wants->local_shape(rank), from.where);
-    if (!made) return std::move(made).take_error();
+    if (!made) return std::move(made).error();
     if (auto copied = detail::copy_held(*has, from, *wants, adapter<T>::view(*made), rank); !copied)
-      return std::move(copied).take_error();
+      return std::move(copied).error();
     return dtensor<T>::make(*std::move(wants), rank, std::optional<T>(*std::move(made)));
   }
 
@@ -161,13 +161,13 @@ struct tensor_parallel_extension {
     if (!tensor.has_local())
       return fail(errc::invalid_argument, "a rank outside the mesh has nothing to gather").with_rank(tensor.rank());
     auto whole = gathered_layout(tensor.layout(), fsdp_dim);
-    if (!whole) return std::move(whole).take_error();
+    if (!whole) return std::move(whole).error();
     const tensor_view from = adapter<T>::view(const_cast<T&>(tensor.local()));
     auto made = detail::allocated<T>(from.type, whole->local_shape(tensor.rank()), from.where);
-    const result<void> mine = made ? result<void>() : result<void>(made.cause());
+    const result<void> mine = made ? result<void>() : result<void>(made.error());
     auto moved = detail::gather_layout(tensor.layout(), from, *whole, made ? adapter<T>::view(*made) : tensor_view{},
                                        mine, comm, call);
-    if (!moved) return std::move(moved).take_error();
+    if (!moved) return std::move(moved).error();
     return made;
   }
 };
@@ -221,14 +221,14 @@ result<flattened_unit<T>> flatten_parameters(std::vector<named_parameter<T>> par
   std::vector<parallel_parameter_info> infos;
   for (named_parameter<T>& p : parameters) {
     auto flattened = extension.pre_flatten_transform(std::move(p.value));
-    if (!flattened) return std::move(flattened).take_error().with_key(p.fqn);
+    if (!flattened) return std::move(flattened).error().with_key(p.fqn);
     const tensor_view view = adapter<T>::view(flattened->local);
     parallel_parameter_info info{std::move(p.fqn), view.sizes, {}, view.type};
     info.order = detail::flatten_order(view);
     info.requires_grad = properties_of(flattened->local).requires_grad;
     if (flattened->placed) {
       auto lifted = detail::lifted_layout(*flattened->placed, mesh, rank);
-      if (!lifted) return std::move(lifted).take_error().with_key(info.fqn);
+      if (!lifted) return std::move(lifted).error().with_key(info.fqn);
       info.shape = lifted->shape();
       info.placements = lifted->placements();
     }
@@ -238,23 +238,23 @@ result<flattened_unit<T>> flatten_parameters(std::vector<named_parameter<T>> par
   auto parallel =
       parallel_parameters::make(mesh, options.ranks == 0 ? mesh.rank_limit() : options.ranks, std::move(infos),
                                 options.shared, {fsdp_dim, options.alignment, options.sharded, split_rule{}});
-  if (!parallel) return std::move(parallel).take_error();
+  if (!parallel) return std::move(parallel).error();
   const flat_parameter& flat = parallel->flat(*parallel->column_of(rank));
   const std::int32_t position = *parallel->group().position(rank);
   const dtype type = locals.empty() ? dtype::float32 : flat.type();
   const device where = locals.empty() ? device{} : adapter<T>::view(locals[0]).where;
   auto shard = detail::allocated<T>(type, {flat.sharded_numel()}, where);
-  if (!shard) return std::move(shard).take_error();
+  if (!shard) return std::move(shard).error();
   const tensor_view memory = adapter<T>::view(*shard);
   if (!locals.empty())
-    if (auto filled = flat.fill_padding(position, memory); !filled) return std::move(filled).take_error();
+    if (auto filled = flat.fill_padding(position, memory); !filled) return std::move(filled).error();
   for (std::size_t i = 0; i < locals.size(); ++i) {
     auto slots = slots_of(flat, i, position, memory);
-    if (!slots) return std::move(slots).take_error();
+    if (!slots) return std::move(slots).error();
     const auto boxes = held_boxes(flat, i, position);
     for (std::size_t s = 0; s < boxes.size(); ++s)
       if (auto copied = copy((*slots)[s], subview(adapter<T>::view(locals[i]), boxes[s].where)); !copied)
-        return std::move(copied).take_error().with_key(flat.parameters()[i].fqn);
+        return std::move(copied).error().with_key(flat.parameters()[i].fqn);
   }
   fsdp_unit unit = parallel_unit(options.prefix, *std::move(parallel), rank, memory);
   return flattened_unit<T>{*std::move(shard), std::move(unit)};

@@ -37,7 +37,7 @@ result<std::int64_t> numel_of(const parameter_info& p) {
     return fail(errc::shape_mismatch, "a parameter needs as many strides as sizes")
         .with_key(p.fqn)
         .with_values(to_string(p.shape), to_string(p.strides));
-  if (auto valid = check_shape(p.shape); !valid) return std::move(valid).take_error().with_key(p.fqn);
+  if (auto valid = check_shape(p.shape); !valid) return std::move(valid).error().with_key(p.fqn);
   return *checked_volume(p.shape);
 }
 

@@ -120,7 +120,7 @@ class loader {
           offer.shape != parallel.placed(entry.index).local_shape(comm_.rank()))
         continue;
       auto whole = within_column(parallel, entry.index, comm_.rank(), *offer.where);
-      if (!whole) return std::move(whole).take_error().with_key(entry.key).with_rank(comm_.rank());
+      if (!whole) return std::move(whole).error().with_key(entry.key).with_rank(comm_.rank());
       offer.where = *std::move(whole);
       offer.shape = shape_of(entry);
     }
@@ -131,7 +131,7 @@ class loader {
   result<void> check_targets() const {
     const auto check = [&](const tensor_view& view, const std::string& key) -> result<void> {
       if (auto held = check_host_memory(view); !held)
-        return std::move(held).take_error().with_key(key).with_rank(comm_.rank());
+        return std::move(held).error().with_key(key).with_rank(comm_.rank());
       return {};
     };
     for (const fsdp_entry& entry : entries_)
@@ -152,7 +152,7 @@ class loader {
       if (!offer.is_offered || is_superseded) continue;
       for (const tensor_view& view : offer.memory.slots)
         if (auto held = check_host_memory(view); !held)
-          return std::move(held).take_error().with_key(entry.key).with_rank(comm_.rank());
+          return std::move(held).error().with_key(entry.key).with_rank(comm_.rank());
       if (offer.shape == shape_of(entry)) continue;
       error e = fail(errc::shape_mismatch, "the state dict has another shape than the model")
                     .with_key(entry.key)
@@ -319,7 +319,7 @@ class loader {
     }
     for (auto& [entry, where] : located_) {
       auto made = builders.at(entry).finish();
-      if (!made) return std::move(made).take_error().with_key(entries_[entry].key);
+      if (!made) return std::move(made).error().with_key(entries_[entry].key);
       where = *std::move(made);
     }
     return {};
@@ -410,21 +410,21 @@ result<load_report> load_offers(const fsdp_model& model, any_communicator& comm,
   auto entries = entries_of(model, fsdp_entries::all);
   std::optional<error> problem;
   if (!entries)
-    problem = entries.cause();
+    problem = entries.error();
   else if (!offers)
-    problem = offers.cause();
+    problem = offers.error();
   std::vector<fsdp_entry> known = entries ? *std::move(entries) : std::vector<fsdp_entry>{};
   std::vector<offered_value> held = offers ? *std::move(offers) : std::vector<offered_value>(known.size());
   loader l(model, comm, std::move(known), std::move(held), options);
   if (!problem)
-    if (auto widened = l.widen_columns(); !widened) problem = widened.cause();
+    if (auto widened = l.widen_columns(); !widened) problem = widened.error();
   if (!problem)
-    if (auto valid = l.check_offers(); !valid) problem = valid.cause();
+    if (auto valid = l.check_offers(); !valid) problem = valid.error();
   if (!problem)
-    if (auto valid = l.check_targets(); !valid) problem = valid.cause();
+    if (auto valid = l.check_targets(); !valid) problem = valid.error();
   if (!problem)
     for (std::size_t u = 0; u < model.units.size() && !problem; ++u)
-      if (auto valid = check_unit_of(model.units[u], comm); !valid) problem = valid.cause();
+      if (auto valid = check_unit_of(model.units[u], comm); !valid) problem = valid.error();
   return l.run(std::move(unexpected), std::move(problem));
 }
 

@@ -77,7 +77,7 @@ result<offered_value> offer(const sharded_tensor<T>& tensor, const rank_group& r
         .with_hint("call flatten_nested_shards first");
   offered_value made{true, tensor.size(), tensor.metadata().properties.type, std::nullopt, {}};
   auto where = distribution_of(tensor.metadata(), ranks);
-  if (!where) return std::move(where).take_error();
+  if (!where) return std::move(where).error();
   made.where = *std::move(where);
   for (const shard<T>& one : tensor.local_shards())
     made.memory.slots.push_back(adapter<T>::view(const_cast<T&>(one.tensor())));
@@ -88,7 +88,7 @@ template <local_tensor T>
 result<offered_value> offer(const dtensor<T>& tensor) {
   offered_value made{true, tensor.size(), dtype::undefined, std::nullopt, {}};
   auto where = distribute(tensor.layout());
-  if (!where) return std::move(where).take_error();
+  if (!where) return std::move(where).error();
   made.where = *std::move(where);
   if (tensor.has_local()) made.memory.slots = {adapter<T>::view(const_cast<T&>(tensor.local()))};
   if (tensor.has_local()) made.type = made.memory.slots[0].type;
@@ -109,14 +109,14 @@ template <local_tensor T>
 result<std::vector<offered_value>> offers_of(const fsdp_model& model, const state_dict<T>& state,
                                              const rank_group& ranks) {
   auto entries = entries_of(model, fsdp_entries::all);
-  if (!entries) return std::move(entries).take_error();
+  if (!entries) return std::move(entries).error();
   std::vector<offered_value> offers;
   for (const fsdp_entry& entry : *entries) {
     const state_value<T>* value = state.find(path{entry.key});
     offers.emplace_back();
     if (!value) continue;
     auto made = offer(*value, ranks);
-    if (!made) return std::move(made).take_error().with_key(entry.key);
+    if (!made) return std::move(made).error().with_key(entry.key);
     offers.back() = *std::move(made);
   }
   return offers;
@@ -155,7 +155,7 @@ result<load_report> load_state_dict(const fsdp_model& model, const state_dict<T>
   const auto ranks = detail::numbering_of(options.ranks, comm.size(), false);
   return detail::load_offers(
       model, comm,
-      ranks ? detail::offers_of(model, state, *ranks) : result<std::vector<detail::offered_value>>(ranks.cause()),
+      ranks ? detail::offers_of(model, state, *ranks) : result<std::vector<detail::offered_value>>(ranks.error()),
       detail::keys_of(state), options);
 }
 

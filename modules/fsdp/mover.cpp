@@ -37,7 +37,7 @@ result<void> run_transfers(const result<void>& mine, std::vector<tensor_transfer
   std::optional<result<transfer_plan>> planned;
   {
     const stopwatch watch(profile.plan_seconds);
-    planned.emplace(mine ? plan(std::move(transfers), options) : result<transfer_plan>(mine.cause()));
+    planned.emplace(mine ? plan(std::move(transfers), options) : result<transfer_plan>(mine.error()));
   }
   std::optional<executor> runner;
   {
@@ -56,7 +56,7 @@ result<void> run_transfers(const result<void>& mine, std::vector<tensor_transfer
 result<void> check_memory(std::span<const planned_entry> planned) {
   for (const planned_entry& entry : planned) {
     const auto check = [&](const tensor_view& view) -> result<void> {
-      if (auto held = check_host_memory(view); !held) return std::move(held).take_error().with_key(entry.key);
+      if (auto held = check_host_memory(view); !held) return std::move(held).error().with_key(entry.key);
       return {};
     };
     for (const tensor_view& view : entry.source.slots) SHARDMESH_CHECK(check(view));
@@ -74,7 +74,7 @@ result<void> check_unit_of(const fsdp_unit& unit, const any_communicator& comm) 
   const auto position = unit.group.position(comm.rank());
   if (!position) return {};
   if (auto slots = flat_slots(unit.parameters, *position, unit.shard); !slots)
-    return std::move(slots).take_error().with_rank(comm.rank());
+    return std::move(slots).error().with_rank(comm.rank());
   return {};
 }
 
@@ -85,7 +85,7 @@ result<entry_mover> entry_mover::start(result<std::vector<planned_entry>> planne
   made.memory_bytes_ = memory_bytes;
   made.call_ = call;
   if (planned)
-    if (auto held = check_memory(*planned); !held) planned = std::move(held).take_error();
+    if (auto held = check_memory(*planned); !held) planned = std::move(held).error();
   if (comm) {
     const stopwatch watch(made.profile_.agree_seconds);
     std::vector<agreement_record> records;
@@ -96,10 +96,10 @@ result<entry_mover> entry_mover::start(result<std::vector<planned_entry>> planne
                                                   : entry.same_as ? ", as " + (*planned)[*entry.same_as].key
                                                                   : "")});
     agree_options options{.what = "entries", .ordered = true};
-    if (!planned) options.problem = &planned.cause();
+    if (!planned) options.problem = &planned.error();
     SHARDMESH_CHECK(agree(*comm, records, options, call));
   }
-  if (!planned) return std::move(planned).take_error();
+  if (!planned) return std::move(planned).error();
   made.planned_ = *std::move(planned);
   made.other_names_.resize(made.planned_.size());
   for (std::size_t i = 0; i < made.planned_.size(); ++i)
@@ -150,13 +150,13 @@ result<void> entry_mover::move(std::size_t first, std::size_t last, std::span<co
       if (entry.has_part) to.back().slots.push_back(results[i - first]);
     } else if (done && entry.has_part && !entry.source.slots.empty()) {
       done = copy(results[i - first], entry.source.slots[0]);
-      if (!done) done = std::move(done).take_error().with_key(entry.key);
+      if (!done) done = std::move(done).error().with_key(entry.key);
     }
   }
   if (!transfers.empty())
     return run_transfers(done, std::move(transfers), std::move(keys), from, to, *comm_, {.memory_bytes = memory_bytes_},
                          call_, profile_);
-  if (!done) abort(done.cause());
+  if (!done) abort(done.error());
   return done;
 }
 

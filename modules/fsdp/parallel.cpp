@@ -149,7 +149,7 @@ result<parallel_parameters> parallel_parameters::make(const device_mesh& mesh, s
   std::vector<bool> cuts(mesh.rank(), false);
   for (const parallel_parameter_info& p : parameters) {
     auto placed = placed_layout(mesh, p, options);
-    if (!placed) return at_parameter(std::move(placed).take_error(), p.fqn);
+    if (!placed) return at_parameter(std::move(placed).error(), p.fqn);
     for (std::size_t d = 0; d < mesh.rank(); ++d) cuts[d] = cuts[d] || placed->placements()[d].is_shard();
     made->placed.push_back(*std::move(placed));
   }
@@ -177,7 +177,7 @@ result<parallel_parameters> parallel_parameters::make(const device_mesh& mesh, s
       const parallel_parameter_info& p = parameters[i];
       parameter_info info{p.fqn, made->placed[i].local_shape(made->rank_in[c]), {}, p.type, p.requires_grad};
       auto strides = strides_of(info.shape, p.order);
-      if (!strides) return at_parameter(std::move(strides).take_error(), p.fqn);
+      if (!strides) return at_parameter(std::move(strides).error(), p.fqn);
       info.strides = *strides;
       local.push_back(std::move(info));
     }

@@ -57,7 +57,7 @@ result<planned_entry> described(const fsdp_model& model, const fsdp_entry& entry
     made.shape = flat_shape(unit);
     if (position) {
       auto slots = flat_slots(unit.parameters, *position, unit.shard);
-      if (!slots) return std::move(slots).take_error().with_key(entry.key).with_rank(rank);
+      if (!slots) return std::move(slots).error().with_key(entry.key).with_rank(rank);
       made.source.slots = *std::move(slots);
     }
     return made;
@@ -65,7 +65,7 @@ result<planned_entry> described(const fsdp_model& model, const fsdp_entry& entry
   made.shape = parameter_shape(unit, entry.index);
   if (position) {
     auto slots = slots_of(unit.parameters, entry.index, *position, unit.shard);
-    if (!slots) return std::move(slots).take_error().with_key(entry.key).with_rank(rank);
+    if (!slots) return std::move(slots).error().with_key(entry.key).with_rank(rank);
     made.source.slots = *std::move(slots);
   }
   return made;
@@ -105,7 +105,7 @@ struct group_chunk {
 result<void> describe_shards(planned_entry& entry, const shard_group& group, std::span<const group_chunk> chunks,
                              std::int32_t rank, const rank_group& ranks, std::int32_t devices_per_node) {
   auto numbering = detail::numbering_of(ranks, group.ranks(), false);
-  if (!numbering) return std::move(numbering).take_error().with_key(entry.key).with_rank(rank);
+  if (!numbering) return std::move(numbering).error().with_key(entry.key).with_rank(rank);
   const std::vector<std::int32_t> together = group.replica_of(rank);
   std::vector<std::int32_t> globals;
   for (const std::int32_t r : together) globals.push_back(numbering->global(r));
@@ -279,7 +279,7 @@ result<std::vector<planned_entry>> plan_sharded(const fsdp_model& model, std::in
       const fsdp_unit& unit = model.units[entry.unit];
       auto done = options.form == sharded_form::dtensor ? plan_placed(made, unit, entry.index, rank, options)
                                                         : plan_chunks(made, unit, entry.index, rank, options);
-      if (!done) return at(std::move(done).take_error(), entry.key);
+      if (!done) return at(std::move(done).error(), entry.key);
       names.add(entry, made, planned.size());
     }
     planned.push_back(std::move(made));

@@ -35,18 +35,18 @@ result<state_value<T>> to_value(planned_entry entry, std::optional<T> tensor, st
   if (entry.form == entry_form::tensor) return state_value<T>(*std::move(tensor));
   if (entry.form == entry_form::dtensor) {
     auto made = dtensor<T>::make(*std::move(entry.placed), rank, std::move(tensor));
-    if (!made) return std::move(made).take_error().with_key(entry.key);
+    if (!made) return std::move(made).error().with_key(entry.key);
     return state_value<T>(*std::move(made));
   }
   std::vector<shard<T>> shards;
   if (entry.has_part) {
     auto own = shard<T>::make(*std::move(tensor), entry.metadata.shards[entry.own_shard]);
-    if (!own) return std::move(own).take_error().with_key(entry.key);
+    if (!own) return std::move(own).error().with_key(entry.key);
     shards.push_back(*std::move(own));
   }
   auto made =
       sharded_tensor<T>::make(std::move(shards), std::move(entry.metadata), std::move(entry.group), entry.group_rank);
-  if (!made) return std::move(made).take_error().with_key(entry.key);
+  if (!made) return std::move(made).error().with_key(entry.key);
   return state_value<T>(*std::move(made));
 }
 
@@ -74,7 +74,7 @@ result<fsdp_profile> make_entries(entry_mover mover, std::int64_t run_bytes, Tak
       const auto make = [&](const planned_entry& entry) -> std::optional<T> {
         auto made = allocated<T>(entry.type, entry.local, entry.where);
         if (made) return std::optional<T>(*std::move(made));
-        mine = std::move(made).take_error().with_key(entry.key);
+        mine = std::move(made).error().with_key(entry.key);
         return std::nullopt;
       };
       for (std::size_t i = first; mine && i < last; ++i) {
@@ -90,7 +90,7 @@ result<fsdp_profile> make_entries(entry_mover mover, std::int64_t run_bytes, Tak
             if (auto made = make(mover.entries()[name])) waiting.emplace(name, *std::move(made));
       }
       auto moved = mover.move(first, last, views, mine);
-      if (!moved) return std::move(moved).take_error();
+      if (!moved) return std::move(moved).error();
       for (std::size_t i = first; moved && i < last; ++i)
         for (const std::size_t name : mover.other_names(i))
           if (moved && mover.entries()[i].has_part)
@@ -99,35 +99,35 @@ result<fsdp_profile> make_entries(entry_mover mover, std::int64_t run_bytes, Tak
         if (mover.entries()[i].form != entry_form::none)
           moved = take(std::move(mover.entries()[i]), std::move(tensors[i - first]));
       if (!moved) {
-        mover.abort(moved.cause());
-        return std::move(moved).take_error();
+        mover.abort(moved.error());
+        return std::move(moved).error();
       }
     }
   } catch (const std::exception& e) {
     mover.abort(fail(errc::no_memory, std::string("a rank could not go on with a state dict: ") + e.what()));
     throw;
   }
-  if (auto finished = mover.finish(); !finished) return std::move(finished).take_error();
+  if (auto finished = mover.finish(); !finished) return std::move(finished).error();
   return mover.profile();
 }
 
 template <allocatable_tensor T>
 result<saved_state<T>> collect(result<entry_mover> mover, std::int32_t rank, std::int64_t run_bytes) {
-  if (!mover) return std::move(mover).take_error();
+  if (!mover) return std::move(mover).error();
   state_dict_builder<T> builder;
   builder.begin(node_kind::mapping);
   auto done =
       make_entries<T>(*std::move(mover), run_bytes, [&](planned_entry entry, std::optional<T> tensor) -> result<void> {
         std::string key = entry.key;
         auto value = to_value<T>(std::move(entry), std::move(tensor), rank);
-        if (!value) return std::move(value).take_error();
+        if (!value) return std::move(value).error();
         builder.value(std::move(key), *std::move(value));
         return {};
       });
-  if (!done) return std::move(done).take_error();
+  if (!done) return std::move(done).error();
   builder.end();
   auto made = builder.finish();
-  if (!made) return std::move(made).take_error();
+  if (!made) return std::move(made).error();
   return saved_state<T>{*std::move(made), *done};
 }
 
@@ -148,7 +148,7 @@ template <allocatable_tensor T, tensor_visitor<T> V>
 result<fsdp_profile> stream_full_state_dict(const fsdp_model& model, any_communicator& comm, V&& visit,
                                             const full_state_options& options = {}) {
   auto mover = detail::entry_mover::start(plan_full(model, comm.rank(), options), &comm, 0, options.call);
-  if (!mover) return std::move(mover).take_error();
+  if (!mover) return std::move(mover).error();
   return detail::make_entries<T>(*std::move(mover), options.memory_bytes,
                                  [&](planned_entry entry, std::optional<T> tensor) {
                                    return detail::give<T>(visit, entry.key, *std::move(tensor));
@@ -178,12 +178,12 @@ result<fsdp_profile> stream_sharded_state_dict(const fsdp_model& model, any_comm
                                                const sharded_state_options& options = {}) {
   const std::int64_t budget = options.memory_bytes > 0 ? options.memory_bytes : full_state_options().memory_bytes;
   auto mover = detail::entry_mover::start(plan_sharded(model, comm.rank(), options), &comm, budget, options.call);
-  if (!mover) return std::move(mover).take_error();
+  if (!mover) return std::move(mover).error();
   return detail::make_entries<T>(*std::move(mover), budget,
                                  [&](planned_entry entry, std::optional<T> tensor) -> result<void> {
                                    const std::string key = entry.key;
                                    auto value = detail::to_value<T>(std::move(entry), std::move(tensor), comm.rank());
-                                   if (!value) return std::move(value).take_error();
+                                   if (!value) return std::move(value).error();
                                    return detail::give<state_value<T>>(visit, key, *std::move(value));
                                  });
 }

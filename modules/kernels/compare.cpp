@@ -15,6 +15,9 @@ module;
 #include <type_traits>
 module shardmesh.kernels;
 
+import :lanes;
+import :loops;
+
 namespace shardmesh {
 namespace {
 

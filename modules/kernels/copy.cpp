@@ -13,6 +13,9 @@ module;
 #include <utility>
 module shardmesh.kernels;
 
+import :lanes;
+import :loops;
+
 namespace shardmesh {
 namespace {
 

@@ -10,6 +10,8 @@ module;
 #include <utility>
 module shardmesh.kernels;
 
+import :loops;
+
 namespace shardmesh {
 namespace {
 

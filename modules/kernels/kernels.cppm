@@ -9,6 +9,3 @@ export import :copy;
 export import :reduce;
 export import :elementwise;
 export import :compare;
-
-import :lanes;
-import :loops;

@@ -12,6 +12,8 @@ module;
 #include <type_traits>
 module shardmesh.kernels;
 
+import :lanes;
+
 namespace shardmesh {
 namespace {
 

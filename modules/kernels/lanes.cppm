@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lanes: the six types that arithmetic and conversions are done in, and runs of elements loaded into and stored from
 // them. Twenty dtypes convert to each other through twenty loads and 120 stores instead of 400 loops. Internal.
-export module shardmesh.kernels:lanes;
+module shardmesh.kernels:lanes;
 
 import shardmesh.std;
 import shardmesh.core;

@@ -9,6 +9,8 @@ module;
 #include <utility>
 module shardmesh.kernels;
 
+import :loops;
+
 namespace shardmesh {
 namespace {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // loop_nest: the loops that visit two views together, brought to a simple form. Internal to the room.
-export module shardmesh.kernels:loops;
+module shardmesh.kernels:loops;
 
 import shardmesh.std;
 import shardmesh.core;

@@ -14,6 +14,9 @@ module;
 #include <utility>
 module shardmesh.kernels;
 
+import :lanes;
+import :loops;
+
 namespace shardmesh {
 namespace {
 

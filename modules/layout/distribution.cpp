@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What every distribution answers through its model, and the digest.
 module;
-#include <xxhash.h>
-
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <new>
 #include <span>
 #include <vector>
 module shardmesh.layout;
@@ -20,17 +18,9 @@ namespace {
 // A running XXH3 over 64-bit little-endian numbers: the same on every machine.
 class hasher {
  public:
-  hasher() : state_(XXH3_createState()) {
-    if (!state_) throw std::bad_alloc();
-    XXH3_128bits_reset(state_);
-  }
-  ~hasher() { XXH3_freeState(state_); }
-  hasher(const hasher&) = delete;
-  hasher& operator=(const hasher&) = delete;
-
   void add(std::int64_t value) {
     auto bits = static_cast<std::uint64_t>(value);
-    for (std::size_t i = 0; i < 8; ++i, bits >>= 8) buffer_[used_ + i] = static_cast<unsigned char>(bits);
+    for (std::size_t i = 0; i < 8; ++i, bits >>= 8) buffer_[used_ + i] = static_cast<std::byte>(bits);
     used_ += 8;
     if (used_ == sizeof buffer_) flush();
   }
@@ -39,17 +29,16 @@ class hasher {
   }
   digest128 finish() {
     flush();
-    const XXH128_hash_t hash = XXH3_128bits_digest(state_);
-    return {hash.low64, hash.high64};
+    return sum_.digest();
   }
 
  private:
   void flush() {
-    XXH3_128bits_update(state_, buffer_, used_);
+    sum_.update(std::span(buffer_).first(used_));
     used_ = 0;
   }
-  XXH3_state_t* state_;
-  unsigned char buffer_[4096];
+  xxh3_stream sum_;
+  std::byte buffer_[4096];
   std::size_t used_ = 0;
 };
 

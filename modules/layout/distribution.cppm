@@ -5,6 +5,7 @@ export module shardmesh.layout:distribution;
 
 import shardmesh.std;
 import shardmesh.core;
+import shardmesh.digest;
 import :reduction;
 import :tensor_layout;
 
@@ -23,12 +24,6 @@ struct fragment {
   extents local_offsets;
   std::int32_t term = 0;
   friend bool operator==(const fragment&, const fragment&) = default;
-};
-
-/// 128 bits that are equal exactly when two descriptions are (up to hash collisions); the same on every machine.
-struct digest128 {
-  std::uint64_t low = 0, high = 0;
-  friend auto operator<=>(const digest128&, const digest128&) = default;
 };
 
 /// The digest of a list of numbers: XXH3 128 of their little-endian bytes.

@@ -4,6 +4,7 @@
 export module shardmesh.layout;
 
 export import shardmesh.core;
+export import shardmesh.digest;
 
 export import :cut;
 export import :reduction;

@@ -145,7 +145,7 @@ distribution_builder::distribution_builder(const extents& shape, owner_space spa
   state_->made->space = space;
   state_->made->reduction = reduction;
   state_->made->divisor = reduction == reduce_op::avg ? divisor : 1;
-  if (const auto valid = check_shape(shape); !valid) state_->first_error = valid.cause();
+  if (const auto valid = check_shape(shape); !valid) state_->first_error = valid.error();
 }
 distribution_builder::distribution_builder(distribution_builder&&) noexcept = default;
 distribution_builder& distribution_builder::operator=(distribution_builder&&) noexcept = default;
@@ -193,7 +193,7 @@ result<distribution> distribution_builder::finish() {
     return fail(errc::overflow, "more than 2^30 fragments");
   bool sorted = true;
   for (std::uint32_t i = 0; i < l.owner.size(); ++i) {
-    if (const auto valid = state_->check(i); !valid) return valid.cause();
+    if (const auto valid = state_->check(i); !valid) return valid.error();
     l.owners = std::max(l.owners, l.owner[i] + 1);
     l.terms = std::max(l.terms, l.term[i] + 1);
     sorted = sorted && (i == 0 || !state_->before(i, i - 1));

@@ -23,6 +23,10 @@ class device_mesh {
   ///         errc::rank_too_large
   static result<device_mesh> make(std::span<const std::int64_t> sizes, std::vector<std::string> names = {},
                                   std::vector<std::int32_t> ranks = {});
+  static result<device_mesh> make(std::initializer_list<std::int64_t> sizes, std::vector<std::string> names = {},
+                                  std::vector<std::int32_t> ranks = {}) {
+    return make(std::span(sizes.begin(), sizes.size()), std::move(names), std::move(ranks));
+  }
 
   const extents& sizes() const { return sizes_; }
   /// Number of mesh dimensions.

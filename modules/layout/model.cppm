@@ -4,6 +4,7 @@ module shardmesh.layout:model;
 
 import shardmesh.std;
 import shardmesh.core;
+import shardmesh.digest;
 import :cut;
 import :distribution;
 import :mesh;

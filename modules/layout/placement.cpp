@@ -94,14 +94,14 @@ result<placement> parse_placement(std::string_view text) {
     const std::size_t comma = arguments->find(',');
     if (comma == std::string_view::npos) return bad_placement(text, "SS takes a dimension and a split factor");
     auto dim = parse_dim(text, parse::trim(arguments->substr(0, comma)));
-    if (!dim) return std::move(dim).take_error();
+    if (!dim) return std::move(dim).error();
     const auto factor = parse::integer(parse::trim(arguments->substr(comma + 1)));
     if (!factor || *factor < 1) return bad_placement(text, "the split factor is a number of at least 1");
     return placement::strided_shard(*dim, *factor);
   }
   if (const auto dim_text = argument(text, "S")) {
     auto dim = parse_dim(text, *dim_text);
-    if (!dim) return std::move(dim).take_error();
+    if (!dim) return std::move(dim).error();
     return placement::shard(*dim);
   }
   return bad_placement(text, text.empty() ? "it is empty" : "unknown name or missing parentheses");
@@ -117,7 +117,7 @@ result<std::vector<placement>> parse_placements(std::string_view text) {
     if (c == ')') --depth;
     if (i < text.size() && (c != ',' || depth > 0)) continue;
     auto one = parse_placement(text.substr(begin, i - begin));
-    if (!one) return std::move(one).take_error();
+    if (!one) return std::move(one).error();
     if (placements.size() == max_rank)
       return fail(errc::rank_too_large, fmt::format("'{}' has more than {} placements", text, max_rank));
     placements.push_back(*one);

@@ -4,11 +4,9 @@ module;
 module shardmesh.mpi;
 
 import shardmesh.comm;
-
-#include "record.hpp"
-#include "session.hpp"
-//
-#include "control.hpp"
+import :control;
+import :record;
+import :session;
 
 namespace shardmesh::mpi {
 

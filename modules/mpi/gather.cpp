@@ -6,14 +6,12 @@ module;
 module shardmesh.mpi;
 
 import shardmesh.comm;
-
-#include "peer_memory.hpp"
-#include "record.hpp"
-#include "session.hpp"
-#include "staged.hpp"
-//
-#include "control.hpp"
-#include "engine.hpp"
+import :control;
+import :engine;
+import :peer_memory;
+import :record;
+import :session;
+import :staged;
 
 namespace shardmesh::mpi {
 

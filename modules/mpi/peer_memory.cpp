@@ -9,8 +9,7 @@ module;
 module shardmesh.mpi;
 
 import shardmesh.comm;
-
-#include "peer_memory.hpp"
+import :peer_memory;
 
 namespace shardmesh::mpi {
 

@@ -5,14 +5,12 @@ module;
 module shardmesh.mpi;
 
 import shardmesh.comm;
-
-#include "peer_memory.hpp"
-#include "record.hpp"
-#include "session.hpp"
-#include "staged.hpp"
-//
-#include "control.hpp"
-#include "engine.hpp"
+import :control;
+import :engine;
+import :peer_memory;
+import :record;
+import :session;
+import :staged;
 
 namespace shardmesh::mpi {
 namespace {
@@ -74,7 +72,7 @@ bool engine::progress() {
   if (poison_) return false;
   auto moved = try_progress();
   if (moved) return *moved;
-  if (!poison_) poison(std::move(moved).take_error().with_rank(rank_), true, true);
+  if (!poison_) poison(std::move(moved).error().with_rank(rank_), true, true);
   return true;
 }
 
@@ -92,8 +90,7 @@ result<bool> engine::try_progress() {
 
 void engine::send(std::int32_t peer, const record_head& head, std::span<const std::byte> bytes) {
   if (poison_) return;
-  if (auto done = control_->send(peer, head, bytes); !done)
-    poison(std::move(done).take_error().with_rank(peer), true, true);
+  if (auto done = control_->send(peer, head, bytes); !done) poison(std::move(done).error().with_rank(peer), true, true);
 }
 
 void engine::handle(std::int32_t peer, const record_head& head, std::span<const std::byte> bytes) {

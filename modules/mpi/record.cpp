@@ -4,8 +4,7 @@ module;
 module shardmesh.mpi;
 
 import shardmesh.comm;
-
-#include "record.hpp"
+import :record;
 
 namespace shardmesh::mpi {
 

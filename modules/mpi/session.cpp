@@ -4,8 +4,7 @@ module;
 module shardmesh.mpi;
 
 import shardmesh.comm;
-
-#include "session.hpp"
+import :session;
 
 namespace shardmesh::mpi {
 namespace {

@@ -4,10 +4,8 @@ module;
 module shardmesh.mpi;
 
 import shardmesh.comm;
-
-#include "session.hpp"
-//
-#include "staged.hpp"
+import :session;
+import :staged;
 
 namespace shardmesh::mpi {
 

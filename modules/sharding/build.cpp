@@ -25,7 +25,7 @@ error first_of(std::vector<error> problems) {
 }
 
 void append(std::vector<error>& problems, result<void> checked) {
-  if (!checked) problems.push_back(std::move(checked).take_error());
+  if (!checked) problems.push_back(std::move(checked).error());
 }
 
 }  // namespace
@@ -47,7 +47,7 @@ class shard_checker {
     problems_.push_back(std::move(e));
   }
   void add(result<void> checked) {
-    if (!checked) add(std::move(checked).take_error());
+    if (!checked) add(std::move(checked).error());
   }
 
   void check_box() {
@@ -62,7 +62,7 @@ class shard_checker {
 
   void check_place(const rank_group& group) {
     const auto placed = parse_and_validate_remote_device(group, shard_.metadata->placement);
-    if (!placed) return add(placed.cause());
+    if (!placed) return add(placed.error());
     if (placed->rank != rank_)
       add(fail(errc::invalid_argument, "its placement is not on this rank")
               .with_values(fmt::format("rank:{}", rank_), to_string(*shard_.metadata->placement)));
@@ -152,7 +152,7 @@ std::vector<error> global_metadata_problems(std::span<const std::optional<sharde
     if (options.group)
       for (const shard_metadata& shard : mine.shards)
         if (auto placed = parse_and_validate_remote_device(*options.group, shard.placement); !placed)
-          problems.push_back(std::move(placed).take_error().with_box(shard.where()));
+          problems.push_back(std::move(placed).error().with_box(shard.where()));
     if (!first) {
       first = &mine;
       first_rank = rank;

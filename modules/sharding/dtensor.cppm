@@ -30,7 +30,7 @@ class dtensor {
     extents sizes;
     if (local) sizes = adapter<T>::view(*local).sizes;
     if (auto valid = detail::check_local_tensor(l, rank, local ? &sizes : nullptr); !valid)
-      return std::move(valid).take_error();
+      return std::move(valid).error();
     return dtensor(std::move(l), rank, std::move(local));
   }
 

@@ -21,7 +21,7 @@ result<void> check_arguments(const movable_tensor& tensor, std::int32_t destinat
   if (destination_rank < 0 || destination_rank >= tensor.group.size())
     return fail(errc::invalid_argument, "the destination rank is not in the group")
         .with_values(fmt::format("0 to {}", tensor.group.size() - 1), std::to_string(destination_rank));
-  if (!destination) return destination.cause();
+  if (!destination) return destination.error();
   const std::int32_t here = tensor.group.global(tensor.rank), there = tensor.group.global(destination_rank);
   SHARDMESH_CHECK(validate_output_tensor_for_gather(here, there, tensor.metadata.size, *destination));
   if (*destination && (*destination)->type != tensor.metadata.properties.type)
@@ -39,7 +39,7 @@ result<void> gather(movable_tensor tensor, std::int32_t destination_rank,
                     const call_options& call) {
   auto mine = check_arguments(tensor, destination_rank, destination, comm);
   auto from = distribution_of(tensor.metadata, tensor.group);
-  if (mine && !from) mine = from.cause();
+  if (mine && !from) mine = from.error();
   SHARDMESH_TRY(const auto begun,
                 begin(comm, tensor.group, "arguments of gather",
                       {{"destination rank", std::to_string(destination_rank)}, {"tensor", to_string(tensor.metadata)}},

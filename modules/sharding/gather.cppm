@@ -75,11 +75,11 @@ result<std::optional<T>> gather(const sharded_tensor<T>& tensor, std::int32_t de
       made = *std::move(whole);
       destination = std::optional(adapter<T>::view(*made));
     } else {
-      destination = std::move(whole).take_error();
+      destination = std::move(whole).error();
     }
   }
   auto ran = detail::gather(detail::movable(tensor), destination_rank, destination, comm, options.call);
-  if (!ran) return std::move(ran).take_error();
+  if (!ran) return std::move(ran).error();
   return made;
 }
 

@@ -61,7 +61,7 @@ result<agreed_metadata> agree_on_metadata(std::span<const local_shard_facts> sha
                                         {{"global_size", global_size ? to_string(*global_size) : "not known"},
                                          {"dim", global_size ? "not used" : std::to_string(options.dim)},
                                          {"properties", to_string(options.properties)}},
-                                        mine ? result<void>() : result<void>(mine.cause()),
+                                        mine ? result<void>() : result<void>(mine.error()),
                                         mine ? to_bytes(*mine) : std::vector<std::byte>(), options.call));
 
   // From here on every rank computes the same, so that all have the same answer.

@@ -56,12 +56,12 @@ result<sharded_tensor<T>> init_from_local_shards(std::vector<shard<T>> local_sha
                                                  const rank_group& group, const init_options& options = {}) {
   const auto facts = detail::facts_of(std::span<const shard<T>>(local_shards));
   auto agreed = detail::agree_on_metadata(facts, global_size, comm, group, options);
-  if (!agreed) return std::move(agreed).take_error();
+  if (!agreed) return std::move(agreed).error();
   std::vector<shard<T>> placed;
   placed.reserve(local_shards.size());
   for (std::size_t i = 0; i < local_shards.size(); ++i) {
     auto moved = std::move(local_shards[i]).with_metadata(agreed->metadata.shards[agreed->first_local + i]);
-    if (!moved) return std::move(moved).take_error();
+    if (!moved) return std::move(moved).error();
     placed.push_back(*std::move(moved));
   }
   return sharded_tensor<T>::make(std::move(placed), std::move(agreed->metadata), group, comm.rank());

@@ -39,7 +39,7 @@ result<void> redistribute(const layout& from, const layout& to, dtype type, std:
                           std::vector<tensor_view> destination, const result<void>& mine, any_communicator& comm,
                           const redistribute_options& options) {
   const auto planned = [&]() -> result<transfer_plan> {
-    if (!mine) return mine.cause();
+    if (!mine) return mine.error();
     for (const std::vector<tensor_view>* side : {&source, &destination}) SHARDMESH_CHECK(check_host_memory(*side));
     // Also a rank that would hold nothing: the mesh is meant for another group.
     for (const device_mesh* mesh : {&from.mesh(), &to.mesh()})

@@ -42,7 +42,7 @@ result<dtensor<T>> redistribute(const dtensor<T>& tensor, const layout& to, any_
   if (tensor.has_local()) source.push_back(adapter<T>::view(const_cast<T&>(tensor.local())));
   const auto type =
       detail::agreed_type(source.empty() ? std::nullopt : std::optional(source[0].type), comm, options.call);
-  if (!type) return type.cause();
+  if (!type) return type.error();
   std::optional<T> local;
   result<void> mine;
   if (to.mesh().coordinate_of(comm.rank())) {
@@ -51,12 +51,12 @@ result<dtensor<T>> redistribute(const dtensor<T>& tensor, const layout& to, any_
       local = *std::move(made);
       destination.push_back(adapter<T>::view(*local));
     } else {
-      mine = std::move(made).take_error();
+      mine = std::move(made).error();
     }
   }
   auto moved =
       detail::redistribute(tensor.layout(), to, *type, std::move(source), std::move(destination), mine, comm, options);
-  if (!moved) return std::move(moved).take_error();
+  if (!moved) return std::move(moved).error();
   return dtensor<T>::make(to, comm.rank(), std::move(local));
 }
 

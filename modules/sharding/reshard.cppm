@@ -29,7 +29,7 @@ result<sharded_tensor<T>> reshard(const sharded_tensor<T>& tensor, const shardin
   if (auto movable =
           detail::check_movable(tensor.metadata(), views, tensor.nesting(), tensor.group(), tensor.rank(), comm);
       !movable)
-    from = std::move(movable).take_error();
+    from = std::move(movable).error();
   return detail::moved_to<T>(spec, tensor.size(), tensor.metadata().properties, from, std::move(views), comm,
                              tensor.group(), "arguments of reshard", call);
 }

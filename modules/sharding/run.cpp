@@ -69,7 +69,7 @@ result<agreement_notes> begin(any_communicator& comm, const rank_group& group, s
       {"group", group.size() <= 16 ? to_string(group) : fmt::format("{} ({:x})", to_string(group), digest.low)});
   std::optional<error> problem;
   if (!mine) {
-    problem = mine.cause();
+    problem = mine.error();
     if (problem->ranks.empty() && comm.rank() < group.size()) problem->ranks.push_back(group.global(comm.rank()));
   }
   return agree(comm, arguments,

@@ -40,10 +40,10 @@ template <allocatable_tensor T>
 result<T> allocated(dtype type, const extents& sizes, device where) {
   try {
     T made = adapter<T>::allocate(type, sizes, where);
-    if (auto valid = check_allocated(adapter<T>::view(made), type, sizes); !valid) return std::move(valid).take_error();
+    if (auto valid = check_allocated(adapter<T>::view(made), type, sizes); !valid) return std::move(valid).error();
     return made;
   } catch (const exception& thrown) {
-    return thrown.cause();
+    return thrown.error();
   } catch (const std::exception& thrown) {
     return allocation_failed(sizes, thrown.what());
   } catch (...) {
@@ -89,9 +89,9 @@ result<std::vector<shard<T>>> allocated_shards(const sharded_tensor_metadata& me
   for (const shard_metadata& one : metadata.shards) {
     if (one.rank() != global_rank) continue;
     auto tensor = allocated<T>(metadata.properties.type, one.sizes, one.placement->where);
-    if (!tensor) return std::move(tensor).take_error();
+    if (!tensor) return std::move(tensor).error();
     auto held = shard<T>::make(*std::move(tensor), one);
-    if (!held) return std::move(held).take_error();
+    if (!held) return std::move(held).error();
     made.push_back(*std::move(held));
   }
   return made;
@@ -104,9 +104,9 @@ result<sharded_tensor<T>> moved_to(const sharding_spec& spec, const extents& siz
                                    const result<distribution>& from, std::vector<tensor_view> source,
                                    any_communicator& comm, const rank_group& group, std::string what,
                                    const call_options& call) {
-  result<void> mine = from ? result<void>() : from.cause();
+  result<void> mine = from ? result<void>() : from.error();
   auto to = destination_of(spec, size, properties, group);
-  if (mine && !to) mine = to.cause();
+  if (mine && !to) mine = to.error();
   if (mine) mine = check_host_memory(source);
   std::vector<shard<T>> shards;
   if (mine) {
@@ -114,14 +114,14 @@ result<sharded_tensor<T>> moved_to(const sharding_spec& spec, const extents& siz
     if (made)
       shards = *std::move(made);
     else
-      mine = std::move(made).take_error();
+      mine = std::move(made).error();
   }
   auto begun = begin(comm, group, std::move(what), {{"spec", to_string(spec)}}, mine, {}, call);
-  if (!begun) return std::move(begun).take_error();
+  if (!begun) return std::move(begun).error();
   std::vector<tensor_view> destination;
   for (const shard<T>& one : shards) destination.push_back(adapter<T>::view(const_cast<T&>(one.tensor())));
   auto ran = move(*from, to->held, properties.type, std::move(source), std::move(destination), comm, call);
-  if (!ran) return std::move(ran).take_error();
+  if (!ran) return std::move(ran).error();
   return sharded_tensor<T>::make(std::move(shards), std::move(to->metadata), group, comm.rank());
 }
 

@@ -73,21 +73,20 @@ class shard {
   /// \errors errc::shape_mismatch when the tensor's sizes are not the shard's, naming the box and the rank
   static result<shard> make(T tensor, shard_metadata metadata) {
     if (auto valid = detail::check_shard_tensor(adapter<T>::view(tensor).sizes, metadata); !valid)
-      return std::move(valid).take_error();
+      return std::move(valid).error();
     return shard(std::variant<T, nested_tensor>(std::in_place_index<0>, std::move(tensor)), std::move(metadata));
   }
   /// \errors as above; errc::invalid_argument when it is nested more than `max_shard_nesting` deep
   static result<shard> make(sharded_tensor<T> nested, shard_metadata metadata) {
     if (auto valid = detail::check_shard_nested(nested.metadata().size, nested.nesting(), metadata); !valid)
-      return std::move(valid).take_error();
+      return std::move(valid).error();
     return shard(std::variant<T, nested_tensor>(std::in_place_index<1>, nested_tensor(std::move(nested))),
                  std::move(metadata));
   }
 
   /// The same tensor, which is moved, at another place. \errors errc::shape_mismatch when the sizes differ
   result<shard> with_metadata(shard_metadata metadata) && {
-    if (auto valid = detail::check_shard_tensor(metadata_.sizes, metadata); !valid)
-      return std::move(valid).take_error();
+    if (auto valid = detail::check_shard_tensor(metadata_.sizes, metadata); !valid) return std::move(valid).error();
     return shard(std::move(held_), std::move(metadata));
   }
 
@@ -128,7 +127,7 @@ class sharded_tensor {
     std::vector<shard_metadata> held;
     for (const shard<T>& one : local_shards) held.push_back(one.metadata());
     auto order = detail::order_of_local_shards(held, metadata, group, rank);
-    if (!order) return std::move(order).take_error();
+    if (!order) return std::move(order).error();
     sharded_tensor made;
     std::vector<std::optional<shard<T>>> sorted(local_shards.size());
     for (std::size_t i = 0; i < local_shards.size(); ++i) sorted[(*order)[i]] = std::move(local_shards[i]);

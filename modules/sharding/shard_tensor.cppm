@@ -56,7 +56,7 @@ result<sharded_tensor<T>> shard_tensor(const T* tensor, const sharding_spec& spe
     mine = detail::tensor_facts{source.front().sizes, properties_of(*tensor)};
   }
   auto facts = detail::facts_from(source_rank, mine, comm, group, options.call);
-  if (!facts) return std::move(facts).take_error();
+  if (!facts) return std::move(facts).error();
   return detail::moved_to<T>(spec, facts->size, facts->properties, detail::all_on(source_rank, facts->size, group),
                              std::move(source), comm, group, "arguments of shard_tensor", options.call);
 }

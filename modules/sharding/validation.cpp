@@ -172,7 +172,7 @@ result<void> validate_non_overlapping_shards_metadata(std::span<const shard_meta
 }
 
 result<void> check_tensor(std::span<const shard_metadata> shards, const extents& size) {
-  if (const auto valid = check_shape(size); !valid) return valid.cause();
+  if (const auto valid = check_shape(size); !valid) return valid.error();
   return to_result(check_shards(shards, size, 1), shards, size.rank(), &size);
 }
 

@@ -48,7 +48,7 @@ class state_dict_builder {
   result<state_dict<T>> finish() {
     auto spec = tree_.finish();
     std::vector<state_value<T>> leaves = std::exchange(leaves_, {});
-    if (!spec) return std::move(spec).take_error();
+    if (!spec) return std::move(spec).error();
     return state_dict<T>::make(*std::move(spec), std::move(leaves));
   }
 
@@ -73,7 +73,7 @@ result<state_dict<T>> build_state_dict(std::vector<state_entry<T>> entries) {
   paths.reserve(entries.size());
   for (auto& entry : entries) paths.push_back(std::move(entry.first));
   auto tree = unflatten(paths, {.max_holes = std::int64_t{1} << 20});
-  if (!tree) return std::move(tree).take_error();
+  if (!tree) return std::move(tree).error();
   std::vector<state_value<T>> leaves;
   leaves.reserve(tree->leaf_order.size());
   for (const std::size_t i : tree->leaf_order)
@@ -127,7 +127,7 @@ auto state_dict_from(Node& root, F&& f)
     -> result<state_dict<typename detail::tensor_of<std::invoke_result_t<F&, Node&>>::type>> {
   using T = typename detail::tensor_of<std::invoke_result_t<F&, Node&>>::type;
   auto flat = flatten_tree(root);
-  if (!flat) return std::move(flat).take_error();
+  if (!flat) return std::move(flat).error();
   std::vector<state_value<T>> leaves;
   leaves.reserve(flat->leaves.size());
   for (auto& leaf : flat->leaves) {
@@ -137,7 +137,7 @@ auto state_dict_from(Node& root, F&& f)
       else
         return f(leaf);
     }();
-    if (!made) return std::move(made).take_error();
+    if (!made) return std::move(made).error();
     leaves.push_back(*std::move(made));
   }
   return state_dict<T>::make(std::move(flat->spec), std::move(leaves));
@@ -152,7 +152,7 @@ result<Node> tree_from(state_dict<T>&& dict, F&& f) {
   leaves.reserve(dict.size());
   for (state_value<T>& value : dict.leaves()) {
     result<Node> made = f(value);
-    if (!made) return std::move(made).take_error();
+    if (!made) return std::move(made).error();
     leaves.push_back(*std::move(made));
   }
   return build<Node>(dict.spec(), std::move(leaves));

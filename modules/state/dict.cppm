@@ -100,7 +100,7 @@ class state_dict {
   /// Source: torch.distributed.checkpoint._traverse.set_element (which fails for a new index key in a mapping)
   result<void> set(const path& where, value_type value) {
     auto edit = tree_.set(where, [&](std::size_t leaf) { return leaves_[leaf].is_none(); });
-    if (!edit) return std::move(edit).take_error();
+    if (!edit) return std::move(edit).error();
     apply(*edit, std::move(value));
     return {};
   }
@@ -109,7 +109,7 @@ class state_dict {
   /// path. Cost: O(nodes).
   result<void> erase(const path& where) {
     auto edit = tree_.erase(where);
-    if (!edit) return std::move(edit).take_error();
+    if (!edit) return std::move(edit).error();
     apply(*edit, {});
     return {};
   }
@@ -130,7 +130,7 @@ class state_dict {
     const auto node = tree_.find(where);
     tree_spec part = node ? tree_editor::subtree(spec(), *node) : tree_spec();
     auto edit = tree_.erase(where);
-    if (!edit) return std::move(edit).take_error();
+    if (!edit) return std::move(edit).error();
     const auto first = leaves_.begin() + static_cast<std::ptrdiff_t>(edit->first);
     const auto last = first + static_cast<std::ptrdiff_t>(edit->removed);
     std::vector<value_type> taken(std::make_move_iterator(first), std::make_move_iterator(last));

@@ -110,7 +110,7 @@ std::optional<value_difference> difference_of(const compared_tensor& a, const co
   if (a.view.where.type != device_type::cpu)
     return value_difference{kind::value, fmt::format("different memory on {}, not compared", to_string(a.view.where))};
   const auto compared = compare(a.view, b.view);
-  if (!compared) return value_difference{kind::value, to_string(compared.cause())};
+  if (!compared) return value_difference{kind::value, to_string(compared.error())};
   if (compared->equal()) return std::nullopt;
   return value_difference{
       kind::value, fmt::format("{} of {} elements differ, first at {}: {} against {}", compared->different,

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
-#include <xxhash.h>
 
 #include <algorithm>
 #include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -37,10 +37,7 @@ class hashed_bytes {
     number(value.low);
     number(value.high);
   }
-  digest128 done() const {
-    const XXH128_hash_t hash = XXH3_128bits(bytes_.data(), bytes_.size());
-    return {hash.low64, hash.high64};
-  }
+  digest128 done() const { return xxh3(std::as_bytes(std::span(bytes_))); }
 
  private:
   std::string bytes_;

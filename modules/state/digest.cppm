@@ -40,7 +40,7 @@ result<digest128> digest(const state_dict<T>& dict) {
     } else if (const auto* d = value.dtensor()) {
       const dtype type = d->has_local() ? adapter<T>::view(const_cast<T&>(d->local())).type : dtype::undefined;
       auto one = detail::digest_of_dtensor(d->layout(), type);
-      if (!one) return std::move(one).take_error();
+      if (!one) return std::move(one).error();
       leaves.push_back(*one);
     } else {
       leaves.push_back(detail::digest_of_kind(value.kind()));

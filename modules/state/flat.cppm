@@ -51,7 +51,7 @@ result<std::vector<named_item>> items_of(const state_dict<T>& dict, key_policy p
 template <local_tensor T>
 result<std::vector<named_part<T>>> flatten(state_dict<T> dict, key_policy policy) {
   auto items = items_of(dict, policy);
-  if (!items) return std::move(items).take_error();
+  if (!items) return std::move(items).error();
   std::vector<named_part<T>> parts;
   parts.reserve(items->size());
   const std::span<state_value<T>> leaves = dict.leaves();
@@ -84,7 +84,7 @@ result<state_dict<T>> unflatten(std::vector<named_part<T>> parts) {
   paths.reserve(parts.size());
   for (named_part<T>& part : parts) paths.push_back(std::move(part.where));
   auto tree = unflatten(paths, {.max_holes = detail::max_made_up_leaves});
-  if (!tree) return std::move(tree).take_error();
+  if (!tree) return std::move(tree).error();
   std::vector<leaf_graft> grafts(tree->leaf_order.size());
   std::vector<state_value<T>> leaves;
   leaves.reserve(grafts.size());
@@ -107,7 +107,7 @@ result<state_dict<T>> unflatten(std::vector<named_part<T>> parts) {
   }
   if (!has_containers) return state_dict<T>::make(std::move(tree->spec), std::move(leaves));
   auto spec = tree_editor::graft(tree->spec, grafts);
-  if (!spec) return std::move(spec).take_error();
+  if (!spec) return std::move(spec).error();
   return state_dict<T>::make(*std::move(spec), std::move(leaves));
 }
 

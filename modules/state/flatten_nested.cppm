@@ -114,10 +114,10 @@ result<sharded_tensor<T>> rebuild(sharded_tensor<T> outer, flat_nest flat, std::
     if (!local[i].is_nested()) {
       auto same = check_properties(metadata.properties, properties_of(std::as_const(local[i]).tensor()),
                                    !has_properties<T>, place);
-      if (!same) return std::move(same).take_error();
+      if (!same) return std::move(same).error();
     }
     auto moved = std::move(local[i]).with_metadata(place);
-    if (!moved) return std::move(moved).take_error();
+    if (!moved) return std::move(moved).error();
     local[i] = *std::move(moved);
   }
   return sharded_tensor<T>::make(std::move(local), std::move(metadata), std::move(flat.group), flat.rank);
@@ -148,18 +148,18 @@ result<flattened_state<T>> flatten_exactly(state_dict<T> dict, const nested_opti
           const auto inner = options.inner_metadata(where, shard);
           if (!inner) return answer;
           auto shards = inside_of(shard, *inner);
-          if (!shards) return std::move(shards).take_error();
+          if (!shards) return std::move(shards).error();
           return inner_answer{what::inner, *std::move(shards), true};
         },
         options.group);
-    if (!flat) return at_key(std::move(flat).take_error(), where);
+    if (!flat) return at_key(std::move(flat).error(), where);
     if (!flat->is_changed) {
       made.report.push_back({where, nested_outcome::kept, flat->unknown});
       continue;
     }
     made.report.push_back({where, nested_outcome::flattened, flat->unknown});
     auto rebuilt = rebuild(std::move(*tensor), *std::move(flat), static_cast<std::size_t>(max_shard_nesting) + 1);
-    if (!rebuilt) return at_key(std::move(rebuilt).take_error(), where);
+    if (!rebuilt) return at_key(std::move(rebuilt).error(), where);
     dict.leaves()[i] = *std::move(rebuilt);
   }
   made.dict = std::move(dict);
@@ -189,9 +189,9 @@ result<flattened_state<T>> flatten_as_torch(state_dict<T> dict, const nested_opt
       if (local.size() == 1 && local.front().is_nested()) {
         outcome = nested_outcome::flattened;
         auto flat = flatten_nest_as_torch(nest_of(*tensor), options.group);
-        if (!flat) return at_key(std::move(flat).take_error(), item.where);
+        if (!flat) return at_key(std::move(flat).error(), item.where);
         auto rebuilt = rebuild(std::move(*tensor), *std::move(flat), 2);
-        if (!rebuilt) return at_key(std::move(rebuilt).take_error(), item.where);
+        if (!rebuilt) return at_key(std::move(rebuilt).error(), item.where);
         value = *std::move(rebuilt);
       }
       made.report.push_back({item.where, outcome, 0});
@@ -200,7 +200,7 @@ result<flattened_state<T>> flatten_as_torch(state_dict<T> dict, const nested_opt
     parts.push_back({{}, std::move(item.where), std::move(value)});
   }
   auto rest = unflatten(std::move(parts));
-  if (!rest) return std::move(rest).take_error();
+  if (!rest) return std::move(rest).error();
   made.dict = *std::move(rest);
   return made;
 }
@@ -260,18 +260,18 @@ result<flattened_state<T>> flatten_nested_shards(state_dict<T> dict, any_communi
   round.note.assign(known.bytes().begin(), known.bytes().end());
   round.problem = problem ? &*problem : nullptr;
   auto received = agree(comm, std::span<const agreement_record>(), round, options.call);
-  if (!received) return std::move(received).take_error();
+  if (!received) return std::move(received).error();
 
   nested_options with_group = options;
   if (!with_group.group) with_group.group = group;
   auto made = [&]() -> result<flattened_state<T>> {
-    if (auto read = known.read(*received, group); !read) return std::move(read).take_error();
+    if (auto read = known.read(*received, group); !read) return std::move(read).error();
     return detail::flatten_exactly<T>(std::move(dict), with_group, &known);
   }();
   round.note.clear();
-  round.problem = made ? nullptr : &made.cause();
+  round.problem = made ? nullptr : &made.error();
   auto agreed = agree(comm, std::span<const agreement_record>(), round, options.call);
-  if (!agreed) return std::move(agreed).take_error();
+  if (!agreed) return std::move(agreed).error();
   return made;
 }
 

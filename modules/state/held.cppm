@@ -60,7 +60,7 @@ result<held_tensor> held_of(state_value<T>& value) {
     made.type = view.type;
     for (const placed_box& placed : laid->layout().boxes(laid->rank())) {
       auto part = part_of(view, {placed.local_offsets, placed.where.sizes});
-      if (!part) return std::move(part).take_error().with_box(placed.where);
+      if (!part) return std::move(part).error().with_box(placed.where);
       made.parts.push_back({placed.where, *std::move(part)});
     }
   }
@@ -127,14 +127,14 @@ export namespace shardmesh {
 template <local_tensor T>
 result<held_state> held_by(state_dict<T>& dict, key_policy policy = key_policy::torch_dcp) {
   auto items = items_of(dict, policy);
-  if (!items) return std::move(items).take_error();
+  if (!items) return std::move(items).error();
   held_state made;
   const std::span<state_value<T>> leaves = dict.leaves();
   for (named_item& item : *items) {
     const bool is_leaf = dict.spec().nodes()[item.node].kind == node_kind::leaf;
     if (is_leaf && is_tensor(leaves[item.first_leaf])) {
       auto tensor = detail::held_of(leaves[item.first_leaf]);
-      if (!tensor) return std::move(tensor).take_error().with_key(item.name);
+      if (!tensor) return std::move(tensor).error().with_key(item.name);
       if (tensor->type == dtype::undefined) continue;
       tensor->where = std::move(item.where);
       made.tensors.push_back(*std::move(tensor));

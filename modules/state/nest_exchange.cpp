@@ -90,7 +90,7 @@ result<void> known_insides::read(std::span<const std::vector<std::byte>> receive
                                  shard.offsets.rank() == shard.sizes.rank() && is_well_formed(shard.where());
         if (!makes_sense) return bad();
         auto whole = inside_of(shard, inner);
-        if (!whole) return std::move(whole).take_error().with_key(key);
+        if (!whole) return std::move(whole).error().with_key(key);
         of_key[std::move(position)].push_back({owner, shard.where(), *std::move(whole)});
       }
     }

@@ -16,7 +16,6 @@ export import :transform;
 export import :difference;
 export import :digest;
 export import :flatten_nested;
-
-import :indirect;
-import :dict_tree;
-import :nest;
+export import :dict_tree;
+export import :indirect;
+export import :nest;

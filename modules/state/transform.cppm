@@ -71,7 +71,7 @@ result<state_dict<T>> transform(state_dict<T> dict, F&& f) {
   }
   if (!changes_shape) return state_dict<T>::make(dict.spec(), std::move(leaves));
   auto spec = tree_editor::graft(dict.spec(), grafts);
-  if (!spec) return std::move(spec).take_error();
+  if (!spec) return std::move(spec).error();
   if (spec->nodes().empty()) return fail(errc::invalid_argument, "the only leaf of a state dict is dropped");
   return state_dict<T>::make(*std::move(spec), std::move(leaves));
 }

@@ -20,6 +20,7 @@ using std::hash;
 using std::holds_alternative;
 using std::in_place_index;
 using std::in_place_index_t;
+using std::invoke;
 using std::less;
 using std::map;
 using std::monostate;

@@ -158,7 +158,7 @@ result<void> check_transfers(const transfer_plan& plan, std::int32_t size, std::
     auto done = check_owners(one.from, size, "source");
     if (done) done = check_owners(one.to, size, "destination");
     if (done) done = check_reductions(one);
-    if (!done) return std::move(done).take_error().with_key(names[t]);
+    if (!done) return std::move(done).error().with_key(names[t]);
   }
   return {};
 }
@@ -197,7 +197,7 @@ result<executor> executor::make(transfer_plan plan, any_communicator& comm, std:
   rank_plan mine = plan.for_owner(comm.rank());
   if (sound) choose(mine, own);
   agreement.note = encode(own);
-  if (!sound) agreement.problem = &sound.cause();
+  if (!sound) agreement.problem = &sound.error();
   SHARDMESH_TRY(const agreement_notes notes,
                 agree(
                     comm, digest_of_all(plan, keys, options.check),
@@ -217,11 +217,11 @@ result<executor> executor::make(result<transfer_plan> plan, any_communicator& co
                                 const run_options& options, const call_options& call) {
   if (plan) return make(*std::move(plan), comm, std::move(keys), options, call);
   // The others may have planned well: they are told.
-  agree_options agreement{.what = "transfers", .ordered = true, .problem = &plan.cause()};
+  agree_options agreement{.what = "transfers", .ordered = true, .problem = &plan.error()};
   agreement.note = encode({.number = comm.next_number()});
   SHARDMESH_TRY(const agreement_notes notes,
                 agree(comm, {}, [] { return std::vector<agreement_record>(); }, agreement, call));
-  return plan.cause();
+  return plan.error();
 }
 
 const transfer_plan& executor::plan() const {

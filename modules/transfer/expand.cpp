@@ -32,7 +32,8 @@ namespace {
 thread_local expansion_memory::lists* current = nullptr;
 }
 
-expansion_memory::expansion_memory() : lists_(std::make_unique<lists>()), outer_(std::exchange(current, lists_.get())) {}
+expansion_memory::expansion_memory()
+    : lists_(std::make_unique<lists>()), outer_(std::exchange(current, lists_.get())) {}
 expansion_memory::~expansion_memory() {
   current = outer_;
 }

@@ -332,7 +332,7 @@ result<transfer_plan> plan(std::vector<tensor_transfer> transfers, plan_options 
       entry->second = twin->second;
       if (is_first) {
         auto made = make_class(t, options);
-        if (!made) return at_transfer(std::move(made).take_error(), i);
+        if (!made) return at_transfer(std::move(made).error(), i);
         s->classes.push_back(*std::move(made));
         s->uses.push_back(0);
       }

@@ -36,7 +36,7 @@ tensor_side side_of(distribution where, T&... local) {
 template <local_tensor T>
 result<tensor_side> side_of(const layout& where, T& local, slot_room room = slot_room::exact) {
   auto made = distribute(where);
-  if (!made) return std::move(made).take_error();
+  if (!made) return std::move(made).error();
   tensor_side side = side_of(*std::move(made), local);
   side.memory.room = room;
   return side;

@@ -138,12 +138,12 @@ result<void> executor::state::begin(std::span<const tensor_binding> from, std::s
   auto sound = check_call();
   if (sound) sound = memory_.bind(route_, from, to, [this](std::size_t t) { return names_[t]; });
   if (options_.check == check_policy::every_run) {
-    const agree_options agreement{.what = "runs", .problem = sound ? nullptr : &sound.cause()};
+    const agree_options agreement{.what = "runs", .problem = sound ? nullptr : &sound.error()};
     const digest128 moves = plan.digest();
     const std::vector<agreement_record> record{{"plan", fmt::format("{:016x}{:016x}", moves.high, moves.low)}};
     SHARDMESH_CHECK(agree(comm_, record, agreement, options));
   } else if (!sound) {
-    comm_.abort(sound.cause());
+    comm_.abort(sound.error());
     return sound;
   }
   call_.tag = options.tag % tag_stride + (number_ % executor_numbers + 1) * tag_stride;
@@ -168,7 +168,7 @@ std::optional<result<void>> executor::state::advance_safely(bool may_block) {
   };
   try {
     auto moved = advance(may_block);
-    if (!moved) return result<void>(give_up(std::move(moved).take_error()));
+    if (!moved) return result<void>(give_up(std::move(moved).error()));
     if (!*moved) return std::nullopt;
     running_ = false;
     call_ = {};
@@ -254,7 +254,7 @@ result<void> executor::state::pack(const message_round& round, const message& m,
     const step s = step_of(piece);
     const dtype type = route_.types[piece.transfer].in_message(s);
     if (auto done = copy(row_major(to + piece.offset, type, s.where.sizes), source_of(piece, s, delivers_)); !done)
-      return at(std::move(done).take_error(), piece, s);
+      return at(std::move(done).error(), piece, s);
     SHARDMESH_CHECK(check_interruption(bytes_of(s.where, type)));
   }
   return {};
@@ -337,7 +337,7 @@ result<void> executor::state::carry_out(const task& work, const step& s, const t
     }
     return scale(to, static_cast<double>(s.factor));
   };
-  if (auto done = act(); !done) return at(std::move(done).take_error(), work, s);
+  if (auto done = act(); !done) return at(std::move(done).error(), work, s);
   const std::int64_t size_bytes = bytes_of(s.where, route_.types[work.transfer].in_message(s));
   if (s.kind == step_kind::copy || s.kind == step_kind::accumulate) report(size_bytes);
   return check_interruption(size_bytes);

@@ -12,10 +12,9 @@ import :plan;
 export namespace shardmesh {
 
 struct item_run_options {
-  std::int64_t memory_bytes = std::int64_t{1} << 30;  // staging of all threads together
-  int threads = 0;                                    // 0: all cores
-  std::stop_token cancel{};
-  std::optional<std::chrono::steady_clock::time_point> deadline{};
+  std::int64_t memory_bytes = std::int64_t{1} << 30;   // staging of all threads together
+  int threads = 0;                                     // 0: all cores
+  call_options call{};                                 // deadline and cancellation
   std::function<void(std::int64_t bytes)> progress{};  // called from any thread with the bytes that were just moved
 };
 

@@ -194,8 +194,8 @@ result<void> run_to_items(std::span<const tensor_transfer> transfers, std::span<
   return parallel_for(threads, static_cast<std::int64_t>(order.size()), [&](std::int64_t i) -> result<void> {
     const std::size_t which = order[static_cast<std::size_t>(i)];
     auto done = tensor_run(transfers[which], source, sink, options, slab).run();
-    if (done || keys.empty() || !done.cause().key.empty()) return done;
-    return std::move(done).take_error().with_key(keys[which]);
+    if (done || keys.empty() || !done.error().key.empty()) return done;
+    return std::move(done).error().with_key(keys[which]);
   });
 }
 

@@ -126,8 +126,8 @@ box hull(std::span<const demand> demands) {
 }  // namespace
 
 result<void> check_interruption(const item_run_options& options) {
-  if (options.cancel.stop_requested()) return fail(errc::cancelled, "cancelled");
-  if (options.deadline && std::chrono::steady_clock::now() >= *options.deadline)
+  if (options.call.cancel.stop_requested()) return fail(errc::cancelled, "cancelled");
+  if (options.call.deadline && std::chrono::steady_clock::now() >= *options.call.deadline)
     return fail(errc::deadline_exceeded, "the deadline has passed");
   return {};
 }
@@ -145,7 +145,7 @@ result<void> run_to_memory(std::span<const distribution> from, std::span<const s
           .with_box(target.where)
           .with_values(to_string(target.where.sizes), to_string(target.to.sizes));
     if (auto held = check_host_memory(target.to); !held)
-      return std::move(held).take_error().with_key(name_of(target.transfer)).with_box(target.where);
+      return std::move(held).error().with_key(name_of(target.transfer)).with_box(target.where);
     if (target.where.is_empty()) continue;
     std::vector<demand> found;
     from[target.transfer].overlapping(target.where, [&](const fragment& f) {
@@ -194,8 +194,8 @@ result<void> run_to_memory(std::span<const distribution> from, std::span<const s
                                      : read_one(source, first, work.region);
     if (done && options.progress)
       options.progress(wanted_volume(work.demands, work.region) * item_bytes(first.target->to.type));
-    if (done || !done.cause().key.empty()) return done;
-    return std::move(done).take_error().with_key(name_of(first.target->transfer));
+    if (done || !done.error().key.empty()) return done;
+    return std::move(done).error().with_key(name_of(first.target->transfer));
   });
 }
 

@@ -9,7 +9,6 @@ export import shardmesh.kernels;
 export import :binding;
 export import :executor;
 export import :items;
-export import :parallel;
 export import :plan;
 export import :plan_cache;
 export import :rank_plan;

@@ -73,7 +73,7 @@ result<flat_view<detail::node_in<Root>>> flatten_tree(Root&& root) {
       enter(kind, std::move(child.key), node);
   }
   auto spec = builder.finish();
-  if (!spec) return std::move(spec).take_error();
+  if (!spec) return std::move(spec).error();
   flat.spec = *std::move(spec);
   return flat;
 }
@@ -118,7 +118,7 @@ result<Node> build(const tree_spec& spec, std::vector<Node> leaves) {
     }
     built.erase(built.end() - static_cast<std::ptrdiff_t>(containers), built.end());
     auto made = detail::make_node<Node>(n.kind, std::move(children), [&] { return to_string(spec.path_of(node)); });
-    if (!made) return std::move(made).take_error();
+    if (!made) return std::move(made).error();
     built.push_back(*std::move(made));
   }
   return std::move(built.back());

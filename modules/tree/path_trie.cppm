@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // path_trie: the tree of keys that paths in any order make, for unflatten. Internal to the room.
-export module shardmesh.tree:path_trie;
+module shardmesh.tree:path_trie;
 
 import shardmesh.std;
 import :key;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How one key is appended to the name of the path above it. Internal to the room.
-export module shardmesh.tree:spelling;
+module shardmesh.tree:spelling;
 
 import shardmesh.std;
 import :path;

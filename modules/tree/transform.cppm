@@ -64,8 +64,8 @@ using built_children = std::vector<std::pair<path_key, Node>>;
 template <buildable_state_node Node, class Where>
 result<Node> make_node(node_kind kind, built_children<Node> children, const Where& where) {
   result<Node> made = node_adapter<Node>::make(kind, std::move(children));
-  if (made || !made.cause().key.empty()) return made;
-  return std::move(made).take_error().with_key(where());
+  if (made || !made.error().key.empty()) return made;
+  return std::move(made).error().with_key(where());
 }
 
 /// Takes the last `count` of the built nodes as the children of a container.
@@ -126,13 +126,13 @@ result<typename detail::made_by<F, From>::type> transform(const From& root, F&& 
     else
       return fail(errc::invalid_argument, "a leaf is kept that cannot be converted").with_key(to_string(where));
   };
-  if (auto done = handle(0, root); !done) return std::move(done).take_error();
+  if (auto done = handle(0, root); !done) return std::move(done).error();
   while (!open.empty()) {
     if (auto* child = open.next()) {
       const std::size_t depth = open.size();
       where.push_back(std::move(child->key));
       const auto done = handle(where.back(), detail::reference_to<const From>::node(child->node));
-      if (!done) return done.cause();
+      if (!done) return done.error();
       if (open.size() == depth) where.pop_back();
       continue;
     }
@@ -141,7 +141,7 @@ result<typename detail::made_by<F, From>::type> transform(const From& root, F&& 
     kept.pop_back();
     auto made = detail::make_node<To>(done.kind, detail::take_last(built, built.size() - done.first),
                                       [&] { return to_string(where); });
-    if (!made) return std::move(made).take_error();
+    if (!made) return std::move(made).error();
     add(std::move(done.key), *std::move(made));
     if (!open.empty()) where.pop_back();
   }

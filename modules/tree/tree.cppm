@@ -18,7 +18,4 @@ export import :visit_together;
 export import :transform;
 export import :flat_view;
 export import :held;
-
-import :path_trie;
-import :spelling;
-import :walk;
+export import :walk;

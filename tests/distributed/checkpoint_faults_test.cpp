@@ -23,7 +23,7 @@
 #include <variant>
 #include <vector>
 #include <watchdog.hpp>
-import shardmesh.checkpoint;
+import shardmesh.collective_checkpoint;
 import shardmesh.test.saving;
 
 using namespace shardmesh;
@@ -127,7 +127,7 @@ TEST_CASE("a save that is cancelled, or whose deadline is over, changes nothing"
     std::stop_source stop;
     stop.request_stop();
     rank_save_options options{.saving = {.output = {.overwrite = true}}, .call = within(30s)};
-    if (comm.rank() == comm.size() - 1) options.saving.cancel = stop.get_token();
+    if (comm.rank() == comm.size() - 1) options.saving.call.cancel = stop.get_token();
     const save_report report = save(to, mine.state, comm, options);
     return must_say(report.problems, {"the save was cancelled (rank " + std::to_string(comm.size() - 1) + ")"});
   });
@@ -192,7 +192,7 @@ TEST_CASE("a save in the background writes what was there when it was started") 
     {
       auto saving =
           start_save(checkpoint, mine.state, comm, {.saving = {.output = {.overwrite = true}}, .call = within(30s)});
-      if (!saving) return to_string(saving.cause());
+      if (!saving) return to_string(saving.error());
       std::fill(mine.memory.begin(), mine.memory.end(), 6);
       if (!saving->wait().ok()) return text_of(saving->wait().problems);
       if (!saving->done()) return "it is not done after wait";
@@ -205,14 +205,14 @@ TEST_CASE("a save in the background writes what was there when it was started") 
     rows bad(comm.rank(), comm.size(), 5);
     bad.tensor().parts.clear();
     const auto refused = start_save(checkpoint, bad.state, comm);
-    if (refused || refused.cause().code != errc::gap) return "the gap was not refused";
+    if (refused || refused.error().code != errc::gap) return "the gap was not refused";
     rank_save_options options{.saving = {.output = {.overwrite = true}}, .call = within(30s)};
     options.before = [&](save_phase now) -> result<void> {
       if (now == save_phase::write && comm.rank() == comm.size() - 1) return fail(errc::io, "the fault");
       return {};
     };
     auto failing = start_save(checkpoint, mine.state, comm, options);
-    if (!failing) return to_string(failing.cause());
+    if (!failing) return to_string(failing.error());
     return must_say(failing->wait().problems, {"the fault (rank " + std::to_string(comm.size() - 1) + ")"});
   });
 }

@@ -20,7 +20,7 @@
 #include <variant>
 #include <vector>
 #include <watchdog.hpp>
-import shardmesh.checkpoint;
+import shardmesh.collective_checkpoint;
 import shardmesh.state;
 import shardmesh.test.saving;
 
@@ -335,7 +335,7 @@ TEST_CASE("state dicts are saved and loaded through what they hold") {
         };
         state_dict<host_tensor> saved = make(true), loaded = make(false);
         const auto held = held_by(saved);
-        if (!held) return to_string(held.cause());
+        if (!held) return to_string(held.error());
         const save_report report =
             save(checkpoint, *held, comm, {.saving = {.output = {.overwrite = true}}, .call = within(60s)});
         if (!report.ok()) return text_of(report.problems);
@@ -411,7 +411,7 @@ TEST_CASE("PyTorch's own checkpoints are loaded by any number of ranks, on layou
           }
           for (std::size_t i = 0; i < wanted.objects.size(); ++i) {
             const auto archive = reader->object_archive(i);
-            if (!archive) return to_string(archive.cause());
+            if (!archive) return to_string(archive.error());
             // As archives: NaN is NaN.
             if (archive_of_object(object_of_archive(*archive).value()).value() !=
                 archive_of_object(wanted.objects[i]).value())

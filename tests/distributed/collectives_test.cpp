@@ -40,7 +40,7 @@ std::vector<std::int32_t> values_of(std::int32_t rank, std::size_t count) {
 }
 
 std::string text_of(const result<void>& done) {
-  return done ? std::string() : to_string(done.cause());
+  return done ? std::string() : to_string(done.error());
 }
 
 // What all ranks' values at i combine to.
@@ -95,7 +95,7 @@ TEST_CASE("all_gather_into gives every rank the blocks of all, in rank order") {
       const auto mine = values_of(comm.rank(), count);
       std::vector<std::int32_t> all(count * static_cast<std::size_t>(comm.size()));
       auto begun = comm.all_gather_into(bytes_of(mine), room_in(all), {});
-      if (std::string wrong = begun ? text_of(begun->wait()) : to_string(begun.cause()); !wrong.empty()) return wrong;
+      if (std::string wrong = begun ? text_of(begun->wait()) : to_string(begun.error()); !wrong.empty()) return wrong;
       std::vector<std::int32_t> wanted;
       for (std::int32_t r = 0; r < comm.size(); ++r)
         for (const std::int32_t v : values_of(r, count)) wanted.push_back(v);
@@ -112,7 +112,7 @@ TEST_CASE("all_to_all turns blocks over") {
       const auto mine = values_of(comm.rank(), count * n);
       std::vector<std::int32_t> got(count * n), wanted;
       auto begun = comm.all_to_all(bytes_of(mine), room_in(got), {});
-      if (std::string wrong = begun ? text_of(begun->wait()) : to_string(begun.cause()); !wrong.empty()) return wrong;
+      if (std::string wrong = begun ? text_of(begun->wait()) : to_string(begun.error()); !wrong.empty()) return wrong;
       for (std::int32_t r = 0; r < comm.size(); ++r)
         for (std::size_t i = 0; i < count; ++i)
           wanted.push_back(value(r, static_cast<std::size_t>(comm.rank()) * count + i));
@@ -130,7 +130,7 @@ TEST_CASE("reduce_scatter and all_reduce combine the terms of all ranks, polled 
         const auto blocks = values_of(comm.rank(), count * n);
         std::vector<std::int32_t> block(count);
         auto begun = comm.reduce_scatter(bytes_of(blocks), room_in(block), dtype::int32, op, {});
-        if (!begun) return to_string(begun.cause());
+        if (!begun) return to_string(begun.error());
         while (count % 2 == 1 && !begun->done()) {
         }
         if (std::string wrong = text_of(begun->wait()); !wrong.empty()) return wrong;
@@ -139,7 +139,7 @@ TEST_CASE("reduce_scatter and all_reduce combine the terms of all ranks, polled 
             return "another value of reduce_scatter";
         auto all = values_of(comm.rank(), count);  // fewer elements than ranks, too
         begun = comm.all_reduce(bytes_of(all), room_in(all), dtype::int32, op, {});
-        if (!begun) return to_string(begun.cause());
+        if (!begun) return to_string(begun.error());
         while (count % 2 == 0 && !begun->done()) {
         }
         if (std::string wrong = text_of(begun->wait()); !wrong.empty()) return wrong;
@@ -155,7 +155,7 @@ TEST_CASE("an average of bfloat16 is made in float32 and rounded once") {
     // 256 + 1 + 1 ..: in bfloat16 the ones would be lost. (256 + n - 1) / n.
     std::vector<std::uint16_t> mine(3, comm.rank() == 0 ? 0x4380 : 0x3f80), got(3);
     auto begun = comm.all_reduce(bytes_of(mine), room_in(got), dtype::bfloat16, reduce_op::avg, {});
-    if (std::string wrong = begun ? text_of(begun->wait()) : to_string(begun.cause()); !wrong.empty()) return wrong;
+    if (std::string wrong = begun ? text_of(begun->wait()) : to_string(begun.error()); !wrong.empty()) return wrong;
     const float mean = static_cast<float>(256 + comm.size() - 1) / static_cast<float>(comm.size());
     std::uint16_t wanted = 0;
     const tensor_view rounded{reinterpret_cast<std::byte*>(&wanted), dtype::bfloat16, {}, {}, {}};
@@ -169,9 +169,9 @@ TEST_CASE("collectives refuse sizes and reductions that cannot be, naming the ra
   on_all_sizes([](any_communicator& comm) -> std::string {
     const auto must_fail = [&](const result<pending>& got, errc code, const std::string& part) -> std::string {
       if (got.has_value()) return "there was no error";
-      const std::string text = to_string(got.cause());
-      const bool right = got.cause().code == code && text.find(part) != std::string::npos &&
-                         got.cause().ranks == std::vector<std::int32_t>{comm.rank()};
+      const std::string text = to_string(got.error());
+      const bool right = got.error().code == code && text.find(part) != std::string::npos &&
+                         got.error().ranks == std::vector<std::int32_t>{comm.rank()};
       return right ? "" : text;
     };
     std::vector<std::int32_t> a(8 * static_cast<std::size_t>(comm.size())), b(a.size() + 1);
@@ -190,7 +190,7 @@ TEST_CASE("collectives refuse sizes and reductions that cannot be, naming the ra
                         errc::unsupported, "none of float32");
     if (!wrong.empty()) return wrong;
     auto begun = comm.all_reduce(bytes_of(a), room_in(a), dtype::int32, reduce_op::sum, {});
-    return begun ? text_of(begun->wait()) : to_string(begun.cause());
+    return begun ? text_of(begun->wait()) : to_string(begun.error());
   });
 }
 
@@ -212,7 +212,7 @@ TEST_CASE(
               auto made = executor::make(plan({{from, to, dtype::int32, dtype::int32}},
                                               {.memory_bytes = budget, .deterministic = deterministic}),
                                          comm, {"w"});
-              if (!made) return to_string(made.cause());
+              if (!made) return to_string(made.error());
               const std::int64_t rows = scatters ? 2 : 2 * n, gap = strided ? 2 : 1;
               const auto count = static_cast<std::size_t>(2 * n * columns);
               std::vector<std::int32_t> mine(count * static_cast<std::size_t>(gap)),
@@ -224,7 +224,7 @@ TEST_CASE(
               };
               const tensor_binding a{{view(mine, 2 * n)}}, b{{view(got, rows)}};
               for (int run = 0; run < 2; ++run)
-                if (auto done = made->run(std::span(&a, 1), std::span(&b, 1)); !done) return to_string(done.cause());
+                if (auto done = made->run(std::span(&a, 1), std::span(&b, 1)); !done) return to_string(done.error());
               if (made->scratch_bytes() > made->peak_bytes()) return "took more than predicted";
               if ((calls > 0) != (!deterministic && n > 1)) return std::to_string(calls) + " collectives";
               const std::int64_t first = scatters ? me * rows * columns : 0;

@@ -58,7 +58,7 @@ TEST_CASE("sums of float32 are made in ascending term order, bit for bit, on eve
         auto made =
             executor::make(plan({{terms, to, dtype::float32, dtype::float32}}, {.reduce_grain_bytes = 64}).value(),
                            comm, {}, {.in_place = in_place});
-        if (!made) return to_string(made.cause());
+        if (!made) return to_string(made.error());
         std::vector<float> mine;
         for (std::int64_t i = 0; i < length; ++i) mine.push_back(term(comm.rank(), i));
         extents local = {0}, first = {0};
@@ -70,7 +70,7 @@ TEST_CASE("sums of float32 are made in ascending term order, bit for bit, on eve
         std::vector<float> got(static_cast<std::size_t>(local[0]));
         const tensor_binding from{{view_of(mine, dtype::float32, {length})}};
         const tensor_binding into{{view_of(got, dtype::float32, local)}};
-        if (auto done = made->run(std::span(&from, 1), std::span(&into, 1)); !done) return to_string(done.cause());
+        if (auto done = made->run(std::span(&from, 1), std::span(&into, 1)); !done) return to_string(done.error());
         for (std::int64_t i = 0; i < local[0]; ++i) {
           volatile float wanted = term(0, first[0] + i);  // no wider registers, no reassociation
           for (std::int32_t r = 1; r < n; ++r) wanted = wanted + term(r, first[0] + i);
@@ -90,11 +90,11 @@ TEST_CASE("sums of bfloat16 are rounded once") {
     const distribution terms = on_all(n, placement::partial(reduce_op::sum), {3});
     auto made = executor::make(
         plan({{terms, on_all(n, placement::replicate(), {3}), dtype::bfloat16, dtype::bfloat16}}).value(), comm);
-    if (!made) return to_string(made.cause());
+    if (!made) return to_string(made.error());
     const std::uint16_t number = comm.rank() == 0 ? 0x4380 : 0x3f80;  // 256, 1
     std::vector<std::uint16_t> mine(3, number), got(3);
     const tensor_binding from{{view_of(mine, dtype::bfloat16, {3})}}, to{{view_of(got, dtype::bfloat16, {3})}};
-    if (auto done = made->run(std::span(&from, 1), std::span(&to, 1)); !done) return to_string(done.cause());
+    if (auto done = made->run(std::span(&from, 1), std::span(&to, 1)); !done) return to_string(done.error());
     // 257 and 261 are ties or lie between: bfloat16 has steps of 2 from 256 on, ties go to even.
     const std::uint16_t wanted[] = {0x4380, 0x4380, 0x4381, 0x4382, 0x4382, 0x4382, 0x4383, 0x4384};
     return got[0] == wanted[n - 1] ? "" : "got " + std::to_string(got[0]);
@@ -111,12 +111,12 @@ TEST_CASE("types smaller than a byte move in whole bytes") {
                                         dtype::float4_e2m1fn, dtype::float4_e2m1fn}})
                                      .value(),
                                  comm, {}, {.in_place = in_place});
-      if (!made) return to_string(made.cause());
+      if (!made) return to_string(made.error());
       std::vector<std::uint8_t> mine, got(static_cast<std::size_t>(n), 0);
       for (std::int32_t i = 0; i < n; ++i) mine.push_back(static_cast<std::uint8_t>(16 * comm.rank() + i));
       const tensor_binding from{{view_of(mine, dtype::float4_e2m1fn, {1, 2 * n})}};
       const tensor_binding to{{view_of(got, dtype::float4_e2m1fn, {n, 2})}};
-      if (auto done = made->run(std::span(&from, 1), std::span(&to, 1)); !done) return to_string(done.cause());
+      if (auto done = made->run(std::span(&from, 1), std::span(&to, 1)); !done) return to_string(done.error());
       for (std::int32_t r = 0; r < n; ++r)
         if (got[static_cast<std::size_t>(r)] != 16 * r + comm.rank()) return "wrong byte";
     }
@@ -133,14 +133,14 @@ TEST_CASE("rows that end within a byte are refused on every rank") {
                                    .value(),
                                comm);
     // A rank that comes to its refusal first poisons the group: the others meet that, wherever they are.
-    if (!made) return made.cause().code == errc::unaligned ? "" : to_string(made.cause());
+    if (!made) return made.error().code == errc::unaligned ? "" : to_string(made.error());
     std::vector<std::uint8_t> mine(static_cast<std::size_t>(2 * n)), got(static_cast<std::size_t>(n));
     tensor_binding odd{{view_of(mine, dtype::float4_e2m1fn, {1, 2 * n})}, slot_room::larger};
     odd.slots[0].sizes = {2, 2 * n + 1};
     odd.slots[0].strides = {2 * n + 1, 1};
     const tensor_binding to{{view_of(got, dtype::float4_e2m1fn, {n, 2})}};
     const auto refused = made->start(std::span(&odd, 1), std::span(&to, 1));
-    return !refused && refused.cause().code == errc::unaligned ? "" : "odd rows were taken";
+    return !refused && refused.error().code == errc::unaligned ? "" : "odd rows were taken";
   });
 }
 
@@ -161,7 +161,7 @@ TEST_CASE("a run with the same bindings as the last allocates nothing") {
             plan({{rows, columns, dtype::float32, dtype::float32}, {terms, rows, dtype::bfloat16, dtype::float32}})
                 .value(),
             comm, {}, {.in_place = in_place});
-        if (!made) return to_string(made.cause());
+        if (!made) return to_string(made.error());
         std::vector<float> a(1024), b(1024), c(1024);
         std::vector<std::uint16_t> t(4096);
         const std::vector<tensor_binding> from{{{view_of(a, dtype::float32, {16, 64})}},
@@ -170,7 +170,7 @@ TEST_CASE("a run with the same bindings as the last allocates nothing") {
                                              {{view_of(c, dtype::float32, {16, 64})}}};
         for (int run = 0; run < 20; ++run) {
           const std::int64_t before = counted_new::calls;
-          if (auto done = made->run(from, to); !done) return to_string(done.cause());
+          if (auto done = made->run(from, to); !done) return to_string(done.error());
           // How many messages are in flight at a time differs a little between runs, until all were once.
           if (run >= 10 && counted_new::calls != before)
             return std::to_string(counted_new::calls - before) + " allocations";

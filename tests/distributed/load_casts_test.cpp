@@ -15,7 +15,7 @@
 #include <thread>
 #include <utility>
 #include <vector>
-import shardmesh.checkpoint;
+import shardmesh.collective_checkpoint;
 import shardmesh.test.saving;
 
 using namespace shardmesh;
@@ -102,7 +102,7 @@ TEST_CASE("the cancellation and the deadline of a whole load end its reads") {
     std::stop_source whole, reads;  // the second never fires: it must not hide the first
     watched_reader reader(open_checkpoint(checkpoint).value(), [&] { whole.request_stop(); });
     const rank_load_report got = load(reader, wanted.state, comm,
-                                      {.loading = {.cancel = reads.get_token()},
+                                      {.loading = {.call = {.cancel = reads.get_token()}},
                                        .call = {.deadline = {}, .cancel = whole.get_token(), .stream = {}}});
     if (got.problems.size() != 1 || got.problems[0].code != errc::cancelled) return text_of(got.problems);
     return wanted.memory == rows(comm.rank(), comm.size(), 0).memory ? "" : "it read on";

@@ -8,7 +8,7 @@
 #include <string>
 #include <system_error>
 #include <vector>
-import shardmesh.checkpoint;
+import shardmesh.collective_checkpoint;
 
 using namespace shardmesh;
 

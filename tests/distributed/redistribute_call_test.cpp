@@ -78,7 +78,7 @@ TEST_CASE("many tensors move in one call, from layouts to layouts, within a budg
       std::int64_t told = 0;
       const auto done =
           redistribute(moves, comm, {.memory_bytes = budget, .progress = [&](std::int64_t bytes) { told += bytes; }});
-      if (!done) return to_string(done.cause());
+      if (!done) return to_string(done.error());
       std::int64_t bytes = 0;
       for (std::size_t i = 0; i < to.size(); ++i) {
         if (!equal(to[i], wanted[i])) return "w" + std::to_string(i) + " is wrong";
@@ -101,13 +101,13 @@ TEST_CASE("a whole tensor is gathered to one rank and broadcast from one") {
     host_tensor part = local_of(rows, comm.rank(), true), whole = local_of(one, comm.rank(), false);
     const bool is_root = comm.rank() == root;
     auto done = redistribute(side_of(rows, part), is_root ? side_of(one, whole) : side_of(one, dtype::int32), comm);
-    if (!done) return to_string(done.cause());
+    if (!done) return to_string(done.error());
     if (done->received_bytes != (is_root ? 11 * 6 * 4 - static_cast<std::int64_t>(part.bytes().size()) : 0))
       return "received " + std::to_string(done->received_bytes);
     if (host_tensor wanted = local_of(one, comm.rank(), true); !equal(whole, wanted)) return "not gathered";
     host_tensor copy_of_all = local_of(all, comm.rank(), false), wanted = local_of(all, comm.rank(), true);
     done = redistribute(is_root ? side_of(one, whole) : side_of(one, dtype::int32), side_of(all, copy_of_all), comm);
-    if (!done) return to_string(done.cause());
+    if (!done) return to_string(done.error());
     return equal(copy_of_all, wanted) ? "" : "not broadcast";
   });
 }
@@ -121,7 +121,7 @@ TEST_CASE("a cached plan is found again, also by ranks that share the cache") {
     host_tensor to = local_of(distribute(b).value(), comm.rank(), false);
     for (int i = 0; i < 3; ++i) {
       const auto done = redistribute(side_of(a, from).value(), side_of(b, to).value(), comm, {.cache = &cache});
-      if (!done) return to_string(done.cause());
+      if (!done) return to_string(done.error());
     }
     return cache.hits() == 2 && cache.misses() == 1 && cache.size() == 1 ? "" : "planned again";
   });
@@ -137,13 +137,12 @@ TEST_CASE("what one rank alone gets wrong is told to all, and the communicator s
     tensor_move mine = good;
     const std::int32_t last = comm.size() - 1;
     if (comm.rank() == last) mine.to.where = on_one_rank({3}, 0).value();  // another tensor
-    const call_options soon{
-        .deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20), .cancel = {}, .stream = {}};
+    const call_options soon{.deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20)};
     auto done = redistribute(std::span(&mine, 1), comm, {.call = soon});
-    if (done || done.cause().code != errc::shape_mismatch) return "no error of that kind";
-    if (done.cause().ranks != std::vector<std::int32_t>{last}) return "another rank: " + to_string(done.cause());
+    if (done || done.error().code != errc::shape_mismatch) return "no error of that kind";
+    if (done.error().ranks != std::vector<std::int32_t>{last}) return "another rank: " + to_string(done.error());
     done = redistribute(std::span(&good, 1), comm, {.call = soon});
-    return done ? "" : to_string(done.cause());
+    return done ? "" : to_string(done.error());
   });
 }
 
@@ -157,8 +156,8 @@ TEST_CASE("a mesh larger than the group is refused on every rank, naming key and
     const tensor_move move{"bias", side_of(small, from).value(), side_of(large, to).value()};
     const auto done = redistribute(std::span(&move, 1), comm);
     if (done) return "there was no error";
-    const std::string text = to_string(done.cause());
-    const bool right = done.cause().code == errc::invalid_argument && text.find("bias") != std::string::npos &&
+    const std::string text = to_string(done.error());
+    const bool right = done.error().code == errc::invalid_argument && text.find("bias") != std::string::npos &&
                        text.find("rank " + std::to_string(n)) != std::string::npos;
     return right ? "" : text;
   });
@@ -169,9 +168,9 @@ TEST_CASE("a deadline that has passed ends the call on every rank") {
     const layout a = on_mesh({comm.size()}, {placement::shard(0)}, {8, 8});
     host_tensor from = local_of(distribute(a).value(), comm.rank(), true),
                 to = local_of(distribute(a).value(), comm.rank(), false);
-    const call_options now{.deadline = std::chrono::steady_clock::now(), .cancel = {}, .stream = {}};
+    const call_options now{.deadline = std::chrono::steady_clock::now()};
     const auto done = redistribute(side_of(a, from).value(), side_of(a, to).value(), comm, {.call = now});
-    return !done && done.cause().code == errc::deadline_exceeded ? "" : "no such error";
+    return !done && done.error().code == errc::deadline_exceeded ? "" : "no such error";
   });
 }
 
@@ -187,7 +186,7 @@ TEST_CASE("a tensor larger than the budget is cut, the same bytes move, and the 
       auto made = executor::make(
           plan({{rows, columns, dtype::int32, dtype::int32}}, {.memory_bytes = budgeted ? budget : unlimited_memory}),
           comm, {"w"}, {.in_place = false});
-      if (!made) return to_string(made.cause());
+      if (!made) return to_string(made.error());
       host_tensor from = local_of(rows, comm.rank(), true), wanted = local_of(columns, comm.rank(), true);
       // Every second element, so that nothing goes straight into the tensor.
       const extents sizes = adapter<host_tensor>::view(wanted).sizes;
@@ -196,7 +195,7 @@ TEST_CASE("a tensor larger than the budget is cut, the same bytes move, and the 
       sparse.sizes = sizes;
       sparse.strides = {2 * sizes[1], 2};
       const tensor_binding a{{adapter<host_tensor>::view(from)}}, b{{sparse}};
-      if (auto done = made->run(std::span(&a, 1), std::span(&b, 1)); !done) return to_string(done.cause());
+      if (auto done = made->run(std::span(&a, 1), std::span(&b, 1)); !done) return to_string(done.error());
       host_tensor got = local_of(columns, comm.rank(), false);
       if (!copy(adapter<host_tensor>::view(got), sparse) || !equal(got, wanted)) return "wrong values";
       if ((made->rounds() > 1) != budgeted) return std::to_string(made->rounds()) + " rounds";
@@ -219,8 +218,8 @@ TEST_CASE("a budget that nothing can keep is refused on every rank, with the ran
         plan({{rows, on_every_rank({2 * n}, n).value(), dtype::int32, dtype::int32}}, {.memory_bytes = 3}), comm, {},
         {.in_place = false});
     if (made) return "there was no error";
-    const std::string text = to_string(made.cause());
-    const bool right = made.cause().code == errc::no_memory && text.find("at most 3 bytes") != std::string::npos &&
+    const std::string text = to_string(made.error());
+    const bool right = made.error().code == errc::no_memory && text.find("at most 3 bytes") != std::string::npos &&
                        text.find("rank 0") != std::string::npos;
     return right ? "" : text;
   });
@@ -240,23 +239,22 @@ TEST_CASE("ranks may wait for overlapping runs in any order") {
       for (int i = 0; i < 3; ++i) {
         auto made = executor::make(plan({{terms, all, dtype::int32, dtype::int32}}, {.memory_bytes = 64 << 10}), comm,
                                    {}, {.in_place = in_place});
-        if (!made) return to_string(made.cause());
+        if (!made) return to_string(made.error());
         runners.push_back(*std::move(made));
         to.push_back(local_of(all, comm.rank(), false));
       }
       const tensor_binding source{{adapter<host_tensor>::view(from)}};
-      const call_options soon{
-          .deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30), .cancel = {}, .stream = {}};
+      const call_options soon{.deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30)};
       std::vector<pending> runs;
       for (std::size_t i = 0; i < 3; ++i) {
         const tensor_binding target{{adapter<host_tensor>::view(to[i])}};
         auto started = runners[i].start(std::span(&source, 1), std::span(&target, 1), soon);
-        if (!started) return to_string(started.cause());
+        if (!started) return to_string(started.error());
         runs.push_back(*std::move(started));
       }
       for (std::size_t i = 0; i < 3; ++i) {
         const std::size_t mine = (i + static_cast<std::size_t>(comm.rank())) % 3;
-        if (auto done = runs[mine].wait(); !done) return to_string(done.cause());
+        if (auto done = runs[mine].wait(); !done) return to_string(done.error());
         if (!equal(to[mine], wanted)) return "wrong values";
       }
     }

@@ -138,14 +138,14 @@ std::string play(any_communicator& world, const std::vector<tensor_case>& cases,
     keys.push_back("w" + std::to_string(keys.size()));
   }
   const auto planned = plan(transfers, options);
-  if (!planned) return "no plan: " + to_string(planned.cause());
+  if (!planned) return "no plan: " + to_string(planned.error());
 
   std::int64_t sent = 0, gathers = 0, moved = 0;
   any_communicator counted(counting{&world, &sent, &gathers});
   any_communicator& comm = how == path::counted ? counted : world;
   run_options run_with{.progress = [&](std::int64_t bytes) { moved += bytes; }, .in_place = how != path::messages};
   auto made = executor::make(*planned, comm, keys, run_with);
-  if (!made) return "no executor: " + to_string(made.cause());
+  if (!made) return "no executor: " + to_string(made.error());
   if (options.memory_bytes > 0 && made->peak_bytes() > options.memory_bytes)
     return std::to_string(made->peak_bytes()) + " bytes are more than the budget";
   const std::int64_t gathers_to_make = gathers;
@@ -170,14 +170,14 @@ std::string play(any_communicator& world, const std::vector<tensor_case>& cases,
       for (const auto& slot : to[t].slots) destinations.back().push_back(slot.memory);
     }
     if (run == 0) {
-      if (auto done = made->run(from_bindings, to_bindings); !done) return "no run: " + to_string(done.cause());
+      if (auto done = made->run(from_bindings, to_bindings); !done) return "no run: " + to_string(done.error());
     } else {
       auto started = made->start(from_bindings, to_bindings);
-      if (!started) return "no start: " + to_string(started.cause());
+      if (!started) return "no start: " + to_string(started.error());
       if (me % 2 == 0)
         while (!started->done()) {
         }
-      if (auto done = started->wait(); !done) return "no wait: " + to_string(done.cause());
+      if (auto done = started->wait(); !done) return "no wait: " + to_string(done.error());
     }
     for (std::size_t t = 0; t < cases.size(); ++t) {
       std::string wrong = check(to[t], destinations[t], cases[t], me, run);
@@ -199,7 +199,7 @@ std::string play(any_communicator& world, const std::vector<tensor_case>& cases,
     std::vector<std::byte> mine(sizeof sent);
     std::memcpy(mine.data(), &sent, sizeof sent);
     const auto all = world.all_gather(mine, {});
-    if (!all) return to_string(all.cause());
+    if (!all) return to_string(all.error());
     std::int64_t total = 0;
     for (const auto& part : *all) {
       std::int64_t one = 0;

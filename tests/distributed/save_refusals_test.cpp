@@ -15,7 +15,7 @@
 #include <utility>
 #include <variant>
 #include <vector>
-import shardmesh.checkpoint;
+import shardmesh.collective_checkpoint;
 import shardmesh.test.saving;
 
 using namespace shardmesh;

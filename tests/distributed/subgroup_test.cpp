@@ -27,7 +27,7 @@ device_mesh mesh_of(std::initializer_list<std::int64_t> sizes, std::vector<std::
 std::string ranks_in(any_communicator& group, std::int32_t whole_rank) {
   const std::vector<std::byte> mine(static_cast<std::size_t>(whole_rank) + 1, static_cast<std::byte>(whole_rank));
   const auto all = group.all_gather(mine, {});
-  if (!all) return to_string(all.cause());
+  if (!all) return to_string(all.error());
   std::string text;
   for (const auto& part : *all) {
     if (part.size() != static_cast<std::size_t>(part.front()) + 1) return "a part of another length";
@@ -44,11 +44,11 @@ std::string gather_rows(any_communicator& group, std::int32_t whole_rank, const 
   const distribution rows = distribute(layout::make(mesh, {placement::shard(0)}, shape).value()).value();
   const distribution all = distribute(layout::make(mesh, {placement::replicate()}, shape).value()).value();
   auto made = executor::make(plan({{rows, all, dtype::int32, dtype::int32}}).value(), group);
-  if (!made) return to_string(made.cause());
+  if (!made) return to_string(made.error());
   std::vector<std::int32_t> mine(5, whole_rank), got(5 * static_cast<std::size_t>(group.size()));
   const tensor_binding from{{{reinterpret_cast<std::byte*>(mine.data()), dtype::int32, {}, {1, 5}, {5, 1}}}};
   const tensor_binding to{{{reinterpret_cast<std::byte*>(got.data()), dtype::int32, {}, shape, {5, 1}}}};
-  if (auto done = made->run(std::span(&from, 1), std::span(&to, 1)); !done) return to_string(done.cause());
+  if (auto done = made->run(std::span(&from, 1), std::span(&to, 1)); !done) return to_string(done.error());
   for (std::size_t i = 0; i < got.size(); ++i)
     if (got[i] != members[i / 5]) return "wrong row";
   return {};
@@ -61,9 +61,9 @@ TEST_CASE("a subgroup along a mesh dimension has the ranks that share the other 
     const device_mesh mesh = mesh_of({2, 3}, {"dp", "tp"});
     const std::int32_t me = comm.rank(), row = me / 3, column = me % 3;
     auto tp = subgroup(comm, mesh, "tp");
-    if (!tp) return to_string(tp.cause());
+    if (!tp) return to_string(tp.error());
     auto dp = subgroup(comm, mesh, "dp");
-    if (!dp) return to_string(dp.cause());
+    if (!dp) return to_string(dp.error());
     if (tp->size() != 3 || tp->rank() != column || dp->size() != 2 || dp->rank() != row) return "wrong numbers";
     const auto text = [](std::int32_t a, std::int32_t b) { return std::to_string(a) + " " + std::to_string(b) + " "; };
     if (ranks_in(*tp, me) != text(3 * row, 3 * row + 1) + std::to_string(3 * row + 2) + " ") return "wrong tp";
@@ -79,12 +79,12 @@ TEST_CASE("a subgroup of a subgroup is one of the whole, and a permuted group ha
   on_ranks({8}, [](any_communicator& comm) -> std::string {
     const device_mesh mesh = mesh_of({2, 4}, {"pp", "tp"});
     auto tp = subgroup(comm, mesh, "tp");
-    if (!tp) return to_string(tp.cause());
+    if (!tp) return to_string(tp.error());
     const std::int32_t me = comm.rank(), first = me / 4 * 4;
     // The odd and the even ranks of each, backwards.
     const std::int32_t odd = tp->rank() % 2;
     auto half = subgroup(*tp, rank_group::make({2 + odd, odd}).value());
-    if (!half) return to_string(half.cause());
+    if (!half) return to_string(half.error());
     if (half->rank() != (tp->rank() < 2 ? 1 : 0)) return "wrong rank";
     if (half->target<subgroup_communicator>() == nullptr) return "no subgroup";
     if (half->target<subgroup_communicator>()->members().globals() !=
@@ -99,11 +99,11 @@ TEST_CASE("messages of a subgroup, of another one and of the whole never meet") 
     std::vector<std::int32_t> backwards;
     for (std::int32_t r = comm.size(); r-- > 0;) backwards.push_back(r);
     auto one = subgroup(comm, rank_group::make(backwards).value());
-    if (!one) return to_string(one.cause());
+    if (!one) return to_string(one.error());
     auto two = subgroup(comm, rank_group::world(comm.size()));
-    if (!two) return to_string(two.cause());
+    if (!two) return to_string(two.error());
     auto nested = subgroup(*one, rank_group::world(comm.size()));
-    if (!nested) return to_string(nested.cause());
+    if (!nested) return to_string(nested.error());
     // All with the same tag, started in different orders.
     std::vector<any_communicator*> all{&comm, &*one, &*two, &*nested};
     std::vector<std::int32_t> sent{10, 11, 12, 13}, got(4, 0);
@@ -114,11 +114,11 @@ TEST_CASE("messages of a subgroup, of another one and of the whole never meet") 
       const outgoing send{(r + 1) % n, std::as_bytes(std::span(&sent[g], 1))};
       const incoming receive{(r + n - 1) % n, std::as_writable_bytes(std::span(&got[g], 1))};
       auto started = all[g]->start_exchange(std::span(&send, 1), std::span(&receive, 1), {});
-      if (!started) return to_string(started.cause());
+      if (!started) return to_string(started.error());
       flying[g] = *std::move(started);
     }
     for (pending& p : flying)
-      if (auto done = p.wait(); !done) return to_string(done.cause());
+      if (auto done = p.wait(); !done) return to_string(done.error());
     return got == sent ? "" : "messages met";
   });
 }
@@ -131,7 +131,7 @@ TEST_CASE("ranks may make different numbers of subgroups with others") {
         if (auto pair = subgroup(comm, rank_group::world(2)); !pair || ranks_in(*pair, comm.rank()) != "0 1 ")
           return "wrong pair";
     auto all = subgroup(comm, rank_group::world(comm.size()));
-    if (!all) return to_string(all.cause());
+    if (!all) return to_string(all.error());
     std::vector<std::int32_t> everyone = rank_group::world(comm.size()).globals();
     return gather_rows(*all, comm.rank(), everyone);
   });
@@ -141,8 +141,8 @@ TEST_CASE("a subgroup without this rank, of ranks that do not exist or along no 
   on_ranks({2}, [](any_communicator& comm) -> std::string {
     const auto says = [](const result<any_communicator>& made, const std::string& text) {
       if (made) return std::string("there was no error");
-      const std::string found = to_string(made.cause());
-      if (made.cause().code != errc::invalid_argument) return found;
+      const std::string found = to_string(made.error());
+      if (made.error().code != errc::invalid_argument) return found;
       return found.find(text) != std::string::npos ? std::string() : found;
     };
     const std::string me = std::to_string(comm.rank());
@@ -162,12 +162,12 @@ TEST_CASE("what poisons a subgroup poisons the whole") {
   on_ranks({3}, [](any_communicator& comm) -> std::string {
     if (comm.rank() == 2) {
       const auto all = comm.all_gather({}, {});
-      return !all && all.cause().key == "w" ? "" : "no error";
+      return !all && all.error().key == "w" ? "" : "no error";
     }
     auto pair = subgroup(comm, rank_group::world(2));
-    if (!pair) return pair.cause().key == "w" ? "" : to_string(pair.cause());
+    if (!pair) return pair.error().key == "w" ? "" : to_string(pair.error());
     if (comm.rank() == 0) pair->abort(fail(errc::io, "no luck").with_key("w"));
     const auto all = pair->all_gather({}, {});
-    return !all && all.cause().key == "w" ? "" : "no error";
+    return !all && all.error().key == "w" ? "" : "no error";
   });
 }

@@ -52,7 +52,7 @@ TEST_CASE("the whole tensor in the place of a rank's part is refused on every ra
     const redistribute_options checked{.check = check_policy::every_run};
     const auto refused = [&](const result<redistribute_report>& done, const std::string& side) -> std::string {
       if (done) return "the whole was taken as " + side;
-      const error& e = done.cause();
+      const error& e = done.error();
       if (e.code != errc::shape_mismatch || e.ranks != std::vector<std::int32_t>{0} || e.expected != "[2, 3]" ||
           e.found != to_string(shape) || e.message.find(side) == std::string::npos ||
           e.hint.find("slot_room") == std::string::npos)
@@ -73,7 +73,7 @@ TEST_CASE("the whole tensor in the place of a rank's part is refused on every ra
     std::fill_n(reinterpret_cast<std::int32_t*>(whole.bytes().data()), box::whole(shape).volume(), -1);
     const auto done =
         redistribute(side_of(all, copy_of_all).value(), side_of(rows, whole, slot_room::larger).value(), comm, checked);
-    if (!done) return to_string(done.cause());
+    if (!done) return to_string(done.error());
     std::vector<std::int32_t> expected(static_cast<std::size_t>(box::whole(shape).volume()), -1);
     std::iota(expected.begin(), expected.begin() + 6, comm.rank() * 6);
     return numbers(whole) == expected ? "" : "other values in larger room";
@@ -83,13 +83,13 @@ TEST_CASE("the whole tensor in the place of a rank's part is refused on every ra
 TEST_CASE("a call with a device stream is refused where memory is the host's, naming the rank") {
   on_all_sizes([](any_communicator& comm) -> std::string {
     int queue = 0;
-    const call_options streamed{.deadline = {}, .cancel = {}, .stream = {&queue}};
+    const call_options streamed{.stream = {&queue}};
     const layout all = cut(comm.size(), placement::replicate(), {4});
     host_tensor from = numbered({4}), to = numbered({4});
     const auto done = redistribute(side_of(all, from).value(), side_of(all, to).value(), comm, {.call = streamed});
-    if (done || done.cause().code != errc::unsupported) return "a stream was taken";
-    if (done.cause().ranks != std::vector<std::int32_t>{comm.rank()}) return to_string(done.cause());
+    if (done || done.error().code != errc::unsupported) return "a stream was taken";
+    if (done.error().ranks != std::vector<std::int32_t>{comm.rank()}) return to_string(done.error());
     const auto sound = comm.all_gather({}, {});
-    return sound ? "" : to_string(sound.cause());
+    return sound ? "" : to_string(sound.error());
   });
 }

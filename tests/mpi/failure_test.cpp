@@ -39,18 +39,18 @@ mpi_communicator open(const mpi_options& options = {}) {
 }
 
 call_options within(double seconds, std::uint32_t tag = 0) {
-  return {.deadline = in_seconds(seconds), .cancel = {}, .stream = {}, .tag = tag};
+  return {.deadline = in_seconds(seconds), .tag = tag};
 }
 
 result<void> exchange(mpi_communicator& comm, std::vector<outgoing> sends, std::vector<incoming> receives,
                       const call_options& options) {
   auto work = comm.start_exchange(sends, receives, options);
-  if (!work) return work.cause();
+  if (!work) return work.error();
   return work->wait();
 }
 
 std::string text_of(const result<void>& r) {
-  return r ? "no error" : to_string(r.cause());
+  return r ? "no error" : to_string(r.error());
 }
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
@@ -97,13 +97,13 @@ TEST_CASE("a communicator of the caller keeps its own order of ranks") {
 TEST_CASE("what is not an MPI communicator is refused") {
   const auto none = mpi_communicator::from_handle(MPI_Comm_c2f(MPI_COMM_NULL));
   REQUIRE_FALSE(none);
-  CHECK(none.cause().code == errc::invalid_argument);
-  CHECK_THAT(to_string(none.cause()), ContainsSubstring("not the Fortran handle"));
+  CHECK(none.error().code == errc::invalid_argument);
+  CHECK_THAT(to_string(none.error()), ContainsSubstring("not the Fortran handle"));
   const auto never = mpi_communicator::from_handle(123456);
   REQUIRE_FALSE(never);
   const auto zero = mpi_communicator::from_handle(world_handle(), {.chunk_bytes = 0});
   REQUIRE_FALSE(zero);
-  CHECK_THAT(to_string(zero.cause()),
+  CHECK_THAT(to_string(zero.error()),
              ContainsSubstring("chunk_bytes") && ContainsSubstring("1 to 1073741824, found 0"));
 }
 
@@ -113,8 +113,8 @@ TEST_CASE("messages to oneself, to nobody, twice or empty are errors that name t
   const auto refused = [&](std::vector<outgoing> sends, std::vector<incoming> receives, const std::string& text) {
     const auto done = exchange(comm, std::move(sends), std::move(receives), within(30));
     REQUIRE_FALSE(done);
-    CHECK(done.cause().code == errc::invalid_argument);
-    CHECK_THAT(to_string(done.cause()), ContainsSubstring(text));
+    CHECK(done.error().code == errc::invalid_argument);
+    CHECK_THAT(to_string(done.error()), ContainsSubstring(text));
   };
   const std::string me = "rank " + std::to_string(comm.rank());
   refused({{comm.rank(), bytes}}, {}, me + " sends to itself");
@@ -130,7 +130,7 @@ TEST_CASE("messages to oneself, to nobody, twice or empty are errors that name t
   with_stream.stream.handle = &bytes;
   const auto streamed = comm.start_exchange({}, {}, with_stream);
   REQUIRE_FALSE(streamed);
-  CHECK(streamed.cause().code == errc::unsupported);
+  CHECK(streamed.error().code == errc::unsupported);
   CHECK(comm.all_gather(bytes, within(30)));  // still sound
 }
 
@@ -148,8 +148,8 @@ TEST_CASE("a message of another size than expected gives all ranks the same erro
       else
         done = exchange(comm, {}, {{0, bytes}}, within(20, 6));  // never sent
       REQUIRE_FALSE(done);
-      CHECK(done.cause().code == errc::communication);
-      CHECK(to_string(done.cause()) ==
+      CHECK(done.error().code == errc::communication);
+      CHECK(to_string(done.error()) ==
             "a message from rank 0 to rank 1 has different sizes on the two sides (tag 5) (ranks 0, 1): expected " +
                 std::to_string(size + 4) + " bytes by the receiver, found " + std::to_string(size) + " bytes sent");
     }
@@ -173,14 +173,14 @@ TEST_CASE("an abort reaches ranks in an exchange, in an all_gather and in their 
       done = exchange(comm, {{0, bytes}}, {}, {});
     else if (comm.rank() == 2) {
       const auto all = comm.all_gather(bytes, {});
-      done = all ? result<void>() : all.cause();
+      done = all ? result<void>() : all.error();
     } else {
       while (comm.status()) std::this_thread::yield();
     }
     if (comm.rank() == 0 || comm.rank() > 2) done = exchange(comm, {}, {}, {});
     REQUIRE_FALSE(done);
-    CHECK(done.cause().code == errc::shape_mismatch);
-    CHECK(to_string(done.cause()) ==
+    CHECK(done.error().code == errc::shape_mismatch);
+    CHECK(to_string(done.error()) ==
           "layers.0.weight: shards differ in [4:6, 0:8) (rank 0): expected [6, 8], found [2, 8]; look at rank 0");
     CHECK(text_of(comm.status()) == text_of(done));
     CHECK_FALSE(comm.all_gather({}, within(20)));
@@ -201,11 +201,11 @@ TEST_CASE("an abort with more text than a record holds arrives shortened") {
   } else {
     result<void> status;
     while ((status = comm.status())) std::this_thread::yield();
-    CHECK(status.cause().code == errc::overlap);
-    CHECK(status.cause().key == "first.weight");
-    CHECK_THAT(status.cause().message, ContainsSubstring("ranks overlap: xxxxx") && ContainsSubstring("x..."));
-    CHECK(status.cause().ranks.size() > 4);
-    CHECK(status.cause().boxes.size() > 1);
+    CHECK(status.error().code == errc::overlap);
+    CHECK(status.error().key == "first.weight");
+    CHECK_THAT(status.error().message, ContainsSubstring("ranks overlap: xxxxx") && ContainsSubstring("x..."));
+    CHECK(status.error().ranks.size() > 4);
+    CHECK(status.error().boxes.size() > 1);
   }
 }
 
@@ -232,8 +232,8 @@ TEST_CASE("a deadline that passes gives every rank an error that names who was w
     }
     CHECK(seconds_since(start) < 1.3);
     REQUIRE_FALSE(done);
-    CHECK(done.cause().code == errc::deadline_exceeded);
-    CHECK(to_string(done.cause()) == "rank 0 waited in vain for messages from 1 in an exchange (tag 8) (rank 1)");
+    CHECK(done.error().code == errc::deadline_exceeded);
+    CHECK(to_string(done.error()) == "rank 0 waited in vain for messages from 1 in an exchange (tag 8) (rank 1)");
   }
 }
 
@@ -246,8 +246,8 @@ TEST_CASE("a rank that does not come to an all_gather is named") {
   }
   const auto all = comm.all_gather({}, within(0.3));
   REQUIRE_FALSE(all);
-  CHECK(all.cause().code == errc::deadline_exceeded);
-  CHECK(all.cause().ranks == std::vector<std::int32_t>{comm.size() - 1});
+  CHECK(all.error().code == errc::deadline_exceeded);
+  CHECK(all.error().ranks == std::vector<std::int32_t>{comm.size() - 1});
 }
 
 TEST_CASE("a deadline of now or before is an error before anything starts") {
@@ -255,7 +255,7 @@ TEST_CASE("a deadline of now or before is an error before anything starts") {
     mpi_communicator comm = open();
     const auto all = comm.all_gather({}, within(seconds));
     REQUIRE_FALSE(all);
-    CHECK(all.cause().code == errc::deadline_exceeded);
+    CHECK(all.error().code == errc::deadline_exceeded);
     const auto again = comm.start_exchange({}, {}, within(30));
     REQUIRE_FALSE(again);
   }
@@ -281,8 +281,8 @@ TEST_CASE("a cancelled wait returns at once, and its peers hear of it") {
       done = exchange(comm, {}, {{0, bytes}}, within(20, 1));  // another tag: never sent
     }
     REQUIRE_FALSE(done);
-    CHECK(done.cause().code == errc::cancelled);
-    CHECK_THAT(to_string(done.cause()), ContainsSubstring("rank 0 was cancelled"));
+    CHECK(done.error().code == errc::cancelled);
+    CHECK_THAT(to_string(done.error()), ContainsSubstring("rank 0 was cancelled"));
   }
 }
 
@@ -319,9 +319,9 @@ TEST_CASE("ranks that wait for one that let go of the communicator get an error,
   const auto start = std::chrono::steady_clock::now();
   const auto done = exchange(*comm, {}, {{0, bytes}}, {});
   REQUIRE_FALSE(done);
-  CHECK(done.cause().code == errc::communication);
-  CHECK(done.cause().ranks == std::vector<std::int32_t>{0});
-  CHECK_THAT(to_string(done.cause()), ContainsSubstring("which has ended or let go of the communicator"));
+  CHECK(done.error().code == errc::communication);
+  CHECK(done.error().ranks == std::vector<std::int32_t>{0});
+  CHECK_THAT(to_string(done.error()), ContainsSubstring("which has ended or let go of the communicator"));
   CHECK(seconds_since(start) < 2);
 }
 

@@ -51,14 +51,12 @@ result<void> run(mpi_communicator& comm, const scene& now, clock_type::time_poin
   }
   const auto options = [&] {
     call_began = clock_type::now();
-    return call_options{.deadline = call_began + std::chrono::milliseconds(static_cast<int>(now.seconds * 1000)),
-                        .cancel = {},
-                        .stream = {}};
+    return call_options{.deadline = call_began + std::chrono::milliseconds(static_cast<int>(now.seconds * 1000))};
   };
   std::jthread killer;
   for (int round = 0; round < 1000; ++round) {
     if (round == 3) now.reached("gather");
-    if (const auto all = comm.all_gather(mine, options()); !all) return all.cause();
+    if (const auto all = comm.all_gather(mine, options()); !all) return all.error();
     if (round == 3) now.reached("exchange");
     if (round == 3 && now.is_victim && now.phase == "moving")
       killer = std::jthread([&now] {
@@ -66,9 +64,9 @@ result<void> run(mpi_communicator& comm, const scene& now, clock_type::time_poin
         now.reached("moving");
       });
     auto work = comm.start_exchange(sends, receives, options());
-    if (!work) return work.cause();
+    if (!work) return work.error();
     if (round == 3) now.reached("started");
-    if (const auto done = work->wait(); !done) return done.cause();
+    if (const auto done = work->wait(); !done) return done.error();
     if (round == 3 && now.phase == "leaving" && now.is_victim) std::exit(0);
   }
   return {};
@@ -79,7 +77,7 @@ result<void> run(mpi_communicator& comm, const scene& now, clock_type::time_poin
 int main(int argc, char** argv) {
   if (argc != 5) return 2;
   auto comm = mpi_communicator::world({.read_peer_memory = std::string(argv[4]) == "read"});
-  if (!comm) return std::fprintf(stderr, "%s\n", to_string(comm.cause()).c_str()), 2;
+  if (!comm) return std::fprintf(stderr, "%s\n", to_string(comm.error()).c_str()), 2;
   const int victim = comm->size() - 1;
   const scene now{argv[1], std::atoi(argv[2]), std::atof(argv[3]), comm->rank() == victim};
   std::printf("process %d %d\n", comm->rank(), static_cast<int>(getpid()));
@@ -87,7 +85,7 @@ int main(int argc, char** argv) {
   clock_type::time_point call_began;
   const auto done = run(*comm, now, call_began);
   const double took = std::chrono::duration<double>(clock_type::now() - call_began).count();
-  std::printf("survivor %d %.3f %s\n", comm->rank(), took, done ? "no error" : to_string(done.cause()).c_str());
+  std::printf("survivor %d %.3f %s\n", comm->rank(), took, done ? "no error" : to_string(done.error()).c_str());
   std::fflush(stdout);
   const int rank = comm->rank();
   const auto leaving = clock_type::now();

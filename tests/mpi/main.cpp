@@ -27,7 +27,7 @@ std::int32_t world_handle() {
 int main(int argc, char** argv) {
   auto keeper = shardmesh::mpi_communicator::world();  // MPI stays up between the test cases
   if (!keeper) {
-    std::fprintf(stderr, "%s\n", to_string(keeper.cause()).c_str());
+    std::fprintf(stderr, "%s\n", to_string(keeper.error()).c_str());
     return 2;
   }
   Catch::Session session;
@@ -47,6 +47,6 @@ int main(int argc, char** argv) {
     std::filesystem::remove(report);
   }
   // Nobody leaves with a failure before the others have reported: mpirun would end them.
-  static_cast<void>(keeper->all_gather({}, {.deadline = in_seconds(20), .cancel = {}, .stream = {}}));
+  static_cast<void>(keeper->all_gather({}, {.deadline = in_seconds(20)}));
   return failed == 0 ? 0 : 1;
 }

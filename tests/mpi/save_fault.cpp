@@ -21,7 +21,7 @@
 #include <variant>
 #include <vector>
 
-import shardmesh.checkpoint;
+import shardmesh.collective_checkpoint;
 import shardmesh.mpi;
 
 namespace {
@@ -43,10 +43,10 @@ held_state held_rows(std::vector<std::int32_t>& memory, std::int32_t rank, std::
 // What one process sees: the old checkpoint, whole, or not.
 std::string seen(const std::filesystem::path& checkpoint) {
   auto reader = open_checkpoint(checkpoint);
-  if (!reader) return to_string(reader.cause());
+  if (!reader) return to_string(reader.error());
   if (const verify_report report = verify(**reader); !report.ok()) return to_string(report.problems.front());
   const auto whole = load_tensor(**reader, "w");
-  if (!whole) return to_string(whole.cause());
+  if (!whole) return to_string(whole.error());
   const auto* const values = reinterpret_cast<const std::int32_t*>(whole->bytes().data());
   for (std::size_t i = 0; i < whole->bytes().size() / 4; ++i)
     if (values[i] != 7) return "another value";
@@ -58,7 +58,7 @@ std::string seen(const std::filesystem::path& checkpoint) {
 int main(int argc, char** argv) {
   if (argc != 6) return 2;
   auto world = mpi_communicator::world();
-  if (!world) return std::fprintf(stderr, "%s\n", to_string(world.cause()).c_str()), 2;
+  if (!world) return std::fprintf(stderr, "%s\n", to_string(world.error()).c_str()), 2;
   const std::int32_t rank = world->rank();
   const bool is_victim = rank == std::atoi(argv[2]);
   const std::filesystem::path folder = argv[5], checkpoint = folder / "step";

@@ -19,8 +19,8 @@ namespace {
 int wrong = 0;
 
 void expect(const result<mpi_communicator>& made, const std::string& text) {
-  const std::string found = made ? "no error" : to_string(made.cause());
-  if (found.find(text) != std::string::npos && (!made && made.cause().code == errc::unsupported)) return;
+  const std::string found = made ? "no error" : to_string(made.error());
+  if (found.find(text) != std::string::npos && (!made && made.error().code == errc::unsupported)) return;
   std::fprintf(stderr, "expected: %s\nfound:    %s\n", text.c_str(), found.c_str());
   ++wrong;
 }

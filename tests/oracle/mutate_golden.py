@@ -217,7 +217,7 @@ def main():
                 continue  # shortened: names and bytes, which the same scripts compare
             oracle = [[sys.executable, "-B", Path(__file__).parent / "golden.py", "--tool", args.tool.resolve(), "--data",
                        "DATA", "--work", "DATA/out", "--only", file.parent.name]]
-            metadata = [[binaries / "unit_checkpoint", "[metadata]", "--abort"]]
+            metadata = [[binaries / "unit_dcp", "[metadata]", "--abort"]]
             work_list.append((str(file.relative_to(golden)), metadata if kind == "metadata.json" else oracle, samples,
                               questions))
     for name, commands, samples, questions in work_list:

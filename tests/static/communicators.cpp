@@ -86,9 +86,9 @@ TEST_CASE("any_communicator passes every call on") {
   CHECK(c.all_gather(bytes, {}).value() == std::vector<std::vector<std::byte>>(1, bytes));
   CHECK(c.start_exchange({}, {}, {}).value().done());
   const std::vector<outgoing> sends{{3, bytes}};
-  CHECK(c.start_exchange(sends, {}, {}).cause().ranks == std::vector<std::int32_t>{3});
+  CHECK(c.start_exchange(sends, {}, {}).error().ranks == std::vector<std::int32_t>{3});
   CHECK_FALSE(c.has_collectives());
-  CHECK(c.all_reduce({}, {}, dtype::float32, reduce_op::sum, {}).cause().code == errc::unsupported);
+  CHECK(c.all_reduce({}, {}, dtype::float32, reduce_op::sum, {}).error().code == errc::unsupported);
   alone mine{&log};
   any_communicator::refer(mine).abort(fail(errc::cancelled, "enough"));
   CHECK(log == "enough");

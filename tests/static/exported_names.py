@@ -68,7 +68,7 @@ def without_arguments(text):
 def name_of(declaration):
     """(name, is a type, alias or concept), or nothing for what has no name of its own."""
     text = " ".join(declaration.split()).strip()
-    if not text or text == ";" or "operator" in text or text.startswith(("using namespace", "static_assert", "}")):
+    if not text or text == ";" or "operator" in text or text.startswith(("namespace", "using namespace", "static_assert", "}")):
         return None
     using = re.match(r"using shardmesh::(\w+)", text)
     if using:

@@ -137,14 +137,14 @@ result<state> own_state(const std::map<std::string, loaded>& source, std::int32_
       metadata.shards.push_back(m);
       if (chunk.rank % ranks != rank) continue;
       auto copied = chunk.tensor.clone();
-      if (!copied) return std::move(copied).take_error();
+      if (!copied) return std::move(copied).error();
       auto held = shard<host_tensor>::make(*std::move(copied), m);
-      if (!held) return std::move(held).take_error();
+      if (!held) return std::move(held).error();
       own.push_back(*std::move(held));
     }
     auto made = sharded_tensor<host_tensor>::make(std::move(own), metadata, rank_group::world(ranks), rank);
-    if (!made) return std::move(made).take_error().with_key(key);
-    if (auto done = dict.set(path{key}, *std::move(made)); !done) return std::move(done).take_error();
+    if (!made) return std::move(made).error().with_key(key);
+    if (auto done = dict.set(path{key}, *std::move(made)); !done) return std::move(done).error();
   }
   return dict;
 }
@@ -217,12 +217,12 @@ int failed(const std::string& text) {
 
 int rewrite(const std::vector<std::string>& args) {
   auto reader = open_checkpoint(args[1]);
-  if (!reader) return failed(to_string(reader.cause()));
+  if (!reader) return failed(to_string(reader.error()));
   const auto source = load_all(**reader);
   std::map<std::string, loaded> like;
   if (args.size() > 6) {
     auto other = open_checkpoint(args[6]);
-    if (!other) return failed(to_string(other.cause()));
+    if (!other) return failed(to_string(other.error()));
     for (auto& [key, tensor] : load_all(**other))
       if (key.starts_with("model.")) like.emplace(key, loaded{tensor.where, tensor.shape, tensor.type, {}});
   }
@@ -233,16 +233,16 @@ int rewrite(const std::vector<std::string>& args) {
   std::vector<std::optional<state>> made(static_cast<std::size_t>(ranks));
   const auto ran = run_ranks(ranks, [&](any_communicator& comm) -> result<void> {
     auto dict = own_state(source, comm.rank(), ranks);
-    if (!dict) return std::move(dict).take_error();
+    if (!dict) return std::move(dict).error();
     rank_model memory(d, names, comm.rank());
     auto report = load_state_dict(memory.model, *dict, comm);
-    if (!report) return std::move(report).take_error();
+    if (!report) return std::move(report).error();
     auto saved = state_of(args[3], memory.model, comm);
-    if (!saved) return std::move(saved).take_error();
+    if (!saved) return std::move(saved).error();
     made[static_cast<std::size_t>(comm.rank())].emplace(std::move(saved->state));
     return {};
   });
-  if (!ran) return failed(to_string(ran.cause()));
+  if (!ran) return failed(to_string(ran.error()));
   std::vector<state> states;
   for (auto& one : made) states.push_back(*std::move(one));
   const auto tensors = gathered(states, names);
@@ -250,7 +250,7 @@ int rewrite(const std::vector<std::string>& args) {
   if (!report.ok()) return failed(to_string(report.problems[0]));
 
   auto back = open_checkpoint(args[2]);
-  if (!back) return failed(to_string(back.cause()));
+  if (!back) return failed(to_string(back.error()));
   std::size_t equal = 0;
   for (const tensor_entry& t : (*back)->contents().tensors) {
     if (!source.contains(t.key)) continue;

@@ -77,7 +77,7 @@ result<void> failed(const std::string& what) {
 
 void on_all(std::int32_t ranks, rank_body body) {
   const auto ran = run_ranks(ranks, body);
-  INFO((ran ? "" : to_string(ran.cause())));
+  INFO((ran ? "" : to_string(ran.error())));
   REQUIRE(ran);
 }
 
@@ -85,9 +85,9 @@ std::string error_on_all(std::int32_t ranks, rank_body body) {
   std::vector<std::string> texts(static_cast<std::size_t>(ranks));
   on_all(ranks, [&](any_communicator& comm) -> result<void> {
     const auto found = body(comm);
-    texts[static_cast<std::size_t>(comm.rank())] = found ? "no error" : to_string(found.cause());
+    texts[static_cast<std::size_t>(comm.rank())] = found ? "no error" : to_string(found.error());
     const auto after = comm.all_gather({}, {});
-    return after ? result<void>() : result<void>(after.cause());
+    return after ? result<void>() : result<void>(after.error());
   });
   for (const std::string& text : texts) REQUIRE(text == texts[0]);
   return texts[0];

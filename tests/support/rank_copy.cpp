@@ -16,7 +16,7 @@
 #include <variant>
 #include <vector>
 
-import shardmesh.checkpoint;
+import shardmesh.collective_checkpoint;
 
 using namespace shardmesh;
 
@@ -62,7 +62,7 @@ int main(int argc, char** argv) {
   }
   const auto done = run_ranks(std::atoi(argv[3]), [&](any_communicator& comm) -> result<void> {
     auto reader = open_checkpoint(source);
-    if (!reader) return reader.cause();
+    if (!reader) return reader.error();
     (*reader)->identify_opaque_tensors();
     if (comm.rank() == 0)
       for (const tensor_entry& tensor : (*reader)->contents().tensors)
@@ -76,6 +76,6 @@ int main(int argc, char** argv) {
     return {};
   });
   if (done) return 0;
-  std::fprintf(stderr, "%s\n", to_string(done.cause()).c_str());
+  std::fprintf(stderr, "%s\n", to_string(done.error()).c_str());
   return 3;
 }

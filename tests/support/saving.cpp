@@ -18,7 +18,7 @@ module;
 
 module shardmesh.test.saving;
 
-import shardmesh.checkpoint;
+import shardmesh.collective_checkpoint;
 
 using namespace shardmesh;
 namespace fs = std::filesystem;
@@ -54,7 +54,7 @@ void on_ranks(const std::vector<std::int32_t>& sizes, const std::function<std::s
 }
 
 call_options within(std::chrono::milliseconds time) {
-  return {.deadline = std::chrono::steady_clock::now() + time, .cancel = {}, .stream = {}};
+  return {.deadline = std::chrono::steady_clock::now() + time};
 }
 
 std::size_t entries(const fs::path& folder) {

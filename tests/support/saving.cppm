@@ -12,7 +12,7 @@ module;
 
 export module shardmesh.test.saving;
 
-import shardmesh.checkpoint;
+import shardmesh.collective_checkpoint;
 
 export namespace saving {
 

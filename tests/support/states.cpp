@@ -144,7 +144,7 @@ result<sharded> reader::sharded_tensor_of(const json& st, const extents& whole, 
       made = shard<array_tensor>::make(
           sizes.rank() == whole.rank() ? tensor(t, cells_of({begin, sizes}, whole)) : tensor(t), where);
     }
-    if (!made) return std::move(made).take_error();
+    if (!made) return std::move(made).error();
     local.push_back(*std::move(made));
   }
   return sharded::make(std::move(local), std::move(metadata), group, group.group_rank(rank).value());
@@ -161,7 +161,7 @@ result<value> reader::leaf(const json& j) const {
   if (const json* st = tagged(j, "$sharded_tensor")) {
     const extents whole = golden::to_extents(st->at("size"));
     auto made = sharded_tensor_of(*st, whole, extents::filled(whole.rank(), 0));
-    if (!made) return std::move(made).take_error();
+    if (!made) return std::move(made).error();
     return value(*std::move(made));
   }
   if (const json* d = tagged(j, "$dtensor")) {
@@ -194,14 +194,14 @@ result<void> reader::add(state_dict_builder<array_tensor>& b, const json& j, con
     return {};
   }
   auto made = leaf(j);
-  if (!made) return std::move(made).take_error();
+  if (!made) return std::move(made).error();
   b.value(key, *std::move(made));
   return {};
 }
 
 result<dict> reader::read(const json& j) const {
   state_dict_builder<array_tensor> b;
-  if (auto added = add(b, j, 0); !added) return std::move(added).take_error();
+  if (auto added = add(b, j, 0); !added) return std::move(added).error();
   return b.finish();
 }
 

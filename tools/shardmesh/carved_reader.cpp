@@ -32,7 +32,7 @@ path where_of(const path& flat, const flat_spec_unit& unit, const std::string& n
   return made;
 }
 
-class carved_reader final : public checkpoint_reader {
+class carved_reader final : public checkpoint_reader, public archived_objects {
  public:
   static result<std::unique_ptr<checkpoint_reader>> make(std::unique_ptr<checkpoint_reader> inner,
                                                          std::span<const flat_spec_unit> units) {
@@ -70,9 +70,8 @@ class carved_reader final : public checkpoint_reader {
   }
   result<object_value> read_object(std::size_t index) override { return inner_->read_object(index); }
   result<std::vector<std::byte>> object_archive(std::size_t index) override { return inner_->object_archive(index); }
-  result<opened_object> open_object(std::size_t index) override { return inner_->open_object(index); }
+  result<opened_object> open_object(std::size_t index) override { return shardmesh::open_object(*inner_, index); }
   const checkpoint_reader& stored() const override { return inner_->stored(); }
-  const dcp_extras& extras() const override { return inner_->extras(); }
   void identify_opaque_tensors() override {
     inner_->identify_opaque_tensors();
     for (std::size_t i = 0; i < contents_.tensors.size(); ++i) {
@@ -117,7 +116,7 @@ class carved_reader final : public checkpoint_reader {
       const auto unit = by_key.find(tensor.key);
       if (unit != by_key.end()) {
         auto carved = add_unit(t, *unit->second);
-        if (!carved) return named(std::move(carved).take_error(), tensor.key);
+        if (!carved) return named(std::move(carved).error(), tensor.key);
         by_key.erase(unit);
         continue;
       }

@@ -110,7 +110,7 @@ int run_check_shards(const std::string& path, bool json) {
   works_on(path);
   constexpr std::int64_t limit_bytes = std::int64_t{4} << 30;
   const auto read = read_file(path, limit_bytes);
-  if (!read) return report(read.cause());
+  if (!read) return report(read.error());
   const shard_list list = parse_shard_list({reinterpret_cast<const char*>(read->data()), read->size()}, path);
   if (list.problem_count > 0) return report_malformed(list, json);
   return check(list, json);

@@ -50,7 +50,7 @@ class cleaning {
   int run() {
     works_on(given_.path);
     const auto found = find_leftovers(given_.path);
-    if (!found) keep_problem(found.cause());
+    if (!found) keep_problem(found.error());
     if (found)
       for (const leftover& one : *found) one.owner == leftover_owner::dead ? remove(one) : keep(one);
     if (given_.json)
@@ -66,7 +66,8 @@ class cleaning {
  private:
   void remove(const leftover& one) {
     if (!given_.dry_run)
-      if (const auto done = remove_leftover(one.path); !done) return keep_problem(done.cause());
+      if (const auto done = remove_leftover(one.path, {.may_replace = holds_one_checkpoint}); !done)
+        return keep_problem(done.error());
     removed_.push_back(members(one) + "}");
     if (!given_.json)
       print(fmt::format("{} {} ({})\n", given_.dry_run ? "would remove" : "removed", escaped(one.path.string()),

@@ -40,18 +40,18 @@ int run(arguments& given, const common_options& common, bool format_given) {
   }
   if (!given.merge.empty()) given.options.merge = given.merge == "equal" ? dedup::equal : dedup::tied;
   auto reader = open_checkpoint(given.source, {.limits = read_limits{}.times(common.limit_factor)});
-  if (!reader) return report(reader.cause());
+  if (!reader) return report(reader.error());
   if (!given.flat_spec.empty()) {
-    if (const auto apart = check_apart(given.destination, given.flat_spec); !apart) return report(apart.cause());
+    if (const auto apart = check_apart(given.destination, given.flat_spec); !apart) return report(apart.error());
     const auto units = read_flat_spec(given.flat_spec);
-    if (!units) return report(units.cause());
+    if (!units) return report(units.error());
     reader = carve(*std::move(reader), *units);
-    if (!reader) return report(reader.cause());
+    if (!reader) return report(reader.error());
   }
   progress_bar bar((*reader)->contents().tensor_bytes());
   given.options.saving.progress = [&bar](std::int64_t bytes) { bar.advance(bytes); };
   given.options.saving.threads = common.threads;
-  given.options.saving.cancel = common.cancel;
+  given.options.saving.call.cancel = common.cancel;
   const unwinding_on_signals unwinding;
   return print_report(convert(**reader, given.destination, given.options), given.destination);
 }

@@ -39,7 +39,7 @@ struct arguments {
 result<void> check_rules(const checkpoint_reader& left, const checkpoint_reader& right,
                          const selection_options& options) {
   auto rules = selection::compile(options);
-  if (!rules) return rules.cause();
+  if (!rules) return rules.error();
   std::map<std::string_view, selectable> keys;
   for (const checkpoint_reader* reader : {&left, &right}) {
     for (const tensor_entry& tensor : reader->contents().tensors)
@@ -58,7 +58,7 @@ result<void> check_rules(const checkpoint_reader& left, const checkpoint_reader&
 result<diff_side> chosen_side(checkpoint_reader& reader, selection_options options) {
   options.allow_unused = true;
   auto rules = selection::compile(options);
-  if (!rules) return rules.cause();
+  if (!rules) return rules.error();
   diff_side all = whole_side(reader);
   std::vector<selectable> candidates;
   for (const diff_entry& entry : all.entries) candidates.push_back({entry.key, entry.type, entry.is_tensor});
@@ -126,19 +126,19 @@ int run(arguments& given, const common_options& common) {
   const open_options how{.limits = read_limits{}.times(common.limit_factor)};
   works_on(given.left);
   auto left = open_checkpoint(given.left, how);
-  if (!left) return report(left.cause());
+  if (!left) return report(left.error());
   works_on(given.right);
   auto right = open_checkpoint(given.right, how);
-  if (!right) return report(right.cause());
+  if (!right) return report(right.error());
   works_on(given.left);
-  if (auto checked = check_rules(**left, **right, given.selection); !checked) return report(checked.cause());
+  if (auto checked = check_rules(**left, **right, given.selection); !checked) return report(checked.error());
   auto left_side = chosen_side(**left, given.selection);
-  if (!left_side) return report(left_side.cause());
+  if (!left_side) return report(left_side.error());
   auto right_side = chosen_side(**right, given.selection);
-  if (!right_side) return report(right_side.cause());
+  if (!right_side) return report(right_side.error());
   given.options.threads = common.threads;
   auto outcome = diff(*left_side, *right_side, given.options);
-  if (!outcome) return report(outcome.cause());
+  if (!outcome) return report(outcome.error());
   // What could not be read is a difference of its own; the comparison went on.
   std::vector<error>& problems = outcome->problems;
   for (const auto* reader : {left->get(), right->get()})

@@ -146,7 +146,7 @@ result<std::vector<flat_spec_unit>> read_flat_spec(const std::string& file) {
   SHARDMESH_TRY(const std::vector<std::byte> bytes, read_file(file, limit_bytes));
   const std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   auto units = units_of(text);
-  if (!units) return std::move(units).take_error().with_file(file);
+  if (!units) return std::move(units).error().with_file(file);
   return units;
 }
 

@@ -61,7 +61,7 @@ result<shown_entries> choose(const catalog& contents, const arguments& given) {
     return shown;
   }
   auto rules = selection::compile(given.selection);
-  if (!rules) return rules.cause();
+  if (!rules) return rules.error();
   std::vector<selectable> candidates;
   for (const tensor_entry& tensor : contents.tensors) candidates.push_back({tensor.key, tensor.type, true});
   for (const object_entry& object : contents.objects) candidates.push_back({object.key, dtype::undefined, false});
@@ -78,9 +78,9 @@ result<shown_entries> choose(const catalog& contents, const arguments& given) {
 // An object behind something that we do not decode (an unknown transform) is shown as opaque: it is there all the same.
 result<object_value> shown_object(checkpoint_reader& reader, std::size_t index) {
   auto value = reader.read_object(index);
-  if (value || value.cause().code != errc::unsupported) return value;
-  print_warning(value.cause());
-  return object_value{"opaque", value.cause().found, "null"};
+  if (value || value.error().code != errc::unsupported) return value;
+  print_warning(value.error());
+  return object_value{"opaque", value.error().found, "null"};
 }
 
 void print_json_tensor(out_buffer& out, const catalog& contents, const tensor_entry& tensor) {
@@ -185,9 +185,9 @@ int print_json(checkpoint_reader& reader, const shown_entries& shown, const glob
     auto value = shown_object(reader, i);
     if (value) {
       values[i] = std::move(*value);
-    } else if (problems.empty() || problems.back() != value.cause()) {  // a limit that was met is said once
-      status = std::max(status, report(value.cause()));
-      problems.push_back(value.cause());
+    } else if (problems.empty() || problems.back() != value.error()) {  // a limit that was met is said once
+      status = std::max(status, report(value.error()));
+      problems.push_back(value.error());
     }
   }
   out_buffer out;
@@ -325,7 +325,7 @@ int print_list(checkpoint_reader& reader, const shown_entries& shown, const argu
     if (!given.map) continue;
     const auto held = held_by_ranks(contents, tensor);
     if (!held)
-      status = std::max(status, report(held.cause()));
+      status = std::max(status, report(held.error()));
     else
       out.print("{}", draw_layout(*held, {}));
   }
@@ -333,8 +333,8 @@ int print_list(checkpoint_reader& reader, const shown_entries& shown, const argu
     if (printed++ >= limit) break;
     auto value = shown_object(reader, i);
     if (!value) {
-      if (said != value.cause()) status = std::max(status, report(value.cause()));
-      said = value.cause();
+      if (said != value.error()) status = std::max(status, report(value.error()));
+      said = value.error();
       continue;
     }
     const std::int64_t hidden = contents.objects[i].hidden_tensors;
@@ -367,9 +367,9 @@ int run(const arguments& given, const common_options& common) {
   // Also of what cannot be read: Python runs a damaged pickle up to its defect.
   const global_report globals =
       find_globals(given.path, reader ? reader->get() : nullptr, {.threads = common.threads, .limits = limits});
-  if (!reader) return report_nothing(reader.cause(), given.json, globals);
+  if (!reader) return report_nothing(reader.error(), given.json, globals);
   const auto shown = choose((*reader)->contents(), given);
-  if (!shown) return report_nothing(shown.cause(), given.json, globals);
+  if (!shown) return report_nothing(shown.error(), given.json, globals);
   int status = given.json ? print_json(**reader, *shown, globals) : print_list(**reader, *shown, given, globals);
   for (const error& e : globals.problems) status = std::max(status, report(e));
   for (const error& e : (*reader)->problems()) status = std::max(status, report(e));

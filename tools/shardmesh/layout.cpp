@@ -29,13 +29,13 @@ std::string numbers(const Range& values) {
 
 shardmesh::result<shardmesh::layout> make_layout(const layout_arguments& a) {
   auto shape = shardmesh::parse_shape(a.shape);
-  if (!shape) return std::move(shape).take_error();
+  if (!shape) return std::move(shape).error();
   auto mesh = shardmesh::parse_mesh(a.mesh);
-  if (!mesh) return std::move(mesh).take_error();
+  if (!mesh) return std::move(mesh).error();
   auto placements = shardmesh::parse_placements(a.place);
-  if (!placements) return std::move(placements).take_error();
+  if (!placements) return std::move(placements).error();
   auto rule = shardmesh::parse_split_rule(a.rule);
-  if (!rule) return std::move(rule).take_error();
+  if (!rule) return std::move(rule).error();
   return shardmesh::layout::make(*mesh, *placements, *shape, *rule);
 }
 
@@ -82,9 +82,9 @@ int print_text(const shardmesh::layout& l, const shardmesh::distribution& d) {
 
 int run_layout(const layout_arguments& a) {
   const auto l = make_layout(a);
-  if (!l) return refuse(l.cause());
+  if (!l) return refuse(l.error());
   const auto d = shardmesh::distribute(*l);
-  if (!d) return refuse(d.cause());
+  if (!d) return refuse(d.error());
   if (!a.svg.empty() && !write_text_file(a.svg, shardmesh::svg_layout(*d))) return not_completed;
   if (a.json) return print_json(*l);
   return a.svg.empty() ? print_text(*l, *d) : done;

@@ -27,27 +27,27 @@ struct plan_arguments {
 result<distribution> side(const extents& shape, const std::string& mesh_text, const std::string& place,
                           const split_rule& rule) {
   auto mesh = parse_mesh(mesh_text);
-  if (!mesh) return std::move(mesh).take_error();
+  if (!mesh) return std::move(mesh).error();
   auto placements = parse_placements(place);
-  if (!placements) return std::move(placements).take_error();
+  if (!placements) return std::move(placements).error();
   auto l = layout::make(*mesh, *placements, shape, rule);
-  if (!l) return std::move(l).take_error();
+  if (!l) return std::move(l).error();
   return distribute(*l);
 }
 
 result<transfer_plan> make_plan(const plan_arguments& a) {
   auto shape = parse_shape(a.shape);
-  if (!shape) return std::move(shape).take_error();
+  if (!shape) return std::move(shape).error();
   auto rule = parse_split_rule(a.rule);
-  if (!rule) return std::move(rule).take_error();
+  if (!rule) return std::move(rule).error();
   const auto type = parse_dtype(a.dtype_name);
   if (!type)
     return fail(errc::invalid_argument, "'" + a.dtype_name + "' is not a dtype")
         .with_hint("dtypes have PyTorch's names, such as bfloat16");
   auto from = side(*shape, a.from_mesh, a.from, *rule);
-  if (!from) return std::move(from).take_error();
+  if (!from) return std::move(from).error();
   auto to = side(*shape, a.to_mesh, a.to, *rule);
-  if (!to) return std::move(to).take_error();
+  if (!to) return std::move(to).error();
   return plan({{*from, *to, *type, *type}});
 }
 
@@ -93,7 +93,7 @@ int print_text(const transfer_plan& p) {
 
 int run_plan(const plan_arguments& a) {
   const auto p = make_plan(a);
-  if (!p) return refuse(p.cause());
+  if (!p) return refuse(p.error());
   if (!a.svg.empty() && !write_text_file(a.svg, svg_plan(*p))) return not_completed;
   if (a.json) return print_json(*p);
   return a.svg.empty() ? print_text(*p) : done;

@@ -71,12 +71,12 @@ int print_plan(const reshard_plan& plan) {
 result<void> parse_rules(arguments& given) {
   for (const std::string& text : given.places) {
     auto rule = parse_placement_rule(text);
-    if (!rule) return rule.cause();
+    if (!rule) return rule.error();
     given.options.placement_rules.push_back(std::move(*rule));
   }
   if (given.defaults.empty()) return {};
   auto placements = parse_placements(given.defaults);
-  if (!placements) return placements.cause();
+  if (!placements) return placements.error();
   given.options.default_placements = std::move(*placements);
   return {};
 }
@@ -87,22 +87,22 @@ int run(arguments& given, const common_options& common) {
     return refuse(fail(errc::invalid_argument, "say either --mesh (with --place) or --like"));
   if (given.like.empty()) {
     auto mesh = parse_mesh(given.mesh);
-    if (!mesh) return refuse(mesh.cause());
+    if (!mesh) return refuse(mesh.error());
     given.options.mesh = std::move(*mesh);
-    if (auto parsed = parse_rules(given); !parsed) return refuse(parsed.cause());
+    if (auto parsed = parse_rules(given); !parsed) return refuse(parsed.error());
   }
   auto reader = open_checkpoint(given.source, {.limits = read_limits{}.times(common.limit_factor)});
-  if (!reader) return report(reader.cause());
+  if (!reader) return report(reader.error());
   std::unique_ptr<checkpoint_reader> like;
   if (!given.like.empty()) {
     auto opened = open_checkpoint(given.like, {.limits = read_limits{}.times(common.limit_factor)});
-    if (!opened) return report(opened.cause());
+    if (!opened) return report(opened.error());
     like = std::move(*opened);
     given.options.like = like.get();
   }
   given.options.saving.threads = common.threads;
   if (given.dry_run) return print_plan(plan_reshard(**reader, given.options));
-  given.options.saving.cancel = common.cancel;
+  given.options.saving.call.cancel = common.cancel;
   const unwinding_on_signals unwinding;
   progress_bar bar((*reader)->contents().tensor_bytes());
   given.options.saving.progress = [&bar](std::int64_t bytes) { bar.advance(bytes); };

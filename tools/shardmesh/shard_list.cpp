@@ -37,7 +37,7 @@ std::string read_rank(simdjson::simdjson_result<dom::element> element, owner_id&
   std::string_view text;
   if (element.get(text) != simdjson::SUCCESS) return "\"placement\" is not a string";
   const auto device = parse_remote_device(text);
-  if (!device) return to_string(device.cause());
+  if (!device) return to_string(device.error());
   if (device->rank && *device->rank >= 0) rank = *device->rank;
   return {};
 }
@@ -73,7 +73,7 @@ void read_document(const dom::element& document, shard_list& list) {
   if (size.size() > max_rank)
     return list.report(fmt::format("\"size\" has {} dimensions; at most {}", size.size(), max_rank));
   list.shape = extents(size);
-  if (const auto valid = check_shape(list.shape); !valid) return list.report(to_string(valid.cause()));
+  if (const auto valid = check_shape(list.shape); !valid) return list.report(to_string(valid.error()));
   dom::array shards;
   const auto element = document["shards"];
   if (element.error() == simdjson::NO_SUCH_FIELD) return list.report("\"shards\" is missing");

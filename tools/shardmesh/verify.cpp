@@ -51,7 +51,7 @@ int run(const arguments& given, const common_options& common) {
     report = verify(**reader, {.quick = given.quick, .threads = common.threads, .limits = limits});
   } else {
     // What cannot be read can still name things: Python runs a damaged pickle up to its defect.
-    report.problems.push_back(reader.cause());
+    report.problems.push_back(reader.error());
     report.globals = find_globals(given.path, nullptr, {.threads = common.threads, .limits = limits});
     report.warnings = warnings_of(report.globals, given.path);
   }
@@ -60,7 +60,7 @@ int run(const arguments& given, const common_options& common) {
   if (report.unnamed_problems > 0) print_line(fmt::format("... and {} more problems", report.unnamed_problems));
   for (const error& e : report.warnings) print_warning(e);
   print_notes(leftover_notes(given.path));
-  if (!reader) return status_of(reader.cause());
+  if (!reader) return status_of(reader.error());
   int status = report.ok() && !(given.strict && !report.warnings.empty()) ? done : problem;
   for (const error& e : report.problems)
     if (status_of(e) == not_completed) status = not_completed;

@@ -21,7 +21,7 @@ const std::vector<kind>& all() {
            if (wrong.empty()) return {};
            return fail(errc::checksum_mismatch, "rank " + std::to_string(comm.rank()) + ": " + wrong);
          });
-         return done ? std::string() : to_string(done.cause());
+         return done ? std::string() : to_string(done.error());
        }}};
   return kinds;
 }

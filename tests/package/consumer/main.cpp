@@ -22,7 +22,7 @@ int main() {
   };
   auto cut = distribution::from_fragments(shape, rows, owner_space::ranks);
   if (!cut) {
-    std::fprintf(stderr, "%s\n", to_string(cut.cause()).c_str());
+    std::fprintf(stderr, "%s\n", to_string(cut.error()).c_str());
     return 1;
   }
   std::int64_t held = 0;
@@ -36,13 +36,13 @@ int main() {
   // A third row-block that leaves the tensor is an error that names its box.
   const std::vector<fragment> beyond = {{.where = {{4, 0}, {2, 4}}, .local_offsets = {0, 0}}};
   const auto refused = distribution::from_fragments(shape, beyond, owner_space::ranks);
-  const bool named = !refused && to_string(refused.cause()).find("[4:6, 0:4)") != std::string::npos;
+  const bool named = !refused && to_string(refused.error()).find("[4:6, 0:4)") != std::string::npos;
 
   // Two ranks tell each other their numbers.
   const auto met = run_ranks(2, [](any_communicator& comm) -> result<void> {
     const std::vector<std::byte> mine(static_cast<std::size_t>(comm.rank()) + 1);
     const auto all = comm.all_gather(mine, {});
-    if (!all) return all.cause();
+    if (!all) return all.error();
     if (all->size() == 2 && all->back().size() == 2) return {};
     return fail(errc::communication, "rank 1 gave something else").with_rank(comm.rank());
   });

@@ -10,7 +10,7 @@ import shardmesh.mpi;
 int main() {
   auto comm = shardmesh::mpi_communicator::world();
   if (!comm) {
-    std::fprintf(stderr, "%s\n", to_string(comm.cause()).c_str());
+    std::fprintf(stderr, "%s\n", to_string(comm.error()).c_str());
     return 1;
   }
   shardmesh::call_options options;

@@ -61,7 +61,7 @@ struct scratch_copy {
 std::vector<std::string> findings(const fs::path& folder) {
   std::vector<std::string> lines;
   auto reader = open_checkpoint(folder);
-  if (!reader) return {to_string(reader.cause())};
+  if (!reader) return {to_string(reader.error())};
   for (const error& problem : verify(**reader, {.threads = 1}).problems) {
     CHECK((!problem.file.empty() || !problem.key.empty()));
     lines.push_back(to_string(problem));
@@ -122,8 +122,8 @@ TEST_CASE("a flipped byte of any .metadata is read, refused or reported, never b
         ++flips;
         if (!parsed) {
           ++refused;
-          CHECK(parsed.cause().file == ".metadata");
-          CHECK(to_string(parsed.cause()).find('\n') == std::string::npos);
+          CHECK(parsed.error().file == ".metadata");
+          CHECK(to_string(parsed.error()).find('\n') == std::string::npos);
         }
       }
     }

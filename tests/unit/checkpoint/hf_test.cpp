@@ -50,10 +50,10 @@ void check_refused(const fs::path& folder, errc code, std::string_view key, cons
   file_pool pool;
   const auto opened = open_hf_folder(folder, pool);
   REQUIRE_FALSE(opened);
-  INFO(to_string(opened.cause()));
-  CHECK(opened.cause().code == code);
-  CHECK(opened.cause().key == key);
-  for (const std::string& word : words) CHECK(to_string(opened.cause()).find(word) != std::string::npos);
+  INFO(to_string(opened.error()));
+  CHECK(opened.error().code == code);
+  CHECK(opened.error().key == key);
+  for (const std::string& word : words) CHECK(to_string(opened.error()).find(word) != std::string::npos);
 }
 
 // The bytes of a whole tensor, put together from its chunks.
@@ -262,19 +262,19 @@ TEST_CASE("a folder of checkpoints names them, two levels deep, and follows no l
   fs::create_directory_symlink("hf", folder.path() / "latest");
   const auto opened = open_checkpoint(folder.path());
   REQUIRE_FALSE(opened);
-  CHECK(opened.cause().code == errc::bad_format);
-  CHECK(opened.cause().file == folder.path().string());
-  CHECK(opened.cause().hint == "it holds these: hf (hf), model.pt (torch), runs/step-2 (dcp), step-10 (dcp)");
+  CHECK(opened.error().code == errc::bad_format);
+  CHECK(opened.error().file == folder.path().string());
+  CHECK(opened.error().hint == "it holds these: hf (hf), model.pt (torch), runs/step-2 (dcp), step-10 (dcp)");
   for (int i = 100; i < 120; ++i) {
     fs::create_directory(folder.path() / std::to_string(i));
     folder.write(std::to_string(i) + "/.metadata", "");
   }
-  CHECK(open_checkpoint(folder.path()).cause().hint ==
+  CHECK(open_checkpoint(folder.path()).error().hint ==
         "it holds these: 100 (dcp), 101 (dcp), 102 (dcp), 103 (dcp), 104 (dcp), 105 (dcp), 106 (dcp), 107 (dcp), 108 "
         "(dcp), 109 (dcp) and 14 more");
   const auto nothing = open_checkpoint(folder.path() / "empty");
   REQUIRE_FALSE(nothing);
-  CHECK(nothing.cause().hint.empty());
+  CHECK(nothing.error().hint.empty());
 }
 
 TEST_CASE("an index that is broken or leaves the folder is refused") {
@@ -285,9 +285,9 @@ TEST_CASE("an index that is broken or leaves the folder is refused") {
   for (const std::string file : {"../x.safetensors", "/etc/x", "a/b.safetensors", "..", ".", "", "a\\b"}) {
     const auto index = parse(index_of({{"w", file}}));
     REQUIRE_FALSE(index);
-    CHECK(index.cause().code == errc::unsafe_path);
-    CHECK(index.cause().key == "w");
-    CHECK(index.cause().file == "i.json");
+    CHECK(index.error().code == errc::unsafe_path);
+    CHECK(index.error().key == "w");
+    CHECK(index.error().file == "i.json");
   }
   for (const std::string text :
        {"", "[]", "1", "{", "{}", R"({"weight_map":[]})", R"({"weight_map":{"a":1}})", R"({"weight_map":{"a":{}}})",
@@ -295,10 +295,10 @@ TEST_CASE("an index that is broken or leaves the folder is refused") {
     INFO(text);
     const auto index = parse(text);
     REQUIRE_FALSE(index);
-    CHECK(index.cause().code == errc::bad_format);
+    CHECK(index.error().code == errc::bad_format);
   }
-  CHECK(parse(R"({"weight_map":{"a":"b","a":"c"}})").cause().code == errc::duplicate_key);
-  CHECK(parse(R"({"weight_map":{"a":"b"},"weight_map":{}})").cause().code == errc::duplicate_key);
+  CHECK(parse(R"({"weight_map":{"a":"b","a":"c"}})").error().code == errc::duplicate_key);
+  CHECK(parse(R"({"weight_map":{"a":"b"},"weight_map":{}})").error().code == errc::duplicate_key);
   const auto odd =
       parse(R"({"x":[{"weight_map":{"q":1}}],"metadata":{"total_size":"many","n":[1]},"weight_map":{"a":"b"}})");
   REQUIRE(odd);
@@ -345,8 +345,8 @@ TEST_CASE("sharding info must name every tensor of its file and fit its shape") 
     file_pool again;
     const auto refused = open_hf_folder(folder.path(), again);
     REQUIRE_FALSE(refused);
-    CHECK(refused.cause().code == errc::bad_format);
-    CHECK(refused.cause().file.ends_with("2.safetensors"));
+    CHECK(refused.error().code == errc::bad_format);
+    CHECK(refused.error().file.ends_with("2.safetensors"));
   }
 }
 
@@ -383,5 +383,5 @@ TEST_CASE("tensors fill files in order up to the limit, larger ones get a file o
   CHECK(one->file_names == std::vector<std::string>{"model.safetensors"});
   CHECK_FALSE(one->needs_index());
   CHECK(plan_hf_shards({}, 5)->file_names == std::vector<std::string>{"model.safetensors"});
-  CHECK(plan_hf_shards(std::vector<std::int64_t>{INT64_MAX, 1}, 5).cause().code == errc::overflow);
+  CHECK(plan_hf_shards(std::vector<std::int64_t>{INT64_MAX, 1}, 5).error().code == errc::overflow);
 }

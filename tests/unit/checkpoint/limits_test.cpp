@@ -34,11 +34,11 @@ TEST_CASE("a budget grows with what was read, and keeps the first refusal with i
   REQUIRE(budget.build(20));
   const auto refused = budget.build(1);
   REQUIRE(!refused);
-  CHECK(is_beyond_limit(refused.cause()));
-  CHECK(refused.cause().expected == "at most 120 bytes");
+  CHECK(is_beyond_limit(refused.error()));
+  CHECK(refused.error().expected == "at most 120 bytes");
   CHECK(budget.left_to_build() == 0);
-  const error first = budget.keep(error(refused.cause()).with_key("a").with_file("f"));
-  const error second = budget.keep(error(refused.cause()).with_key("b").with_file("f"));
+  const error first = budget.keep(error(refused.error()).with_key("a").with_file("f"));
+  const error second = budget.keep(error(refused.error()).with_key("b").with_file("f"));
   CHECK(second == first);
   CHECK(second.key == "a");
   CHECK(budget.refusal().value() == first);
@@ -54,13 +54,13 @@ TEST_CASE("a stream that is opened again is counted once") {
   CHECK(budget.left_to_decode("a", 1) > 1160);
   const auto refused = budget.decode("b", 1, 17);
   REQUIRE(!refused);
-  CHECK(refused.cause().expected == "at most 1176 bytes");
+  CHECK(refused.error().expected == "at most 1176 bytes");
 }
 
 TEST_CASE("what is stored pays for what repeats it") {
   read_budget budget({.expanded_bytes = 1000, .expanded_per_byte = 16});
   REQUIRE(budget.expand(1000 + 160, 10));
-  CHECK(is_beyond_limit(budget.expand(1, 0).cause()));
+  CHECK(is_beyond_limit(budget.expand(1, 0).error()));
 }
 
 TEST_CASE("limits are raised together, and saturate") {
@@ -75,8 +75,8 @@ TEST_CASE("JSON is as deep as its open brackets, whatever its strings hold") {
   CHECK(check_json_depth(R"(["[[[[", {"a\"[[": [1]}])", 3));
   const auto refused = check_json_depth(std::string(2000, '['));
   REQUIRE(!refused);
-  CHECK(refused.cause().expected == "at most 1024 levels");
-  CHECK(refused.cause().found == "level 1025 at byte 1024");
+  CHECK(refused.error().expected == "at most 1024 levels");
+  CHECK(refused.error().found == "level 1025 at byte 1024");
   CHECK(check_json_depth(std::string(1024, '[')));
 }
 
@@ -90,8 +90,8 @@ TEST_CASE("objects.json that is nested 300,000 deep is refused, also with a chec
   const std::string text = format_objects({&deep, 1}).value();
   const auto parsed = parse_objects(text);
   REQUIRE(!parsed);
-  CHECK(parsed.cause().code == errc::bad_format);
-  CHECK(parsed.cause().message.find("nested deeper than 2000 levels") != std::string::npos);
+  CHECK(parsed.error().code == errc::bad_format);
+  CHECK(parsed.error().message.find("nested deeper than 2000 levels") != std::string::npos);
 }
 
 TEST_CASE("a pickle's names are those that Python would look up, wherever they stand") {
@@ -133,6 +133,6 @@ TEST_CASE("an index of the memo that only Python reads makes later names unknown
 
 TEST_CASE("a pickle that is cut says so, one that is malformed does not") {
   const std::string cut = "\x80\2]q", malformed = "\x80\2\xff";
-  CHECK(pickle_graph::parse(std::as_bytes(std::span(cut))).cause().found == pickle_is_cut);
-  CHECK(pickle_graph::parse(std::as_bytes(std::span(malformed))).cause().found.empty());
+  CHECK(pickle_graph::parse(std::as_bytes(std::span(cut))).error().found == pickle_is_cut);
+  CHECK(pickle_graph::parse(std::as_bytes(std::span(malformed))).error().found.empty());
 }

@@ -58,15 +58,15 @@ TEST_CASE("a load that would lose values is refused with key, box and both dtype
     const load_request request{"w", top, view_of(into, dtype::int32, {2, 3})};
     const auto refused = load(*reader, {&request, 1});
     REQUIRE_FALSE(refused);
-    CHECK(refused.cause().code == errc::narrowing);
-    CHECK(refused.cause().key == "w");
-    CHECK(refused.cause().boxes == std::vector<box>{top});
-    CHECK(refused.cause().message == "casting float32 to int32 loses values");
+    CHECK(refused.error().code == errc::narrowing);
+    CHECK(refused.error().key == "w");
+    CHECK(refused.error().boxes == std::vector<box>{top});
+    CHECK(refused.error().message == "casting float32 to int32 loses values");
     CHECK(into == std::vector<std::int32_t>(12, -1));
     host_tensor whole = host_tensor::make(dtype::int32, {4, 3}).value();
     const auto also = load_into(*reader, "w", whole);
     REQUIRE_FALSE(also);
-    CHECK(also.cause().code == errc::narrowing);
+    CHECK(also.error().code == errc::narrowing);
     // Allowed, it is done and said.
     const auto done = load(*reader, {&request, 1}, {.allow_narrowing = true});
     REQUIRE(done);
@@ -99,10 +99,10 @@ TEST_CASE("a tensor of another shape is not filled with a part of the stored one
   host_tensor part = host_tensor::make(dtype::float32, {2, 3}).value();
   const auto refused = load_into(*reader, "w", part);
   REQUIRE_FALSE(refused);
-  CHECK(refused.cause().code == errc::shape_mismatch);
-  CHECK(refused.cause().key == "w");
-  CHECK(refused.cause().expected == "[4, 3]");
-  CHECK(refused.cause().found == "[2, 3]");
+  CHECK(refused.error().code == errc::shape_mismatch);
+  CHECK(refused.error().key == "w");
+  CHECK(refused.error().expected == "[4, 3]");
+  CHECK(refused.error().found == "[2, 3]");
 }
 
 TEST_CASE("memory of a device is neither loaded into nor saved from, naming key, box and device") {
@@ -114,13 +114,13 @@ TEST_CASE("memory of a device is neither loaded into nor saved from, naming key,
   const load_request request{"w", box::whole({4, 3}), far};
   const auto refused = load(*reader, {&request, 1});
   REQUIRE_FALSE(refused);
-  CHECK(refused.cause().code == errc::unsupported);
-  CHECK(refused.cause().key == "w");
-  CHECK(refused.cause().found == "cuda:1");
-  CHECK(refused.cause().boxes == std::vector<box>{box::whole({4, 3})});
+  CHECK(refused.error().code == errc::unsupported);
+  CHECK(refused.error().key == "w");
+  CHECK(refused.error().found == "cuda:1");
+  CHECK(refused.error().boxes == std::vector<box>{box::whole({4, 3})});
   chunk_source source(*reader);
   const auto& entry = reader->contents().tensors[0];
-  CHECK(source.read({0, static_cast<std::int32_t>(entry.first_chunk)}, box::whole(entry.shape), far).cause().code ==
+  CHECK(source.read({0, static_cast<std::int32_t>(entry.first_chunk)}, box::whole(entry.shape), far).error().code ==
         errc::unsupported);
   CHECK(into == std::vector<float>(12, -1.0F));
   const save_tensor tensor{"w", {"w"}, {4, 3}, {{box::whole({4, 3}), far, 0}}};
@@ -137,9 +137,9 @@ TEST_CASE("a deadline that has passed ends a load before it reads") {
   const auto reader = s.open(target_format::dcp);
   std::vector<float> into(12, -1.0F);
   const load_request request{"w", box::whole({4, 3}), view_of(into, dtype::float32, {4, 3})};
-  const auto late = load(*reader, {&request, 1}, {.deadline = std::chrono::steady_clock::now()});
+  const auto late = load(*reader, {&request, 1}, {.call = {.deadline = std::chrono::steady_clock::now()}});
   REQUIRE_FALSE(late);
-  CHECK(late.cause().code == errc::deadline_exceeded);
-  CHECK(late.cause().key == "w");
+  CHECK(late.error().code == errc::deadline_exceeded);
+  CHECK(late.error().key == "w");
   CHECK(into == std::vector<float>(12, -1.0F));
 }

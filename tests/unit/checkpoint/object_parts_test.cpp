@@ -23,7 +23,7 @@ const std::filesystem::path fixtures = std::filesystem::path(SHARDMESH_TEST_DATA
 
 nlohmann::json described(checkpoint_reader& reader, const tensor_entry& tensor) {
   const auto values = load_tensor(reader, tensor.key);
-  if (!values) FAIL(to_string(values.cause()));
+  if (!values) FAIL(to_string(values.error()));
   return {{"dtype", std::string(name(tensor.type))},
           {"shape", std::vector<std::int64_t>(tensor.shape.begin(), tensor.shape.end())},
           {"sha256", sha256::hex_of(values->bytes())}};
@@ -39,7 +39,7 @@ TEST_CASE("tensors inside the objects of a .pt file are entries with PyTorch's n
   const std::string name = GENERATE("containers", "module");
   INFO(name);
   const auto reader = open_checkpoint(fixtures / (name + ".pt"));
-  if (!reader) FAIL(to_string(reader.cause()));
+  if (!reader) FAIL(to_string(reader.error()));
   nlohmann::json tensors = nlohmann::json::object(), hidden = nlohmann::json::object();
   for (const tensor_entry& tensor : (*reader)->contents().tensors) tensors[tensor.key] = described(**reader, tensor);
   for (const object_entry& object : (*reader)->contents().objects) hidden[object.key] = object.hidden_tensors;
@@ -50,7 +50,7 @@ TEST_CASE("tensors inside the objects of a .pt file are entries with PyTorch's n
 
 TEST_CASE("an object whose part would have another entry's name stays one, with its tensor counted") {
   const auto reader = open_checkpoint(fixtures / "collision.pt");
-  if (!reader) FAIL(to_string(reader.cause()));
+  if (!reader) FAIL(to_string(reader.error()));
   REQUIRE((*reader)->contents().tensors.size() == 1);
   CHECK((*reader)->contents().tensors.front().key == "a.0");
   REQUIRE((*reader)->contents().objects.size() == 1);
@@ -60,7 +60,7 @@ TEST_CASE("an object whose part would have another entry's name stays one, with 
 
 TEST_CASE("what is taken apart and what of it is not kept is said") {
   const auto reader = open_checkpoint(fixtures / "module.pt");
-  if (!reader) FAIL(to_string(reader.cause()));
+  if (!reader) FAIL(to_string(reader.error()));
   CHECK((*reader)->notes() ==
         std::vector<std::string>{"the file (a __main__.Net) is taken apart: 10 tensors and 0 objects; 14 other "
                                  "attributes of modules are not kept; 1 buffers that are not persistent are not kept"});
@@ -70,7 +70,7 @@ TEST_CASE("a tensor that nothing can carry refuses every conversion by name, and
   const auto to = GENERATE(target_format::dcp, target_format::safetensors, target_format::hf);
   const scratch_folder folder;
   const auto reader = open_checkpoint(fixtures / "containers.pt");
-  if (!reader) FAIL(to_string(reader.cause()));
+  if (!reader) FAIL(to_string(reader.error()));
   convert_options options;
   options.to = to;
   const save_report refused = convert(**reader, folder / "out", options);
@@ -90,13 +90,13 @@ TEST_CASE("a tensor that nothing can carry refuses every conversion by name, and
 TEST_CASE("an object of a DCP folder that holds tensors is copied whole to DCP and taken apart for safetensors") {
   const scratch_folder folder;
   const auto reader = open_checkpoint(data::golden() / "options_no_flatten" / "checkpoint");
-  if (!reader) FAIL(to_string(reader.cause()));
+  if (!reader) FAIL(to_string(reader.error()));
   const auto whole = (*reader)->contents().tensors.size();
   convert_options options;
   options.to = target_format::dcp;
   CHECK(convert(**reader, folder / "copy", options).problems.empty());
   const auto copy = open_checkpoint(folder / "copy");
-  if (!copy) FAIL(to_string(copy.cause()));
+  if (!copy) FAIL(to_string(copy.error()));
   CHECK((*copy)->contents().tensors.size() == whole);
   for (std::size_t i = 0; i < (*reader)->contents().objects.size(); ++i)
     for (std::size_t k = 0; k < (*copy)->contents().objects.size(); ++k)
@@ -105,7 +105,7 @@ TEST_CASE("an object of a DCP folder that holds tensors is copied whole to DCP a
   options.to = target_format::safetensors;
   CHECK(convert(**reader, folder / "apart.safetensors", options).problems.empty());
   const auto apart = open_checkpoint(folder / "apart.safetensors");
-  if (!apart) FAIL(to_string(apart.cause()));
+  if (!apart) FAIL(to_string(apart.error()));
   std::map<std::string, std::string> digests;
   for (const tensor_entry& tensor : (*apart)->contents().tensors)
     digests[tensor.key] = described(**apart, tensor)["sha256"].get<std::string>();
@@ -119,7 +119,7 @@ TEST_CASE("an object of a DCP folder that holds tensors is copied whole to DCP a
 TEST_CASE("ranges and numpy values are shown by value and held whole") {
   const auto golden = data::golden() / "nested_objects" / "checkpoint";
   const auto reader = open_checkpoint(golden);
-  if (!reader) FAIL(to_string(reader.cause()));
+  if (!reader) FAIL(to_string(reader.error()));
   std::map<std::string, object_value> objects;
   for (std::size_t i = 0; i < (*reader)->contents().objects.size(); ++i)
     objects[(*reader)->contents().objects[i].key] = (*reader)->read_object(i).value();

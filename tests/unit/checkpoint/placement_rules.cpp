@@ -24,7 +24,7 @@ TEST_CASE("a placement rule is split at its last equals sign") {
   CHECK(r.pattern == "a=b.*");
   CHECK(to_string(r.placements) == "S(0), R");
   for (const char* wrong : {"", "abc", "=R", "a=Q", "(=R"})
-    CHECK(parse_placement_rule(wrong).cause().code == errc::invalid_argument);
+    CHECK(parse_placement_rule(wrong).error().code == errc::invalid_argument);
 }
 
 TEST_CASE("the first rule that matches the whole key wins, the others get the default") {

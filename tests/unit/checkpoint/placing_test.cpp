@@ -48,13 +48,14 @@ std::vector<std::string> contents_of(const fs::path& folder) {
 using lines = std::vector<std::string>;
 
 staged_output folder_with(const fs::path& destination, std::string_view text, bool overwrite = false) {
-  auto output = staged_output::directory(destination, {.overwrite = overwrite}).value();
+  auto output =
+      staged_output::directory(destination, {.overwrite = overwrite, .may_replace = holds_one_checkpoint}).value();
   REQUIRE(output.write(output.add_file("__0_0.distcp").value(), 0, bytes_of(text)));
   return output;
 }
 
 staged_output file_with(const fs::path& destination, std::string_view text, bool overwrite = false) {
-  auto output = staged_output::file(destination, {.overwrite = overwrite}).value();
+  auto output = staged_output::file(destination, {.overwrite = overwrite, .may_replace = holds_one_checkpoint}).value();
   REQUIRE(output.write(output.add_file("").value(), 0, bytes_of(text)));
   return output;
 }
@@ -63,10 +64,10 @@ staged_output file_with(const fs::path& destination, std::string_view text, bool
 void refuses(staged_output output, const fs::path& destination, std::string_view what) {
   const auto done = output.commit();
   REQUIRE_FALSE(done);
-  CHECK(done.cause().code == errc::destination_exists);
-  CHECK(done.cause().file == destination.string());
-  INFO(to_string(done.cause()));
-  CHECK(done.cause().found.find(what) != std::string::npos);
+  CHECK(done.error().code == errc::destination_exists);
+  CHECK(done.error().file == destination.string());
+  INFO(to_string(done.error()));
+  CHECK(done.error().found.find(what) != std::string::npos);
 }
 
 // A run that was killed: what it wrote stays, its locks go.
@@ -196,8 +197,8 @@ TEST_CASE("only files and folders are replaced, whatever is said") {
       const auto refused = is_folder ? staged_output::directory(scratch / name, {.overwrite = true})
                                      : staged_output::file(scratch / name, {.overwrite = true});
       REQUIRE_FALSE(refused);
-      CHECK(refused.cause().code == errc::destination_exists);
-      CHECK(to_string(refused.cause()).find(what) != std::string::npos);
+      CHECK(refused.error().code == errc::destination_exists);
+      CHECK(to_string(refused.error()).find(what) != std::string::npos);
     }
   }
 }
@@ -209,10 +210,10 @@ TEST_CASE("more than a file system has room for is refused with both numbers") {
   const std::int64_t much = std::int64_t{1} << 60;
   const auto refused = output.reserve(much);
   REQUIRE_FALSE(refused);
-  CHECK(refused.cause().code == errc::no_space);
-  CHECK(refused.cause().file == (scratch / "o").string());
-  CHECK(refused.cause().expected == std::to_string(much) + " bytes of room");
-  CHECK_FALSE(refused.cause().found.empty());
+  CHECK(refused.error().code == errc::no_space);
+  CHECK(refused.error().file == (scratch / "o").string());
+  CHECK(refused.error().expected == std::to_string(much) + " bytes of room");
+  CHECK_FALSE(refused.error().found.empty());
 }
 
 TEST_CASE("leftovers are told from what is being written by a lock") {
@@ -237,7 +238,7 @@ TEST_CASE("leftovers are told from what is being written by a lock") {
   CHECK_FALSE(find_leftovers(scratch / "no" / "where"));
   const auto refused = remove_leftover(output.folder());
   REQUIRE_FALSE(refused);
-  CHECK(to_string(refused.cause()) == output.folder().string() + ": is being written");
+  CHECK(to_string(refused.error()) == output.folder().string() + ": is being written");
   REQUIRE(remove_leftover(dead, {.shared = false}));
   REQUIRE(remove_leftover(scratch / ".f.shardmesh-tmp-0123abcd-1-0123abcd-discarded-77", {.shared = false}));
   CHECK_FALSE(remove_leftover(scratch / ".o.shardmesh-tmp-but-not-ours"));
@@ -252,7 +253,7 @@ TEST_CASE("on a file system that hosts share, only locks of this host are believ
   CHECK(found[0].owner == leftover_owner::unknown);
   const auto refused = remove_leftover(theirs, {.shared = true});
   REQUIRE_FALSE(refused);
-  CHECK(to_string(refused.cause()).find("cannot be seen from here") != std::string::npos);
+  CHECK(to_string(refused.error()).find("cannot be seen from here") != std::string::npos);
   fs::path ours;
   {
     auto output = folder_with(scratch / "p", "ours");

@@ -122,8 +122,8 @@ TEST_CASE("bad options are refused with the reason") {
   const auto message = [](const selection_options& options) {
     const auto compiled = selection::compile(options);
     REQUIRE_FALSE(compiled);
-    CHECK(compiled.cause().code == errc::invalid_argument);
-    return compiled.cause().message;
+    CHECK(compiled.error().code == errc::invalid_argument);
+    return compiled.error().message;
   };
   CHECK(message({.only = {"a("}}) == "--only 'a(': missing ): a(");
   CHECK(message({.skip = {"*"}}).starts_with("--skip '*': no argument for repetition"));

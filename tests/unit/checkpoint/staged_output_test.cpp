@@ -44,10 +44,10 @@ std::string text_of(const fs::path& path) {
 }
 
 result<void> save(const fs::path& destination, std::string_view text, bool overwrite, bool commit = true) {
-  auto output = staged_output::directory(destination, {.overwrite = overwrite});
-  if (!output) return output.cause();
+  auto output = staged_output::directory(destination, {.overwrite = overwrite, .may_replace = holds_one_checkpoint});
+  if (!output) return output.error();
   const auto file = output->add_file("__0_0.distcp");
-  if (!file) return file.cause();
+  if (!file) return file.error();
   if (auto done = output->write(*file, 0, bytes_of(text)); !done) return done;
   return commit ? output->commit() : result<void>{};
 }
@@ -65,8 +65,8 @@ TEST_CASE("an existing destination needs overwrite, and is then replaced whole")
   REQUIRE(save(scratch.path / "out", "old", false));
   const auto refused = save(scratch.path / "out", "new", false);
   REQUIRE_FALSE(refused);
-  CHECK(refused.cause().code == errc::destination_exists);
-  CHECK(to_string(refused.cause()).find("--force") != std::string::npos);
+  CHECK(refused.error().code == errc::destination_exists);
+  CHECK(to_string(refused.error()).find("--force") != std::string::npos);
   CHECK(text_of(scratch.path / "out" / "__0_0.distcp") == "old");
   write_text(scratch.path / "out" / "__7_0.distcp", "stale");
   REQUIRE(save(scratch.path / "out", "new", true));
@@ -81,7 +81,7 @@ TEST_CASE("a folder that holds more than a checkpoint is never replaced") {
   write_text(scratch.path / "home" / "thesis.txt", "years");
   const auto refused = save(scratch.path / "home", "new", true);
   REQUIRE_FALSE(refused);
-  CHECK(to_string(refused.cause()).find("thesis.txt") != std::string::npos);
+  CHECK(to_string(refused.error()).find("thesis.txt") != std::string::npos);
   CHECK(text_of(scratch.path / "home" / "thesis.txt") == "years");
 }
 
@@ -116,7 +116,7 @@ TEST_CASE("a missing parent folder is named before anything is written") {
   const scratch_folder scratch;
   const auto refused = save(scratch.path / "no" / "out", "new", false);
   REQUIRE_FALSE(refused);
-  CHECK(to_string(refused.cause()).find("parent folder does not exist") != std::string::npos);
+  CHECK(to_string(refused.error()).find("parent folder does not exist") != std::string::npos);
 }
 
 TEST_CASE("a folder that others joined is committed with their files") {
@@ -143,7 +143,8 @@ TEST_CASE("whoever joined and gives up takes the folder away, and then it cannot
   const scratch_folder scratch;
   REQUIRE(save(scratch.path / "out", "old", false));
   {
-    auto made = staged_output::directory(scratch.path / "out", {.overwrite = true}).value();
+    auto made = staged_output::directory(scratch.path / "out", {.overwrite = true, .may_replace = holds_one_checkpoint})
+                    .value();
     REQUIRE(made.add_file("__0_0.distcp"));
     {
       const auto joined = staged_output::join(made.folder()).value();

@@ -32,7 +32,7 @@ std::vector<std::optional<error>> outcome(const std::vector<records>& all, bool 
     if (in_trouble == me) options.problem = &trouble;
     const auto done = agree(comm, all[me], options);
     if (!done) {
-      got[me] = done.cause();
+      got[me] = done.error();
       // The communicator is still sound.
       return comm.all_gather({}, {}) ? result<void>{} : fail(errc::communication, "poisoned");
     }
@@ -133,7 +133,7 @@ TEST_CASE("a rank in another collective is named") {
     }
     const auto done = agree(comm, records{{"a", "1"}}, {});
     const std::scoped_lock guard(lock);
-    if (!done) got.push_back(done.cause());
+    if (!done) got.push_back(done.error());
     return {};
   }));
   REQUIRE(got.size() == 2);

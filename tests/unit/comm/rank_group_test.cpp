@@ -50,11 +50,11 @@ TEST_CASE("the text of a long group is shortened") {
 }
 
 TEST_CASE("a group without ranks, with a negative one or with one twice is refused by name") {
-  CHECK(rank_group::make({}).cause().code == errc::invalid_argument);
+  CHECK(rank_group::make({}).error().code == errc::invalid_argument);
   const auto negative = rank_group::make({0, -2});
-  CHECK(negative.cause().code == errc::invalid_argument);
-  CHECK(to_string(negative.cause()).find("-2") != std::string::npos);
+  CHECK(negative.error().code == errc::invalid_argument);
+  CHECK(to_string(negative.error()).find("-2") != std::string::npos);
   const auto twice = rank_group::make({4, 1, 4});
-  CHECK(twice.cause().code == errc::invalid_argument);
-  CHECK(twice.cause().ranks == std::vector<std::int32_t>{4});
+  CHECK(twice.error().code == errc::invalid_argument);
+  CHECK(twice.error().ranks == std::vector<std::int32_t>{4});
 }

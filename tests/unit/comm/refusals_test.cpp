@@ -19,25 +19,25 @@ TEST_CASE("a call with a device stream is refused by threads, and nothing is sta
   const watchdog dog(30s);
   int queue = 0;
   const auto ran = run_ranks(2, [&](any_communicator& comm) -> result<void> {
-    const call_options streamed{.deadline = {}, .cancel = {}, .stream = {&queue}};
+    const call_options streamed{.stream = {&queue}};
     std::byte mine{1}, theirs{0};
     const outgoing send{1 - comm.rank(), {&mine, 1}};
     const incoming receive{1 - comm.rank(), {&theirs, 1}};
     std::vector<error> said;
-    if (auto done = comm.all_gather({&mine, 1}, streamed); !done) said.push_back(done.cause());
-    if (auto done = comm.start_exchange({&send, 1}, {&receive, 1}, streamed); !done) said.push_back(done.cause());
-    if (auto done = comm.start_lending({}, {}, streamed); !done) said.push_back(done.cause());
+    if (auto done = comm.all_gather({&mine, 1}, streamed); !done) said.push_back(done.error());
+    if (auto done = comm.start_exchange({&send, 1}, {&receive, 1}, streamed); !done) said.push_back(done.error());
+    if (auto done = comm.start_lending({}, {}, streamed); !done) said.push_back(done.error());
     if (said.size() != 3) return fail(errc::invalid_argument, "a stream was taken");
     for (const error& e : said)
       if (e.code != errc::unsupported || e.ranks != std::vector<std::int32_t>{comm.rank()} ||
           e.message.find("stream") == std::string::npos)
         return e;
     auto exchange = comm.start_exchange({&send, 1}, {&receive, 1}, {});
-    if (!exchange) return std::move(exchange).take_error();
+    if (!exchange) return std::move(exchange).error();
     if (auto done = exchange->wait(); !done) return done;
     return theirs == std::byte{1} ? result<void>() : fail(errc::checksum_mismatch, "other bytes came");
   });
-  INFO((ran ? "" : to_string(ran.cause())));
+  INFO((ran ? "" : to_string(ran.error())));
   CHECK(ran);
 }
 
@@ -50,10 +50,10 @@ TEST_CASE("a rank without memory for the terms of a reduction does not leave the
       // As much as no machine has; nothing of it is touched.
       const std::span<std::byte> all(&one, (std::size_t{1} << 63) - 4);
       const auto done = comm.all_reduce(all, all, dtype::float32, reduce_op::sum, {});
-      if (!done) first = done.cause();
+      if (!done) first = done.error();
     } else {
       const auto done = comm.all_gather({&one, 1}, {});
-      if (!done) second = done.cause();
+      if (!done) second = done.error();
     }
     return {};
   }).value();
@@ -76,7 +76,7 @@ TEST_CASE("an agreement copies each rank's note a few times, not once per rank")
     const std::int64_t before = counted_new::bytes;
     auto notes = agree(comm, std::span<const agreement_record>(), options);
     taken[static_cast<std::size_t>(comm.rank())] = static_cast<std::size_t>(counted_new::bytes - before);
-    if (!notes) return std::move(notes).take_error();
+    if (!notes) return std::move(notes).error();
     return (*notes)[0].size() == note_bytes ? result<void>() : fail(errc::checksum_mismatch, "another note");
   });
   CHECK(ran);

@@ -44,7 +44,7 @@ result<void> swap_with(any_communicator& comm, std::int32_t peer, bytes& out, by
   const incoming receive{peer, in};
   auto started =
       comm.start_exchange(std::span(&send, out.empty() ? 0U : 1U), std::span(&receive, in.empty() ? 0U : 1U), options);
-  if (!started) return started.cause();
+  if (!started) return started.error();
   return started->wait();
 }
 
@@ -55,7 +55,7 @@ struct outcomes {
   explicit outcomes(std::size_t ranks) : errors(ranks) {}
   result<void> keep(std::int32_t rank, result<void> r) {
     const std::scoped_lock guard(lock);
-    if (!r) errors[static_cast<std::size_t>(rank)] = r.cause();
+    if (!r) errors[static_cast<std::size_t>(rank)] = r.error();
     return r;
   }
 };
@@ -69,8 +69,8 @@ TEST_CASE("messages to oneself, to nobody, twice to one peer and empty ones are 
   const auto problem = [&](std::vector<outgoing> sends, std::vector<incoming> receives) {
     const auto started = comm.start_exchange(sends, receives, {});
     REQUIRE_FALSE(started.has_value());
-    CHECK(started.cause().code == errc::invalid_argument);
-    return started.cause();
+    CHECK(started.error().code == errc::invalid_argument);
+    return started.error();
   };
   CHECK(says(problem({{1, data}}, {}), "rank 1 sends to itself"));
   CHECK(says(problem({}, {{1, data}}), "rank 1 receives from itself"));
@@ -118,10 +118,10 @@ TEST_CASE("a deadline names the ranks that did not come and what they were doing
   });
   CHECK(clock_type::now() - start < 1050ms);
   REQUIRE_FALSE(done.has_value());
-  CHECK(done.cause().code == errc::deadline_exceeded);
-  CHECK(done.cause().ranks == std::vector<std::int32_t>{2});
-  CHECK(says(done.cause(), "rank 0 waited in vain for messages from 2"));
-  CHECK(says(done.cause(), "rank 2 in all_gather for"));
+  CHECK(done.error().code == errc::deadline_exceeded);
+  CHECK(done.error().ranks == std::vector<std::int32_t>{2});
+  CHECK(says(done.error(), "rank 0 waited in vain for messages from 2"));
+  CHECK(says(done.error(), "rank 2 in all_gather for"));
   REQUIRE(got.errors[1].has_value());
   CHECK(got.errors[1] == got.errors[0]);  // the same text on a rank that waited for ever
   CHECK(got.errors[2].has_value());
@@ -132,12 +132,12 @@ TEST_CASE("all_gather names the ranks that did not come by its deadline") {
   const thread_group group(3);
   const auto all = group.communicator(1).all_gather({}, within(20ms));
   REQUIRE_FALSE(all.has_value());
-  CHECK(all.cause().code == errc::deadline_exceeded);
-  CHECK(all.cause().ranks == std::vector<std::int32_t>{0, 2});
-  CHECK(says(all.cause(), "rank 0 has called nothing"));
+  CHECK(all.error().code == errc::deadline_exceeded);
+  CHECK(all.error().ranks == std::vector<std::int32_t>{0, 2});
+  CHECK(says(all.error(), "rank 0 has called nothing"));
   // From then on every call of every rank fails with it.
-  CHECK(group.communicator(0).all_gather({}, {}).cause() == all.cause());
-  CHECK(group.communicator(2).start_exchange({}, {}, {}).cause() == all.cause());
+  CHECK(group.communicator(0).all_gather({}, {}).error() == all.error());
+  CHECK(group.communicator(2).start_exchange({}, {}, {}).error() == all.error());
 }
 
 TEST_CASE("a deadline that has passed already fails at once") {
@@ -147,10 +147,10 @@ TEST_CASE("a deadline that has passed already fails at once") {
     call_options options;
     options.deadline = clock_type::time_point{};
     thread_communicator comm = group.communicator(0);
-    const error e = gather ? comm.all_gather({}, options).cause() : comm.start_exchange({}, {}, options).cause();
+    const error e = gather ? comm.all_gather({}, options).error() : comm.start_exchange({}, {}, options).error();
     CHECK(e.code == errc::deadline_exceeded);
     CHECK(says(e, "rank 0"));
-    CHECK(group.status().cause().code == errc::deadline_exceeded);
+    CHECK(group.status().error().code == errc::deadline_exceeded);
   }
 }
 
@@ -172,13 +172,13 @@ TEST_CASE("a stop request ends waits on every rank") {
       bytes none, room(4);
       if (!gather) return got.keep(comm.rank(), swap_with(comm, 2, none, room, options));
       const auto all = comm.all_gather({}, options);
-      return got.keep(comm.rank(), all ? result<void>{} : result<void>(all.cause()));
+      return got.keep(comm.rank(), all ? result<void>{} : result<void>(all.error()));
     });
     REQUIRE_FALSE(done.has_value());
     REQUIRE(got.errors[0].has_value());
     REQUIRE(got.errors[1].has_value());
     // The rank that stopped is done before or after the others notice: either reason is true.
-    CHECK((done.cause().code == errc::cancelled || says(done.cause(), "rank 2")));
+    CHECK((done.error().code == errc::cancelled || says(done.error(), "rank 2")));
     CHECK(got.errors[0] == got.errors[1]);
   }
 }
@@ -196,7 +196,7 @@ TEST_CASE("abort gives every rank the same error, now and later") {
     return got.keep(comm.rank(), swap_with(comm, comm.rank() ^ 2, data, room, {}));
   });
   REQUIRE_FALSE(done.has_value());
-  CHECK(done.cause() == reason);
+  CHECK(done.error() == reason);
   CHECK(got.errors[1] == reason);
   CHECK(got.errors[3] == reason);
 }
@@ -211,11 +211,11 @@ TEST_CASE("what a rank throws reaches the others, and the caller with its rank")
         throw std::runtime_error("no luck");
       }
       const auto all = comm.all_gather({}, {});
-      return got.keep(comm.rank(), all ? result<void>{} : result<void>(all.cause()));
+      return got.keep(comm.rank(), all ? result<void>{} : result<void>(all.error()));
     });
     REQUIRE_FALSE(done.has_value());
-    CHECK(says(done.cause(), own ? "b: row 3 is missing (rank 1)" : "rank 1 threw: no luck"));
-    CHECK(done.cause().ranks == std::vector<std::int32_t>{1});
+    CHECK(says(done.error(), own ? "b: row 3 is missing (rank 1)" : "rank 1 threw: no luck"));
+    CHECK(done.error().ranks == std::vector<std::int32_t>{1});
     for (const std::size_t r : {0U, 2U}) {
       REQUIRE(got.errors[r].has_value());
       CHECK(says(*got.errors[r], own ? "row 3 is missing" : "no luck"));
@@ -229,11 +229,11 @@ TEST_CASE("run_ranks returns the first error, not what it caused on other ranks"
     if (comm.rank() == 2) return fail(errc::bad_format, "this is the cause");
     const auto all = comm.all_gather({}, {});
     if (all) return {};
-    return fail(errc::io, "rank " + std::to_string(comm.rank()) + " could not go on: " + all.cause().message);
+    return fail(errc::io, "rank " + std::to_string(comm.rank()) + " could not go on: " + all.error().message);
   });
   REQUIRE_FALSE(done.has_value());
-  CHECK(done.cause().code == errc::bad_format);
-  CHECK(done.cause().ranks == std::vector<std::int32_t>{2});
+  CHECK(done.error().code == errc::bad_format);
+  CHECK(done.error().ranks == std::vector<std::int32_t>{2});
 }
 
 TEST_CASE("a rank that returns early ends the wait of those that count on it, without a deadline") {
@@ -246,12 +246,12 @@ TEST_CASE("a rank that returns early ends the wait of those that count on it, wi
       if (kind == 0) return got.keep(0, swap_with(comm, 1, data, none, {}));
       if (kind == 1) return got.keep(0, swap_with(comm, 1, none, room, {}));
       const auto all = comm.all_gather({}, {});
-      return got.keep(0, all ? result<void>{} : result<void>(all.cause()));
+      return got.keep(0, all ? result<void>{} : result<void>(all.error()));
     });
     REQUIRE_FALSE(done.has_value());
-    CHECK(done.cause().code == errc::communication);
-    CHECK(done.cause().ranks == std::vector<std::int32_t>{1});
-    CHECK(says(done.cause(), "rank 1, which has left"));
+    CHECK(done.error().code == errc::communication);
+    CHECK(done.error().ranks == std::vector<std::int32_t>{1});
+    CHECK(says(done.error(), "rank 1, which has left"));
   }
 }
 
@@ -264,7 +264,7 @@ TEST_CASE("a body that handles every error makes a run succeed") {
 }
 
 TEST_CASE("a group of no ranks cannot run") {
-  CHECK(run_ranks(0, [](any_communicator&) -> result<void> { return {}; }).cause().code == errc::invalid_argument);
+  CHECK(run_ranks(0, [](any_communicator&) -> result<void> { return {}; }).error().code == errc::invalid_argument);
 }
 
 TEST_CASE("after wait no buffer is touched, whoever failed") {
@@ -285,7 +285,7 @@ TEST_CASE("after wait no buffer is touched, whoever failed") {
         }
         if (n == 3 && comm.rank() == round % 4) return fail(errc::cancelled, "enough");
         auto started = comm.start_exchange(sends, receives, {});
-        if (!started) return started.cause();
+        if (!started) return started.error();
         const auto waited = started->wait();
         if (!waited) return waited;
         for (const incoming& r : receives)
@@ -304,7 +304,7 @@ TEST_CASE("lending and exchanging with each other is an error on both sides") {
     const incoming receive{0, room};
     if (comm.rank() == 1) {
       auto started = comm.start_exchange({}, std::span(&receive, 1), {});
-      if (!started) return got.keep(1, started.cause());
+      if (!started) return got.keep(1, started.error());
       return got.keep(1, started->wait());
     }
     struct nothing final : lender {
@@ -312,7 +312,7 @@ TEST_CASE("lending and exchanging with each other is an error on both sides") {
     } const none;
     const lent lend{1, &none, 16};
     auto started = comm.start_lending(std::span(&lend, 1), {}, {});
-    if (!started) return got.keep(0, started.cause());
+    if (!started) return got.keep(0, started.error());
     return got.keep(0, started->wait());
   });
   REQUIRE_FALSE(done.has_value());
@@ -332,11 +332,11 @@ TEST_CASE("a borrower that gives up does not keep the lender waiting") {
     const borrowed borrow{0, 16};
     auto started = comm.rank() == 0 ? comm.start_lending(std::span(&lend, 1), {}, {})
                                     : comm.start_lending({}, std::span(&borrow, 1), {});
-    if (!started) return started.cause();
+    if (!started) return started.error();
     return started->wait();  // rank 1 never reads
   });
   REQUIRE_FALSE(done.has_value());
-  CHECK(says(done.cause(), "rank 1 gave up a lending"));
+  CHECK(says(done.error(), "rank 1 gave up a lending"));
 }
 
 TEST_CASE("the trace of a group tells each rank's calls") {

@@ -45,7 +45,7 @@ TEST_CASE("every rank gets what every rank gave to all_gather, in rank order") {
         // Lengths differ by rank, some are 0.
         const bytes mine = speech(comm.rank(), 0, round, static_cast<std::size_t>((comm.rank() * 7 + round) % 11));
         const auto all = comm.all_gather(mine, {});
-        if (!all) return all.cause();
+        if (!all) return all.error();
         if (all->size() != static_cast<std::size_t>(size)) return fail(errc::shape_mismatch, "wrong number of parts");
         for (std::int32_t r = 0; r < size; ++r)
           if ((*all)[static_cast<std::size_t>(r)] !=
@@ -91,7 +91,7 @@ TEST_CASE("messages match by peer and tag in call order, however many are in fli
         call_options options;
         options.tag = n % 3;
         auto started = comm.start_exchange(sends, receives, options);
-        if (!started) return started.cause();
+        if (!started) return started.error();
         flying.push_back(*std::move(started));
       }
       // Waited for in an order of each rank's own.
@@ -103,7 +103,7 @@ TEST_CASE("messages match by peer and tag in call order, however many are in fli
         if (n % 2 == 0)
           while (!flying[n].done()) {
           }
-        if (auto waited = flying[n].wait(); !waited) return waited.cause();
+        if (auto waited = flying[n].wait(); !waited) return waited.error();
         for (std::int32_t peer = 0; peer < size; ++peer)
           if (peer != me && in[n][static_cast<std::size_t>(peer)] != speech(peer, me, n, length(n, peer, me)))
             return fail(errc::checksum_mismatch, "wrong message " + std::to_string(n)).with_rank(peer);
@@ -120,7 +120,7 @@ TEST_CASE("exchanges that only poll make progress") {
     const outgoing send{1 - comm.rank(), out};
     const incoming receive{1 - comm.rank(), in};
     auto started = comm.start_exchange(std::span(&send, 1), std::span(&receive, 1), {});
-    if (!started) return started.cause();
+    if (!started) return started.error();
     while (!started->done()) {
     }
     if (in != speech(1 - comm.rank(), 0, 0, 1 << 20)) return fail(errc::checksum_mismatch, "wrong bytes");
@@ -137,7 +137,7 @@ TEST_CASE("a rank that only sends and one that only receives need nobody else") 
     const incoming receive{0, room};
     auto started = comm.rank() == 0 ? comm.start_exchange(std::span(&send, 1), {}, {})
                                     : comm.start_exchange({}, std::span(&receive, 1), {});
-    if (!started) return started.cause();
+    if (!started) return started.error();
     if (auto waited = started->wait(); !waited) return waited;
     if (comm.rank() == 1 && room != data) return fail(errc::checksum_mismatch, "wrong bytes");
     return {};
@@ -161,7 +161,7 @@ TEST_CASE("an exchange that is dropped waits for its messages") {
       const incoming receive{0, room};
       auto started = comm.rank() == 0 ? comm.start_exchange(std::span(&send, 1), {}, {})
                                       : comm.start_exchange({}, std::span(&receive, 1), {});
-      if (!started) return started.cause();
+      if (!started) return started.error();
     }
     if (comm.rank() == 1 && room != data) return fail(errc::checksum_mismatch, "not there yet");
     return {};
@@ -202,7 +202,7 @@ TEST_CASE("lent memory is read in place, and its owner waits until the reader is
           borrows.push_back({peer, 16});
         }
       auto started = comm.start_lending(lends, borrows, {});
-      if (!started) return started.cause();
+      if (!started) return started.error();
       if (auto ready = started->wait_ready(); !ready) return ready;
       for (std::size_t i = 0; i < borrows.size(); ++i)
         if (value_at(started->from(i).piece(1), 1) != 100 * borrows[i].peer + 3)

@@ -91,5 +91,5 @@ TEST_CASE("a tolerance that is no number of 0 or more is refused") {
   auto reader = open_checkpoint(unusual() / "views.pt").value();
   const auto outcome = diff(whole_side(*reader), whole_side(*reader), {.tolerance = -1});
   REQUIRE_FALSE(outcome);
-  CHECK(outcome.cause().code == errc::invalid_argument);
+  CHECK(outcome.error().code == errc::invalid_argument);
 }

@@ -21,6 +21,6 @@ TEST_CASE("what is no remote device is refused with its text") {
     INFO(text);
     const auto found = parse_remote_device(text);
     REQUIRE(!found);
-    CHECK(found.cause().message.find("'" + std::string(text) + "'") != std::string::npos);
+    CHECK(found.error().message.find("'" + std::string(text) + "'") != std::string::npos);
   }
 }

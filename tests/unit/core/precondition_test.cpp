@@ -49,7 +49,7 @@ TEST_CASE("a broken precondition of an inline member aborts and names the condit
   const result<int> none = fail(errc::io, "no value");
   CHECK(last_words([&] { static_cast<void>(*none); }) == "shardmesh: broken precondition: has_value()\n");
   const result<void> fine;
-  CHECK(last_words([&] { static_cast<void>(fine.cause()); }) == "shardmesh: broken precondition: error_\n");
+  CHECK(last_words([&] { static_cast<void>(fine.error()); }) == "shardmesh: broken precondition: error_\n");
   extents full = extents::filled(max_rank, 1);
   CHECK(last_words([&] { full.push_back(1); }) == "shardmesh: broken precondition: rank_ < max_rank\n");
   CHECK(full.rank() == max_rank);
@@ -62,8 +62,8 @@ TEST_CASE("host memory is told from a device's, which is named") {
   there.where = {device_type::cuda, 3};
   const auto refused = check_host_memory(there);
   REQUIRE_FALSE(refused);
-  CHECK(refused.cause().code == errc::unsupported);
-  CHECK(refused.cause().found == "cuda:3");
+  CHECK(refused.error().code == errc::unsupported);
+  CHECK(refused.error().found == "cuda:3");
   for (const device_type type : {device_type::hip, device_type::xpu, device_type::mps, device_type::hpu,
                                  device_type::meta, device_type::other}) {
     there.where = {type, -1};

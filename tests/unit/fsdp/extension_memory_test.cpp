@@ -110,9 +110,9 @@ TEST_CASE("a nested tensor calls ranks by the same numbers outside and inside") 
   tensor_parallel_extension extension{mesh};
   const auto mixed = extension.chunk_tensor(value(), 0, column);
   REQUIRE_FALSE(mixed);
-  CHECK(mixed.cause().code == errc::invalid_argument);
-  CHECK(mixed.cause().expected == "global rank 1");
-  CHECK(mixed.cause().found == "global rank 5");
+  CHECK(mixed.error().code == errc::invalid_argument);
+  CHECK(mixed.error().expected == "global rank 1");
+  CHECK(mixed.error().found == "global rank 5");
   extension.ranks = rank_group::make({4, 5, 6, 7}).value();
   const auto named = extension.chunk_tensor(value(), 0, column).value();
   std::vector<std::string> outside, inside;
@@ -141,12 +141,12 @@ TEST_CASE("a state dict of the inner tensors that the extension gives is loaded,
     std::vector<named_parameter<host_tensor>> parameters;
     parameters.push_back({"w", local()});
     auto flat = flatten_parameters<host_tensor>(std::move(parameters), extension, mesh, 0, rank);
-    if (!flat) return std::move(flat).take_error();
+    if (!flat) return std::move(flat).error();
     const rank_group column = rank_group::make({rank % 2, rank % 2 + 2}).value();
     auto nested = extension.chunk_tensor(local(), rank / 2, column);
-    if (!nested) return std::move(nested).take_error();
+    if (!nested) return std::move(nested).error();
     auto inner = extension.pre_load_state_dict_transform(*std::move(nested));
-    if (!inner) return std::move(inner).take_error();
+    if (!inner) return std::move(inner).error();
     if (inner->size() != rows.local_shape(rank)) return fail(errc::invalid_argument, "the inner tensor's size");
     state_dict<host_tensor> dict;
     if (auto set = dict.set(path{"w"}, *std::move(inner)); !set) return set;
@@ -155,11 +155,11 @@ TEST_CASE("a state dict of the inner tensors that the extension gives is loaded,
     fsdp_model model;
     model.units.push_back(flat->unit);
     auto report = load_state_dict(model, dict, comm);
-    if (!report) return std::move(report).take_error();
+    if (!report) return std::move(report).error();
     if (!std::equal(before.begin(), before.end(), flat->shard.bytes().begin()))
       return fail(errc::invalid_argument, "other values").with_rank(rank);
     return {};
   });
-  INFO((ran ? "" : to_string(ran.cause())));
+  INFO((ran ? "" : to_string(ran.error())));
   CHECK(ran);
 }

@@ -129,8 +129,8 @@ TEST_CASE("dtensors are chunked without sending, and gathered again, where PyTor
       }
       auto chunk = extension.chunk_dtensor(input, r);
       if (!chunk) {
-        CHECK(chunk.cause().code == errc::unsupported);
-        CHECK_THAT(to_string(chunk.cause()), ContainsSubstring("sharded_state_dict"));
+        CHECK(chunk.error().code == errc::unsupported);
+        CHECK_THAT(to_string(chunk.error()), ContainsSubstring("sharded_state_dict"));
         ++without;
         continue;
       }
@@ -148,13 +148,13 @@ TEST_CASE("dtensors are chunked without sending, and gathered again, where PyTor
     const auto ran = run_ranks(static_cast<std::int32_t>(mesh.size()), [&](any_communicator& comm) -> result<void> {
       const auto& own = *made[static_cast<std::size_t>(comm.rank())];
       auto all = extension.all_gather_dtensor(own, comm);
-      if (!all) return std::move(all).take_error();
+      if (!all) return std::move(all).error();
       const layout before = gathered_layout(own.layout(), fsdp_dim).value();
       if (values_of(*all) != values_of(local_of(before, comm.rank())))
         return fail(errc::invalid_argument, "other values");
       return {};
     });
-    INFO((ran ? "" : to_string(ran.cause())));
+    INFO((ran ? "" : to_string(ran.error())));
     CHECK(ran);
     ++gathered;
   }
@@ -205,7 +205,7 @@ TEST_CASE("devices of ranks are PyTorch's, and an error where it divides by zero
     CAPTURE(c.dump());
     const auto made = remote_device_of(c["rank"].get<std::int32_t>(), c["device_type"].get<std::string>(),
                                        c["num_devices_per_node"].get<std::int32_t>());
-    differences.compare(std::to_string(i), c["result"], made ? json(to_string(*made)) : golden::refusal(made.cause()),
+    differences.compare(std::to_string(i), c["result"], made ? json(to_string(*made)) : golden::refusal(made.error()),
                         made ? "one spelling of a device" : "no devices");
   }
   differences.finish();
@@ -227,10 +227,10 @@ TEST_CASE("a unit that is flattened by the extension saves what was put in") {
     parameters.push_back({"down", cut({4, 6}, down)});
     auto made = flatten_parameters<host_tensor>(std::move(parameters), extension, mesh, 1, comm.rank(),
                                                 {.prefix = "mlp", .alignment = 2, .shared = {{"tied", "norm"}}});
-    if (!made) return std::move(made).take_error();
+    if (!made) return std::move(made).error();
     fsdp_model model{{made->unit}};
     auto full = full_state_dict<host_tensor>(model, comm);
-    if (!full) return std::move(full).take_error();
+    if (!full) return std::move(full).error();
     for (const auto& [key, shape] : {std::pair{"mlp.up", extents{7, 3}}, std::pair{"mlp.norm", extents{5}},
                                      std::pair{"mlp.down", extents{4, 6}}, std::pair{"mlp.tied", extents{5}}}) {
       const auto* found = full->state.find(path{key});
@@ -238,7 +238,7 @@ TEST_CASE("a unit that is flattened by the extension saves what was put in") {
         return fail(errc::invalid_argument, "other values").with_key(key);
     }
     auto sharded = sharded_state_dict<host_tensor>(model, comm, {.form = sharded_form::dtensor});
-    if (!sharded) return std::move(sharded).take_error();
+    if (!sharded) return std::move(sharded).error();
     const auto placements = [&](const char* key) {
       return to_string(sharded->state.find(path{key})->dtensor()->layout().placements());
     };
@@ -247,7 +247,7 @@ TEST_CASE("a unit that is flattened by the extension saves what was put in") {
       return fail(errc::invalid_argument, "other placements").with_key(placements("mlp.up"));
     return {};
   });
-  INFO((ran ? "" : to_string(ran.cause())));
+  INFO((ran ? "" : to_string(ran.error())));
   CHECK(ran);
 }
 
@@ -270,7 +270,7 @@ TEST_CASE("parallel parameters that make no sense are errors with the name") {
   const device_mesh mesh = device_mesh::make(extents{2, 2}).value();
   const auto text = [&](parallel_parameter_info info, parallel_options options = {}, std::int32_t ranks = 4) {
     auto made = parallel_parameters::make(mesh, ranks, {std::move(info)}, {}, options);
-    return made ? std::string() : to_string(made.cause());
+    return made ? std::string() : to_string(made.error());
   };
   const placement r = placement::replicate(), s0 = placement::shard(0);
   CHECK_THAT(text({"w", {4}, {s0, r}}), ContainsSubstring("w: ") && ContainsSubstring("in use already"));
@@ -286,10 +286,10 @@ TEST_CASE("parallel parameters that make no sense are errors with the name") {
   const device_mesh wide = device_mesh::make(extents{2, 2}).value();
   const auto strided = parallel_parameters::make(wide, 4, {{"w", {8}, {r, placement::strided_shard(0, 2)}}}).value();
   fsdp_model model{{parallel_unit("net", strided, 0, {nullptr, dtype::float32, {}, {2}, {1}})}};
-  CHECK_THAT(to_string(plan_sharded(model, 0).cause()),
+  CHECK_THAT(to_string(plan_sharded(model, 0).error()),
              ContainsSubstring("net.w") && ContainsSubstring("sharded_form::dtensor"));
   const tensor_parallel_extension extension{mesh};
-  CHECK_THAT(to_string(extension.pre_flatten_transform(value(1.5)).cause()), ContainsSubstring("float"));
+  CHECK_THAT(to_string(extension.pre_flatten_transform(value(1.5)).error()), ContainsSubstring("float"));
 }
 
 TEST_CASE("ranks that describe different tensor parallelism all get an error that names the parameter") {
@@ -303,7 +303,7 @@ TEST_CASE("ranks that describe different tensor parallelism all get an error tha
     fsdp_model model{{parallel_unit("net", unit, comm.rank(),
                                     {reinterpret_cast<std::byte*>(memory.data()), dtype::int64, {}, {4}, {1}})}};
     auto made = full_state_dict<host_tensor>(model, comm);
-    texts[static_cast<std::size_t>(comm.rank())] = made ? "" : to_string(made.cause());
+    texts[static_cast<std::size_t>(comm.rank())] = made ? "" : to_string(made.error());
     return {};
   });
   REQUIRE(ran);
@@ -332,7 +332,7 @@ TEST_CASE("optimizer state and buffers of a model under tensor parallelism are s
                       parallel_unit("state.net", unit, comm.rank(), view(momenta), ".exp_avg")}};
     model.tensors = {{"net.mean", view(buffer)}};
     auto saved = sharded_state_dict<host_tensor>(model, comm, {.form = sharded_form::dtensor});
-    if (!saved) return std::move(saved).take_error();
+    if (!saved) return std::move(saved).error();
     const auto* momentum = saved->state.find(path{"state.net.w.exp_avg"});
     if (!momentum || to_string(momentum->dtensor()->layout().placements()) != "SS(0,2), S(0)")
       problems[static_cast<std::size_t>(comm.rank())] = "no optimizer state as laid out";
@@ -340,7 +340,7 @@ TEST_CASE("optimizer state and buffers of a model under tensor parallelism are s
     std::fill(weights.begin(), weights.end(), 0);
     std::fill(momenta.begin(), momenta.end(), 0);
     buffer = {0, 0};
-    if (auto report = load_state_dict(model, saved->state, comm); !report) return std::move(report).take_error();
+    if (auto report = load_state_dict(model, saved->state, comm); !report) return std::move(report).error();
     // Padding at the end is not written.
     const auto held = static_cast<std::ptrdiff_t>(
         unit.flat(*unit.column_of(comm.rank())).shard_range(*unit.group().position(comm.rank())).size);
@@ -348,7 +348,7 @@ TEST_CASE("optimizer state and buffers of a model under tensor parallelism are s
       problems[static_cast<std::size_t>(comm.rank())] += "loaded something else";
     return {};
   });
-  INFO((ran ? "" : to_string(ran.cause())));
+  INFO((ran ? "" : to_string(ran.error())));
   REQUIRE(ran);
   CHECK(problems == std::vector<std::string>(4));
 }

@@ -17,7 +17,7 @@ namespace {
 std::string error_of(std::vector<parameter_info> parameters, std::vector<shared_parameter_info> shared = {},
                      const flat_parameter_options& options = {.group_size = 2}) {
   const auto made = flat_parameter::make(std::move(parameters), std::move(shared), options);
-  return made ? "" : to_string(made.cause());
+  return made ? "" : to_string(made.error());
 }
 
 }  // namespace
@@ -89,7 +89,7 @@ TEST_CASE("padding between parameters holds 42 and padding at the end 0") {
   CHECK(shard == std::vector<float>{7, 7, 7, 7, 0});
   const auto wrong = plain.fill_padding(1, view(4));
   REQUIRE_FALSE(wrong);
-  CHECK_THAT(to_string(wrong.cause()),
+  CHECK_THAT(to_string(wrong.error()),
              ContainsSubstring("[5]") && ContainsSubstring("[4]") && ContainsSubstring("rank 1"));
 }
 
@@ -123,12 +123,12 @@ TEST_CASE("shard groups know replicas") {
 }
 
 TEST_CASE("shard groups that make no sense are refused") {
-  CHECK_THAT(to_string(shard_group::make({0, 2, 2}).cause()), ContainsSubstring("position 1"));
-  CHECK_THAT(to_string(shard_group::make({0, -2}).cause()), ContainsSubstring("-2") && ContainsSubstring("rank 1"));
-  CHECK_THAT(to_string(shard_group::make({0, 9}).cause()), ContainsSubstring("9"));
-  CHECK_THAT(to_string(shard_group::make({-1, -1}).cause()), ContainsSubstring("at least one"));
-  CHECK_THAT(to_string(shard_group::make({}).cause()), ContainsSubstring("at least one"));
+  CHECK_THAT(to_string(shard_group::make({0, 2, 2}).error()), ContainsSubstring("position 1"));
+  CHECK_THAT(to_string(shard_group::make({0, -2}).error()), ContainsSubstring("-2") && ContainsSubstring("rank 1"));
+  CHECK_THAT(to_string(shard_group::make({0, 9}).error()), ContainsSubstring("9"));
+  CHECK_THAT(to_string(shard_group::make({-1, -1}).error()), ContainsSubstring("at least one"));
+  CHECK_THAT(to_string(shard_group::make({}).error()), ContainsSubstring("at least one"));
   const auto mesh = device_mesh::make(extents{2, 2}).value();
-  CHECK_THAT(to_string(shard_group::along(mesh, 2, 4).cause()), ContainsSubstring("no such dimension"));
-  CHECK_THAT(to_string(shard_group::along(mesh, 0, 3).cause()), ContainsSubstring("beyond"));
+  CHECK_THAT(to_string(shard_group::along(mesh, 2, 4).error()), ContainsSubstring("no such dimension"));
+  CHECK_THAT(to_string(shard_group::along(mesh, 0, 3).error()), ContainsSubstring("beyond"));
 }

@@ -166,13 +166,13 @@ TEST_CASE("the distribution of one parameter among thousands of ranks takes no l
 
 TEST_CASE("a group of another size or a shard that is too small is an error that names it") {
   const auto flat = flat_parameter::make({{"a", {5}, {}}}, {}, {.group_size = 2}).value();
-  CHECK(to_string(distribution_of(flat, 0, shard_group::world(3)).cause()).find("2 positions") != std::string::npos);
+  CHECK(to_string(distribution_of(flat, 0, shard_group::world(3)).error()).find("2 positions") != std::string::npos);
   std::vector<float> memory(3);
   tensor_view shard{reinterpret_cast<std::byte*>(memory.data()), dtype::float32, {}, {2}, {1}};
   const auto small = slots_of(flat, 0, 0, shard);
-  CHECK(to_string(small.cause()).find("a: ") != std::string::npos);
-  CHECK(to_string(small.cause()).find("[3]") != std::string::npos);
+  CHECK(to_string(small.error()).find("a: ") != std::string::npos);
+  CHECK(to_string(small.error()).find("[3]") != std::string::npos);
   shard.sizes = {3};
   shard.type = dtype::float64;
-  CHECK(slots_of(flat, 0, 0, shard).cause().code == errc::dtype_mismatch);
+  CHECK(slots_of(flat, 0, 0, shard).error().code == errc::dtype_mismatch);
 }

@@ -106,7 +106,7 @@ json spelled(const sharded_tensor<host_tensor>& st, const extents& whole) {
 
 template <class T>
 json spelled(const result<T>& made, const extents& whole) {
-  return made ? spelled(*made, whole) : golden::refusal(made.cause());
+  return made ? spelled(*made, whole) : golden::refusal(made.error());
 }
 
 json without(json answer, const std::vector<std::string>& questions) {
@@ -148,7 +148,7 @@ TEST_CASE("boxes of layouts are exact on every mesh, also where PyTorch's are no
       for (const std::int32_t other : members) rank["get_box_for"].push_back(box_json(l, other));
       if (coordinate) ours["all_local_boxes_ok"] = ours["all_local_boxes_ok"] == true && rank["local_box_ok"] == true;
       const auto metadata = shards_of_layout(l, {.type = dtype::int64}, own, {}, {});
-      json all = metadata ? answers::metadata(*metadata) : golden::refusal(metadata.cause());
+      json all = metadata ? answers::metadata(*metadata) : golden::refusal(metadata.error());
       rank["shard_md"] = metadata ? json() : all;
       for (const json& m : all.value("shards", json::array()))
         if (m["placement"] == "rank:" + std::to_string(r) + "/cpu")
@@ -250,7 +250,7 @@ TEST_CASE("chunks of a tensor that is sharded already hold what their boxes say,
           const auto cut =
               create_chunk_sharded_tensor<host_tensor>(whole, tp_rank, tp, {.dim = std::stoi(kind.substr(2))});
           input = spelled(cut, shape);
-          if (!cut) return cut.cause();
+          if (!cut) return cut.error();
           return chunk_tensor<host_tensor>(*cut, dp_rank, dp);
         }
         const placement p = kind == "dtR" ? placement::replicate() : placement::shard(std::stoi(kind.substr(2)));
@@ -261,7 +261,7 @@ TEST_CASE("chunks of a tensor that is sharded already hold what their boxes say,
                  {"mesh_ranks", tp_ranks},
                  {"local", answers::holds(held, l.local_shape(tp_rank), shape)}};
         auto cut = dtensor<host_tensor>::make(l, tp_rank, tensor_of(held, l.local_shape(tp_rank), dtype::int64));
-        if (!cut) return std::move(cut).take_error();
+        if (!cut) return std::move(cut).error();
         return chunk_tensor<host_tensor>(*cut, dp_rank, dp, tp);
       };
       auto made = chunked();
@@ -296,7 +296,7 @@ TEST_CASE("chunks of a tensor that is sharded already hold what their boxes say,
       const auto flat = flatten_nested_shards(
           std::move(dict), {.policy = nested_policy::torch_compatible, .group = rank_group::world(c["world"])});
       if (!flat)
-        ours["flattened"] = golden::refusal(flat.cause());
+        ours["flattened"] = golden::refusal(flat.error());
       else if (flat->report.at(0).outcome == nested_outcome::kept)
         ours["flattened"] = "same";
       else if (flat->report[0].outcome == nested_outcome::dropped)
@@ -362,17 +362,17 @@ TEST_CASE("chunked dtensors are PyTorch's where it cuts on the right mesh dimens
           const device_mesh tp = device_mesh::make(extents{mesh.sizes()[mesh.rank() - 1]}, {}, row).value();
           const placement p = kind == "dtR" ? placement::replicate() : placement::shard(std::stoi(kind.substr(2)));
           auto l = layout::make(tp, {p}, shape);
-          if (!l) return std::move(l).take_error();
+          if (!l) return std::move(l).error();
           const numbers held = held_numbers(*l, r);
           rank["input_local"] = answers::holds(held, l->local_shape(r), shape);
           auto input = dtensor<host_tensor>::make(*l, r, tensor_of(held, l->local_shape(r), dtype::int64));
-          if (!input) return std::move(input).take_error();
+          if (!input) return std::move(input).error();
           return extension.chunk_dtensor(state_value<host_tensor>(*std::move(input)), r);
         };
         const auto made = chunk();
         if (!made) {
           // What cannot be cut without sending, or not at all, PyTorch's form of it is the layout alone.
-          rank["result"] = golden::refusal(made.cause());
+          rank["result"] = golden::refusal(made.error());
           layouts.emplace_back();
         } else {
           const layout& l = made->layout();

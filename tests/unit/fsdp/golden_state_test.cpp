@@ -150,7 +150,7 @@ result<state> make_state(const json& c, const json& kind, const rank_memory& mem
   const std::string type = kind.at("type");
   const json& config = kind.at("config");
   const auto take = [](result<saved_state<host_tensor>> made) -> result<state> {
-    if (!made) return std::move(made).take_error();
+    if (!made) return std::move(made).error();
     return std::move(made->state);
   };
   if (type == "FULL")
@@ -273,12 +273,12 @@ TEST_CASE("state dicts of FSDP units are PyTorch's", "[fsdp_flat]") {
         const auto r = static_cast<std::size_t>(comm.rank());
         const rank_memory memory(c, values, comm.rank());
         auto state = make_state(c, dict, memory, comm);
-        if (!state) return std::move(state).take_error();
+        if (!state) return std::move(state).error();
         made[r] = to_json(*state);
         untrue[r] = untrue_keys(*state, reference);
         return {};
       });
-      INFO((ran ? "" : to_string(ran.cause())));
+      INFO((ran ? "" : to_string(ran.error())));
       REQUIRE(ran);
       if (d == 0) whole = made[0];
       const std::string at = c["name"].get<std::string>() + "/" + std::to_string(d);
@@ -343,7 +343,7 @@ TEST_CASE("state dicts load back, and keys that do not fit are reported as PyTor
         const auto r = static_cast<std::size_t>(comm.rank());
         const rank_memory original(c, values, comm.rank());
         auto state = make_state(c, load, original, comm);
-        if (!state) return std::move(state).take_error();
+        if (!state) return std::move(state).error();
         rank_memory memory(c, values, comm.rank());
         memory.spoil(comm.rank());
         if (is_partial) {
@@ -352,19 +352,19 @@ TEST_CASE("state dicts load back, and keys that do not fit are reported as PyTor
             return done;
           auto strict = load_state_dict(memory.model, *state, comm, {.mode = load_mode::strict});
           if (strict) return fail(errc::invalid_argument, "a strict load took what does not fit");
-          const std::string text = to_string(strict.cause());
+          const std::string text = to_string(strict.error());
           if (text.find(removed) == std::string::npos || text.find("extra.key") == std::string::npos)
             return fail(errc::invalid_argument, "the error does not name the keys").with_values("", text);
         }
         auto report =
             load_state_dict(memory.model, *state, comm, {.mode = is_partial ? load_mode::report : load_mode::strict});
-        if (!report) return std::move(report).take_error();
+        if (!report) return std::move(report).error();
         reports[r] = *report;
         for (const auto& [key, tensor] : memory.values())
           if (tensor.bytes != original.values().at(key).bytes) differing[r] += key + " ";
         return {};
       });
-      INFO((ran ? "" : to_string(ran.cause())));
+      INFO((ran ? "" : to_string(ran.error())));
       REQUIRE(ran);
       for (std::size_t r = 0; r < reports.size(); ++r) {
         CAPTURE(r);

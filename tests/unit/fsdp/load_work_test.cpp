@@ -33,7 +33,7 @@ std::clock_t ticks_of(std::size_t count) {
     const std::clock_t begin = std::clock();
     const auto loaded = load_state_dict(model, dict, comm, {.mode = load_mode::report});
     ticks = std::clock() - begin;
-    if (!loaded) return loaded.cause();
+    if (!loaded) return loaded.error();
     CHECK(loaded->keys(load_status::loaded).size() == count);
     CHECK(loaded->keys(load_status::unexpected).size() == count);
     return {};

@@ -79,11 +79,11 @@ error error_on_all(std::int32_t ranks, const std::function<result<void>(any_comm
     auto done = body(comm);
     has_no_memory = false;
     if (done) return fail(errc::invalid_argument, "there was no error").with_rank(comm.rank());
-    got[static_cast<std::size_t>(comm.rank())] = std::move(done).take_error();
+    got[static_cast<std::size_t>(comm.rank())] = std::move(done).error();
     auto sound = comm.all_gather({}, {});
-    return sound ? result<void>() : std::move(sound).take_error();
+    return sound ? result<void>() : std::move(sound).error();
   });
-  INFO((ran ? "" : to_string(ran.cause())));
+  INFO((ran ? "" : to_string(ran.error())));
   CHECK(ran);
   for (const error& one : got) CHECK(to_string(one) == to_string(got[0]));
   return got[0];
@@ -91,12 +91,12 @@ error error_on_all(std::int32_t ranks, const std::function<result<void>(any_comm
 
 template <class R>
 result<void> outcome(R made) {
-  return made ? result<void>() : result<void>(std::move(made).take_error());
+  return made ? result<void>() : result<void>(std::move(made).error());
 }
 
 void all_ranks(std::int32_t ranks, const std::function<result<void>(any_communicator&)>& body) {
   const auto ran = run_ranks(ranks, [&](any_communicator& comm) { return body(comm); });
-  INFO((ran ? "" : to_string(ran.cause())));
+  INFO((ran ? "" : to_string(ran.error())));
   CHECK(ran);
 }
 
@@ -149,7 +149,7 @@ TEST_CASE("calls that only this rank makes say that there is no memory, and do n
   parameters.push_back({"w", state_value<far_tensor>(far_tensor{host_tensor::make(dtype::float32, {2}).value()})});
   const auto flat = flatten_parameters<far_tensor>(std::move(parameters), extension, mesh, 0, 0);
   has_no_memory = false;
-  for (const errc code : {chunk.cause().code, placed.cause().code, flat.cause().code}) CHECK(code == errc::no_memory);
+  for (const errc code : {chunk.error().code, placed.error().code, flat.error().code}) CHECK(code == errc::no_memory);
 }
 
 TEST_CASE("another name of a tied parameter is copied where its first name arrives") {
@@ -157,7 +157,7 @@ TEST_CASE("another name of a tied parameter is copied where its first name arriv
     const small_model m(comm.rank(), 3);
     for (const std::int64_t budget : {std::int64_t{1} << 20, std::int64_t{1}}) {
       auto saved = full_state_dict<host_tensor>(m.model, comm, {.memory_bytes = budget});
-      if (!saved) return std::move(saved).take_error();
+      if (!saved) return std::move(saved).error();
       // Ranks lack 7, 7 and 8 of the 11 elements.
       if (auto done = require(saved->profile.bytes_moved == 4 * 22, std::to_string(saved->profile.bytes_moved)); !done)
         return done;
@@ -170,7 +170,7 @@ TEST_CASE("another name of a tied parameter is copied where its first name arriv
         return done;
     }
     auto sharded = sharded_state_dict<host_tensor>(m.model, comm, {.memory_bytes = 1});
-    if (!sharded) return std::move(sharded).take_error();
+    if (!sharded) return std::move(sharded).error();
     const auto values = [&](const char* key) {
       std::vector<float> all;
       for (const auto& one : sharded->state.find(path{key})->sharded_tensor()->local_shards())
@@ -219,8 +219,8 @@ TEST_CASE("memory of a device is refused before anything moves, naming key, rank
   CHECK(offered.found == "hip:1");
   const far_tensor far{host_tensor::make(dtype::float32, {4}).value(), {device_type::cuda, 1}};
   const auto chunk = create_chunk_sharded_tensor<far_tensor>(far, 0, rank_group::world(2));
-  CHECK(chunk.cause().code == errc::unsupported);
-  CHECK(chunk.cause().found == "cuda:1");
+  CHECK(chunk.error().code == errc::unsupported);
+  CHECK(chunk.error().found == "cuda:1");
 }
 
 TEST_CASE("the whole flat tensor is not taken for a rank's shard of it") {
@@ -247,12 +247,12 @@ TEST_CASE("a numbering of another number of ranks is refused on every rank") {
   CHECK(e.found == "2: [4, 5]");
   const small_model m(0, 3);
   const auto planned = plan_sharded(m.model, 0, {.ranks = rank_group::make({4, 5}).value()});
-  CHECK(planned.cause().code == errc::invalid_argument);
-  CHECK(planned.cause().key == "net.a");
-  CHECK(plan_local(m.model, 0, {.ranks = rank_group::make({1, 2, 3, 4}).value()}).cause().code ==
+  CHECK(planned.error().code == errc::invalid_argument);
+  CHECK(planned.error().key == "net.a");
+  CHECK(plan_local(m.model, 0, {.ranks = rank_group::make({1, 2, 3, 4}).value()}).error().code ==
         errc::invalid_argument);
   const layout rows = layout::make(device_mesh::make(extents{3}).value(), {placement::shard(0)}, {6}).value();
-  CHECK(shards_of_layout(rows, {}, 0, rank_group::make({4, 5}).value(), {}).cause().code == errc::invalid_argument);
+  CHECK(shards_of_layout(rows, {}, 0, rank_group::make({4, 5}).value(), {}).error().code == errc::invalid_argument);
   CHECK(shards_of_layout(rows, {}, 0, rank_group::make({4, 5, 6, 7}).value(), {}).has_value());
 }
 

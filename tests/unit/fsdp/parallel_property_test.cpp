@@ -241,7 +241,7 @@ TEST_CASE("random models on 2-d and 3-d meshes: every form is true, moves the le
       auto saved = form == 0   ? full_state_dict<host_tensor>(from.model, comm, full)
                    : form <= 2 ? sharded_state_dict<host_tensor>(from.model, comm, sharded)
                                : local_state_dict<host_tensor>(from.model, comm.rank());
-      if (!saved) return std::move(saved).take_error();
+      if (!saved) return std::move(saved).error();
       std::set<std::int64_t> held;
       for (const numbers& shard : from.memory) held.insert(shard.begin(), shard.end());
       for (const wanted& w : parameters) {
@@ -256,15 +256,15 @@ TEST_CASE("random models on 2-d and 3-d meshes: every form is true, moves the le
       const rank_model expected(wanted_layout, parameters, comm.rank(), true);
       rank_model to(wanted_layout, parameters, comm.rank(), false);
       auto report = load_state_dict(to.model, saved->state, comm, {.mode = load_mode::report});
-      if (!report) return std::move(report).take_error();
+      if (!report) return std::move(report).error();
       if (to.memory != expected.memory) problems[r] += "loaded something else";
       return {};
     });
     if (form == 3 && source.units.size() > 1 && !ran) {
-      CHECK(ran.cause().code == errc::duplicate_key);  // several units with one prefix have one local key
+      CHECK(ran.error().code == errc::duplicate_key);  // several units with one prefix have one local key
       continue;
     }
-    INFO((ran ? "" : to_string(ran.cause())));
+    INFO((ran ? "" : to_string(ran.error())));
     REQUIRE(ran);
     CHECK(problems == std::vector<std::string>(world));
     CHECK(moved == std::vector<std::int64_t>(world, std::accumulate(lacking.begin(), lacking.end(), std::int64_t{0})));

@@ -209,7 +209,7 @@ result<saved_state<host_tensor>> streamed(const fsdp_model& model, any_communica
         return made.state.set(path{std::string(key)}, std::move(one));
       },
       options);
-  if (!done) return std::move(done).take_error();
+  if (!done) return std::move(done).error();
   made.profile = *done;
   return made;
 }
@@ -241,12 +241,12 @@ TEST_CASE("random models: every form of state dict is true, moves the least, and
       const rank_model from(source, parameters, comm.rank(), true);
       auto planned =
           form == 0 ? plan_full(from.model, comm.rank(), full) : plan_sharded(from.model, comm.rank(), sharded);
-      if (!planned) return std::move(planned).take_error();
+      if (!planned) return std::move(planned).error();
       auto saved = form == 0   ? full_state_dict<host_tensor>(from.model, comm, full)
                    : form == 3 ? local_state_dict<host_tensor>(from.model, comm.rank())
                    : streams   ? streamed(from.model, comm, sharded)
                                : sharded_state_dict<host_tensor>(from.model, comm, sharded);
-      if (!saved) return std::move(saved).take_error();
+      if (!saved) return std::move(saved).error();
       if (form != 3) {
         problem = check_state(saved->state, parameters);
         if (saved->profile.bytes_moved != least_bytes(*planned)) problem += " moved more than needed";
@@ -259,18 +259,18 @@ TEST_CASE("random models: every form of state dict is true, moves the least, and
       if (form == 0 && !full.rank0_only && comm.rank() != 0 && saved->state.find(path{hidden}))
         if (auto done = saved->state.erase(path{hidden}); !done) return done;
       auto report = load_state_dict(to.model, saved->state, comm, {.mode = load_mode::report});
-      if (!report) return std::move(report).take_error();
+      if (!report) return std::move(report).error();
       if (!report->keys(load_status::unexpected).empty() && form != 3) problem += " unexpected keys";
       if (to.memory != expected.memory) problem += " loaded something else";
       return {};
     });
     if (form == 3 && source.flats.size() > 1 && !ran) {
       // Several units with one prefix have one local key: an error that names it, except where nothing is sharded.
-      CHECK(ran.cause().code == errc::duplicate_key);
-      CHECK(ran.cause().key == "_flat_param");
+      CHECK(ran.error().code == errc::duplicate_key);
+      CHECK(ran.error().key == "_flat_param");
       continue;
     }
-    INFO((ran ? "" : to_string(ran.cause())));
+    INFO((ran ? "" : to_string(ran.error())));
     REQUIRE(ran);
     CHECK(problems == std::vector<std::string>(problems.size()));
   }

@@ -59,10 +59,10 @@ std::vector<std::string> errors_of(std::int32_t ranks, Body body) {
   std::vector<std::string> texts(static_cast<std::size_t>(ranks));
   const auto ran = run_ranks(ranks, [&](any_communicator& comm) -> result<void> {
     auto made = body(comm);
-    if (!made) texts[static_cast<std::size_t>(comm.rank())] = to_string(made.cause());
+    if (!made) texts[static_cast<std::size_t>(comm.rank())] = to_string(made.error());
     return {};
   });
-  if (!ran) texts.push_back(to_string(ran.cause()));
+  if (!ran) texts.push_back(to_string(ran.error()));
   return texts;
 }
 
@@ -80,12 +80,12 @@ TEST_CASE("a full state dict streams one tensor at a time, in order, and only th
                                                       if (key == "net.b") b = floats(tensor);
                                                     },
                                                     {.rank0_only = true, .rank = 1, .memory_bytes = 1});
-    if (!done) return std::move(done).take_error();
+    if (!done) return std::move(done).error();
     // Rank 1 lacks 4 elements of a and 3 of b, which travel once for both of its names.
     if (done->bytes_moved != 4 * (4 + 3)) return fail(errc::invalid_argument, std::to_string(done->bytes_moved));
     return {};
   });
-  INFO((ran ? "" : to_string(ran.cause())));
+  INFO((ran ? "" : to_string(ran.error())));
   REQUIRE(ran);
   CHECK(seen == std::vector<std::vector<std::string>>{{}, {"net.a", "net.b", "net.c"}, {}});
   CHECK(b == std::vector<float>{16, 17, 18, 19, 20});
@@ -126,7 +126,7 @@ TEST_CASE("buffers under mixed precision are saved in their own dtype and load b
     m.model.tensors = {{"_fsdp_wrapped_module.bn.mean", adapter<host_tensor>::view(mean), dtype::float32},
                        {"other", adapter<host_tensor>::view(ignored), dtype::float32, true}};
     auto saved = full_state_dict<host_tensor>(m.model, comm, {.rank0_only = true});
-    if (!saved) return std::move(saved).take_error();
+    if (!saved) return std::move(saved).error();
     const auto* kept = saved->state.find(path{"other"});
     if (!kept || kept->tensor()->type() != dtype::bfloat16)
       return fail(errc::invalid_argument, "ignored tensor was cast");
@@ -137,11 +137,11 @@ TEST_CASE("buffers under mixed precision are saved in their own dtype and load b
     mean = filled({2}, 0, dtype::bfloat16);
     m.model.tensors[0].value = adapter<host_tensor>::view(mean);
     auto narrow = load_state_dict(m.model, saved->state, comm);
-    if (narrow || narrow.cause().code != errc::narrowing)
+    if (narrow || narrow.error().code != errc::narrowing)
       return fail(errc::invalid_argument, "narrowing was not refused");
     return {};
   });
-  INFO((ran ? "" : to_string(ran.cause())));
+  INFO((ran ? "" : to_string(ran.error())));
   CHECK(ran);
 }
 
@@ -153,7 +153,7 @@ TEST_CASE("optimizer state that is laid out like the parameters is saved by para
     m.model.units[0].key_suffix = ".exp_avg";
     m.model.units[1].key_suffix = ".exp_avg_sq";
     auto saved = sharded_state_dict<host_tensor>(m.model, comm);
-    if (!saved) return std::move(saved).take_error();
+    if (!saved) return std::move(saved).error();
     if (comm.rank() == 0)
       for (const path& p : saved->state.spec().leaf_paths()) keys.emplace_back(p[0].name());
     return {};
@@ -174,12 +174,12 @@ TEST_CASE("whole tensors that one rank has are loaded by all, under any name of 
       if (auto done = dict.set(path{"net.c"}, filled({5}, 2)); !done) return done;
     }
     auto report = load_state_dict(m.model, dict, comm, {.mode = load_mode::report});
-    if (!report) return std::move(report).take_error();
+    if (!report) return std::move(report).error();
     reports[static_cast<std::size_t>(comm.rank())] = *report;
     shards[static_cast<std::size_t>(comm.rank())] = m.shard;
     return {};
   });
-  INFO((ran ? "" : to_string(ran.cause())));
+  INFO((ran ? "" : to_string(ran.error())));
   REQUIRE(ran);
   CHECK(shards == std::vector<std::vector<float>>{{1, 1, 1, 1}, {1, 1, 2, 2}, {2, 2, 2, 0}});
   CHECK(reports[0].entries == std::vector<load_entry>{{"net.a", load_status::loaded},
@@ -246,19 +246,19 @@ TEST_CASE("ranks that describe different models all get an error that names the 
 
 TEST_CASE("options that make no sense are errors with the key") {
   const small_model m(0, 2);
-  CHECK_THAT(to_string(plan_sharded(m.model, 0, {.dim = 1}).cause()),
+  CHECK_THAT(to_string(plan_sharded(m.model, 0, {.dim = 1}).error()),
              ContainsSubstring("net.b") && ContainsSubstring("no such dimension"));
-  CHECK_THAT(to_string(plan_full(m.model, 0, {.rank0_only = true, .rank = 2}).cause()), ContainsSubstring("2"));
-  CHECK_THAT(to_string(plan_full(m.model, 5).cause()), ContainsSubstring("5"));
+  CHECK_THAT(to_string(plan_full(m.model, 0, {.rank0_only = true, .rank = 2}).error()), ContainsSubstring("2"));
+  CHECK_THAT(to_string(plan_full(m.model, 5).error()), ContainsSubstring("5"));
   CHECK_THAT(
       to_string(plan_sharded(m.model, 0, {.form = sharded_form::dtensor, .mesh = device_mesh::make(extents{3}).value()})
-                    .cause()),
+                    .error()),
       ContainsSubstring("net.a") && ContainsSubstring("beyond"));
   CHECK_THAT(to_string(plan_sharded(m.model, 0,
                                     {.form = sharded_form::dtensor,
                                      .mesh = device_mesh::make(extents{2}).value(),
                                      .placements = {placement::partial(reduce_op::sum)}})
-                           .cause()),
+                           .error()),
              ContainsSubstring("Partial"));
 }
 
@@ -277,7 +277,7 @@ TEST_CASE("a local state dict of another number of ranks loads") {
   REQUIRE(run_ranks(2, [&](any_communicator& comm) -> result<void> {
     const small_model m(comm.rank(), 2);
     auto made = local_state_dict<host_tensor>(m.model, comm.rank());
-    if (!made) return std::move(made).take_error();
+    if (!made) return std::move(made).error();
     auto shards = std::move(*made->state.find(path{"net._flat_param"})->sharded_tensor()).take_local_shards();
     saved[static_cast<std::size_t>(comm.rank())] = std::move(shards[0].tensor());
     return {};
@@ -300,14 +300,14 @@ TEST_CASE("a local state dict of another number of ranks loads") {
     }
     state dict;
     auto made = sharded_tensor<host_tensor>::make(std::move(own), metadata, rank_group::world(3), comm.rank());
-    if (!made) return std::move(made).take_error();
+    if (!made) return std::move(made).error();
     if (auto done = dict.set(path{"net._flat_param"}, *std::move(made)); !done) return done;
     auto report = load_state_dict(m.model, dict, comm);
-    if (!report) return std::move(report).take_error();
+    if (!report) return std::move(report).error();
     loaded[static_cast<std::size_t>(comm.rank())] = m.shard;
     return {};
   });
-  INFO((ran ? "" : to_string(ran.cause())));
+  INFO((ran ? "" : to_string(ran.error())));
   REQUIRE(ran);
   CHECK(loaded == expected);
 }

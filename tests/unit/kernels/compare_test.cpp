@@ -88,8 +88,8 @@ TEST_CASE("dtypes must be equal unless they are ignored, and then integers compa
   std::vector<std::uint64_t> b{18446744073709551615u, 9007199254740992u, 5};
   const auto refused = compare(line(a, dtype::int64), line(b, dtype::uint64));
   REQUIRE_FALSE(refused);
-  CHECK(refused.cause().code == errc::dtype_mismatch);
-  CHECK(to_string(refused.cause()).find("expected int64, found uint64") != std::string::npos);
+  CHECK(refused.error().code == errc::dtype_mismatch);
+  CHECK(to_string(refused.error()).find("expected int64, found uint64") != std::string::npos);
   const auto found = compare(line(a, dtype::int64), line(b, dtype::uint64), {.ignore_dtype = true});
   REQUIRE(found);
   CHECK(found->different == 2);
@@ -138,7 +138,7 @@ TEST_CASE("types without arithmetic compare their bits, sub-byte types element b
 
 TEST_CASE("equal shapes are needed, empty ones are equal, scalars have an empty index") {
   std::vector<std::uint8_t> a{1, 2}, b{1};
-  CHECK(compare(line(a, dtype::uint8), line(b, dtype::uint8)).cause().code == errc::shape_mismatch);
+  CHECK(compare(line(a, dtype::uint8), line(b, dtype::uint8)).error().code == errc::shape_mismatch);
   const tensor_view empty{nullptr, dtype::float32, {}, {0, 3}, {3, 1}};
   CHECK(compare(empty, empty)->equal());
   const tensor_view one{reinterpret_cast<std::byte*>(a.data()), dtype::uint8, {}, {}, {}};

@@ -93,8 +93,8 @@ TEST_CASE("shapes that differ are refused with both shapes") {
   std::int32_t a[6]{}, b[6]{};
   const auto done = copy(line(a, dtype::int32, 6), line(b, dtype::int32, 5));
   REQUIRE_FALSE(done);
-  CHECK(done.cause().code == errc::shape_mismatch);
-  CHECK(to_string(done.cause()).find("expected [6], found [5]") != std::string::npos);
+  CHECK(done.error().code == errc::shape_mismatch);
+  CHECK(to_string(done.error()).find("expected [6], found [5]") != std::string::npos);
 }
 
 TEST_CASE("types without a conversion are refused by name, and copy to themselves") {
@@ -109,8 +109,8 @@ TEST_CASE("types without a conversion are refused by name, and copy to themselve
   }
   const auto done = copy(line(b, dtype::uint8, 4), line(a, dtype::float4_e2m1fn_x2, 4));
   REQUIRE_FALSE(done);
-  CHECK(done.cause().code == errc::unsupported);
-  CHECK(done.cause().message == "no conversion from float4_e2m1fn_x2 to uint8");
+  CHECK(done.error().code == errc::unsupported);
+  CHECK(done.error().message == "no conversion from float4_e2m1fn_x2 to uint8");
 }
 
 TEST_CASE("a sub-byte type copies in whole bytes or is refused") {
@@ -124,7 +124,7 @@ TEST_CASE("a sub-byte type copies in whole bytes or is refused") {
   CHECK(to[5] == 0xCB);
   const auto odd = copy(view(to, {3}, {1}), view(from, {3}, {1}));
   REQUIRE_FALSE(odd);
-  CHECK(odd.cause().code == errc::unaligned);
+  CHECK(odd.error().code == errc::unaligned);
   CHECK_FALSE(copy(view(to, {2, 2}, {3, 1}), view(from, {2, 2}, {3, 1})));
   std::uint8_t six[3]{1, 2, 3}, copied[3]{};
   REQUIRE(copy(line(copied, dtype::float6_e2m3, 4), line(six, dtype::float6_e2m3, 4)));

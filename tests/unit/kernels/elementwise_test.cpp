@@ -74,7 +74,7 @@ TEST_CASE("negate changes signs, keeps the fnuz zero, and refuses types without 
   for (const dtype type : {dtype::boolean, dtype::float8_e8m0fnu, dtype::bits8}) {
     const auto done = negate(line(eight, type));
     REQUIRE_FALSE(done);
-    CHECK(done.cause().code == errc::unsupported);
-    CHECK(done.cause().message.find(name(type)) != std::string::npos);
+    CHECK(done.error().code == errc::unsupported);
+    CHECK(done.error().message.find(name(type)) != std::string::npos);
   }
 }

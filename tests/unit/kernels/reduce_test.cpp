@@ -155,8 +155,8 @@ TEST_CASE("ops that a dtype does not have are refused by name") {
   std::vector<float> a{1}, b{1};
   const auto done = accumulate(line(a, dtype::float32), line(b, dtype::float32), combine_op::bxor);
   REQUIRE_FALSE(done);
-  CHECK(done.cause().code == errc::unsupported);
-  CHECK(done.cause().message == "bxor is not defined on float32");
+  CHECK(done.error().code == errc::unsupported);
+  CHECK(done.error().message == "bxor is not defined on float32");
   CHECK_FALSE(accumulate(line(a, dtype::complex32), line(b, dtype::complex32), combine_op::min));
   CHECK_FALSE(fill_identity(line(a, dtype::bits16), combine_op::sum));
   CHECK_FALSE(scale(line(a, dtype::int32), 0.5));

@@ -75,7 +75,7 @@ TEST_CASE("casts that lose values have to be allowed, and the rule is one") {
     INFO(name(r.from) << " to " << name(r.to));
     const auto refused = check_cast(r.from, r.to, false);
     REQUIRE_FALSE(refused);
-    CHECK(refused.cause().code == r.code);
+    CHECK(refused.error().code == r.code);
     CHECK(check_cast(r.from, r.to, true).has_value() == (r.code == errc::narrowing));
   }
   for (const auto& [from, to] : {std::pair{dtype::float32, dtype::float64},
@@ -86,7 +86,7 @@ TEST_CASE("casts that lose values have to be allowed, and the rule is one") {
                                  {dtype::bits8, dtype::bits8}})
     CHECK(check_cast(from, to, false));
   const auto said = check_cast(dtype::float32, dtype::int32, false);
-  CHECK(said.cause().message == "casting float32 to int32 loses values");
+  CHECK(said.error().message == "casting float32 to int32 loses values");
 }
 
 TEST_CASE("no kernel follows a pointer into a device's memory") {
@@ -106,12 +106,12 @@ TEST_CASE("no kernel follows a pointer into a device's memory") {
   said.push_back(conjugate(far));
   said.push_back(negate(far));
   const auto compared = compare(near, far);
-  said.push_back(compared ? result<void>() : result<void>(compared.cause()));
+  said.push_back(compared ? result<void>() : result<void>(compared.error()));
   for (std::size_t i = 0; i < said.size(); ++i) {
     INFO(i);
     REQUIRE_FALSE(said[i]);
-    CHECK(said[i].cause().code == errc::unsupported);
-    CHECK(said[i].cause().found == "cuda:2");
+    CHECK(said[i].error().code == errc::unsupported);
+    CHECK(said[i].error().found == "cuda:2");
   }
   CHECK(none == std::byte{0x5A});
   CHECK(here == std::byte{0x11});

@@ -66,9 +66,9 @@ TEST_CASE("the first problems are named and the rest counted") {
 TEST_CASE("boxes that leave the tensor are refused with rank and box, and reported by check_boxes") {
   const auto refused = distribution::from_fragments({5}, std::vector{piece(3, {6}, {0})}, owner_space::ranks);
   REQUIRE(!refused);
-  CHECK(refused.cause().code == errc::out_of_bounds);
-  CHECK(refused.cause().ranks == std::vector<std::int32_t>{3});
-  CHECK(to_string(refused.cause()).find("[6:6)") != std::string::npos);
+  CHECK(refused.error().code == errc::out_of_bounds);
+  CHECK(refused.error().ranks == std::vector<std::int32_t>{3});
+  CHECK(to_string(refused.error()).find("[6:6)") != std::string::npos);
 
   const std::vector<std::int64_t> offsets{0, 4, -1, INT64_MAX}, sizes{5, 2, 1, INT64_MAX};
   const std::vector<owner_id> owners{0, 1, 2, 3};

@@ -54,7 +54,7 @@ TEST_CASE("the digest ignores the order of fragments and nothing else") {
 TEST_CASE("fragments that make no sense are refused") {
   const auto code = [](const fragment& f, reduce_op op = reduce_op::none) {
     const auto made = distribution::from_fragments({4}, std::vector{f}, owner_space::ranks, op);
-    return made ? errc::ok : made.cause().code;
+    return made ? errc::ok : made.error().code;
   };
   CHECK(code(piece(0, {0}, {4})) == errc::ok);
   CHECK(code(piece(-1, {0}, {4})) == errc::invalid_argument);
@@ -72,8 +72,8 @@ TEST_CASE("embed puts a distribution into one fragment of another") {
   const auto both = embed(outer, 1, inner).value();
   CHECK(both == list({4, 6}, {piece(0, {0, 0}, {4, 3}), piece(1, {0, 3}, {2, 3}), piece(2, {2, 3}, {2, 3})}));
   CHECK(embed(outer, 1, 0, {0, 3}, inner).value() == both);
-  CHECK(embed(outer, 2, inner).cause().code == errc::out_of_bounds);
-  CHECK(embed(outer, 0, list({4, 2}, {})).cause().code == errc::shape_mismatch);
+  CHECK(embed(outer, 2, inner).error().code == errc::out_of_bounds);
+  CHECK(embed(outer, 0, list({4, 2}, {})).error().code == errc::shape_mismatch);
 }
 
 TEST_CASE("merge, rename and deduplicate") {
@@ -83,11 +83,11 @@ TEST_CASE("merge, rename and deduplicate") {
   CHECK(check_cover(both).ok());
   CHECK(both.owners() == 2);
   const std::vector<distribution> wrong{a, list({5}, {})};
-  CHECK(merge(wrong).cause().code == errc::shape_mismatch);
+  CHECK(merge(wrong).error().code == errc::shape_mismatch);
 
   const std::vector<owner_id> names{7, 3};
   CHECK(rename_owners(both, names).value() == list({4}, {piece(7, {0}, {2}), piece(3, {2}, {2})}));
-  CHECK(rename_owners(both, std::vector<owner_id>{7}).cause().ranks == std::vector<std::int32_t>{1});
+  CHECK(rename_owners(both, std::vector<owner_id>{7}).error().ranks == std::vector<std::int32_t>{1});
 
   // Four replicas of three boxes: rank 0 must keep its own box, the others are spread over the least loaded.
   std::vector<fragment> replicas{piece(0, {0}, {10})};

@@ -13,7 +13,7 @@ namespace {
 std::string mesh_error(const char* text) {
   const auto mesh = parse_mesh(text);
   REQUIRE(!mesh);
-  return to_string(mesh.cause());
+  return to_string(mesh.error());
 }
 bool names(const std::string& message, const char* what) {
   return message.find(what) != std::string::npos;
@@ -47,9 +47,9 @@ TEST_CASE("a mesh that makes no sense is refused with the part that is wrong") {
   CHECK(names(mesh_error(""), "empty"));
   CHECK(names(mesh_error("2,"), "''"));
   CHECK(names(mesh_error("99999999999999999999"), "99999999999999999999"));
-  CHECK(parse_mesh("65536,65536").cause().code == errc::overflow);
-  CHECK(parse_mesh("9223372036854775807,9223372036854775807").cause().code == errc::overflow);
-  CHECK(parse_mesh("1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1").cause().code == errc::rank_too_large);
+  CHECK(parse_mesh("65536,65536").error().code == errc::overflow);
+  CHECK(parse_mesh("9223372036854775807,9223372036854775807").error().code == errc::overflow);
+  CHECK(parse_mesh("1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1").error().code == errc::rank_too_large);
   CHECK(parse_mesh("2147483647").has_value());
 }
 
@@ -61,9 +61,9 @@ TEST_CASE("a mesh may number its ranks in any order") {
   CHECK(!mesh.coordinate_of(2));
   CHECK(mesh.rank_limit() == 8);
   CHECK(device_mesh::make(sizes, {}, {0, 1, 2, 3}).value() == device_mesh::make(sizes).value());
-  CHECK(device_mesh::make(sizes, {}, {0, 1, 2, 2}).cause().code == errc::invalid_argument);
-  CHECK(device_mesh::make(sizes, {}, {0, 1, 2}).cause().code == errc::invalid_argument);
-  CHECK(device_mesh::make(sizes, {}, {0, 1, 2, -1}).cause().code == errc::invalid_argument);
+  CHECK(device_mesh::make(sizes, {}, {0, 1, 2, 2}).error().code == errc::invalid_argument);
+  CHECK(device_mesh::make(sizes, {}, {0, 1, 2}).error().code == errc::invalid_argument);
+  CHECK(device_mesh::make(sizes, {}, {0, 1, 2, -1}).error().code == errc::invalid_argument);
 
   const auto l = layout::make(mesh, {placement::shard(0), placement::shard(1)}, {4, 4}).value();
   const auto d = distribute(l).value();
@@ -83,10 +83,10 @@ TEST_CASE("shapes are parsed, scalars too") {
   for (const char* scalar : {"[]", "()", "scalar", "[ ]"}) CHECK(parse_shape(scalar).value() == extents{});
   for (const char* wrong : {"", "10,,7", "a", "[10", "10]", "-1", "1.5", "(,)", "10,"}) {
     INFO(wrong);
-    CHECK(parse_shape(wrong).cause().code == errc::invalid_argument);
+    CHECK(parse_shape(wrong).error().code == errc::invalid_argument);
   }
-  CHECK(parse_shape("9223372036854775807,2").cause().code == errc::overflow);
-  CHECK(parse_shape("9223372036854775808").cause().code == errc::overflow);
+  CHECK(parse_shape("9223372036854775807,2").error().code == errc::overflow);
+  CHECK(parse_shape("9223372036854775808").error().code == errc::overflow);
   CHECK(parse_shape("9223372036854775807,2,0").has_value());
 }
 
@@ -102,14 +102,14 @@ TEST_CASE("placements are parsed and printed") {
   for (const char* wrong :
        {"", "S", "S()", "S(x)", "SS(0)", "SS(0,0)", "P(median)", "Q", "S(0", "S(0),", "S(99)", "P(none)"}) {
     INFO(wrong);
-    CHECK(parse_placements(wrong).cause().code == errc::invalid_argument);
+    CHECK(parse_placements(wrong).error().code == errc::invalid_argument);
   }
 }
 
 TEST_CASE("a layout names what does not fit") {
   const auto mesh = parse_mesh("2,2").value();
   const auto code = [&](std::vector<placement> placements, const extents& shape, const split_rule& rule = {}) {
-    return layout::make(mesh, std::move(placements), shape, rule).cause().code;
+    return layout::make(mesh, std::move(placements), shape, rule).error().code;
   };
   CHECK(code({placement::shard(0)}, {4}) == errc::invalid_argument);
   CHECK(code({placement::shard(1), placement::replicate()}, {4}) == errc::out_of_bounds);
@@ -142,9 +142,9 @@ TEST_CASE("split rules cut as they say") {
   CHECK(sizes(split_rule::balanced(), 2, 4) == list{1, 1, 0, 0});
   CHECK(sizes(split_rule::explicit_sizes({4, 0, 6}).value(), 10, 3) == list{4, 0, 6});
   CHECK(sizes(split_rule::weighted({1, 0, 2}).value(), 10, 3) == list{3, 0, 7});
-  CHECK(split_rule::explicit_sizes({4, -1}).cause().code == errc::invalid_argument);
-  CHECK(split_rule::weighted({0, 0}).cause().code == errc::invalid_argument);
-  CHECK(split_rule::weighted({INT64_MAX, 1}).cause().code == errc::overflow);
+  CHECK(split_rule::explicit_sizes({4, -1}).error().code == errc::invalid_argument);
+  CHECK(split_rule::weighted({0, 0}).error().code == errc::invalid_argument);
+  CHECK(split_rule::weighted({INT64_MAX, 1}).error().code == errc::overflow);
   // Nothing wraps near the end of 64 bits.
   CHECK(split_rule::torch_chunk().part(INT64_MAX, INT32_MAX, INT32_MAX - 1).begin <= INT64_MAX);
   CHECK(split_rule::weighted({1, 1}).value().part(INT64_MAX, 2, 1).begin == INT64_MAX / 2);
@@ -165,5 +165,13 @@ TEST_CASE("split rules are parsed and printed") {
   for (const char* text : {"torch_chunk", "balanced", "sizes:3,3,4", "weights:1,2"})
     CHECK(to_string(parse_split_rule(text).value()) == text);
   for (const char* wrong : {"", "chunk", "sizes:", "sizes:a", "weights:0", "sizes:-1"})
-    CHECK(parse_split_rule(wrong).cause().code == errc::invalid_argument);
+    CHECK(parse_split_rule(wrong).error().code == errc::invalid_argument);
+}
+
+TEST_CASE("a mesh is made from sizes and names as they are written") {
+  const auto mesh = device_mesh::make({2, 3}, {"dp", "tp"}).value();
+  CHECK(mesh == device_mesh::make(extents{2, 3}, {"dp", "tp"}).value());
+  CHECK(mesh.size() == 6);
+  CHECK(device_mesh::make({4}).value().sizes() == extents{4});
+  CHECK(device_mesh::make({2, 0}).error().code == errc::invalid_argument);
 }

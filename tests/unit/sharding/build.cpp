@@ -37,7 +37,7 @@ using golden::to_shards;
 using shards::at;
 
 json spelled(const result<sharded_tensor_metadata>& found) {
-  return found ? answers::metadata(*found) : golden::refusal(found.cause());
+  return found ? answers::metadata(*found) : golden::refusal(found.error());
 }
 
 shard<fake_tensor> held(const shard_metadata& metadata, tensor_properties properties = {}) {
@@ -104,7 +104,7 @@ TEST_CASE("recalculated offsets are PyTorch's where shards are listed in rank or
     const auto shards = to_shards(c["shards"]);
     const auto dim = c["dim"].get<std::int32_t>();
     const auto plain = [](const result<sharded_tensor_metadata>& found) -> json {
-      if (!found) return golden::refusal(found.cause());
+      if (!found) return golden::refusal(found.error());
       return {{"size", golden::to_json(found->size)}, {"shards", answers::shards(found->shards)}};
     };
     const auto found = recalc_global_sharded_tensor_metadata(of(shards, to_extents(c["size"])), dim);
@@ -191,7 +191,7 @@ TEST_CASE("recalculation along any dimension of random shards makes up a tensor"
 
 TEST_CASE("what cannot be recalculated is named with ranks, sizes and dimension") {
   const auto texts = [](const std::vector<shard_metadata>& shards, std::int32_t dim) {
-    return to_string(recalc_global_sharded_tensor_metadata(of(shards, {0, 4}), dim).cause());
+    return to_string(recalc_global_sharded_tensor_metadata(of(shards, {0, 4}), dim).error());
   };
   CHECK(texts({at(0, {0, 0}, {2, 4}), at(3, {0, 0}, {2, 5})}, 0) ==
         "shard 1 differs from shard 0 in dimension 1, which is not the one that is cut (ranks 0, 3): expected [2, 4], "
@@ -256,10 +256,10 @@ TEST_CASE("a rank's problems are all there, each with its shard, rank and box") 
             "False, found True"});
   const auto built = build_metadata_from_local_shards(shards, {4}, 1, group);
   REQUIRE(!built);
-  CHECK(to_string(built.cause()) == texts[0] + "; and 3 more problems");
-  CHECK(to_string(build_metadata_from_local_shards(shards, {4}, 2, group).cause()) ==
+  CHECK(to_string(built.error()) == texts[0] + "; and 3 more problems");
+  CHECK(to_string(build_metadata_from_local_shards(shards, {4}, 2, group).error()) ==
         "this rank is not in the group: expected 0 to 1, found 2");
-  CHECK(build_metadata_from_local_shards(std::vector{shards[0]}, {huge, 2}, 1, group).cause().code == errc::overflow);
+  CHECK(build_metadata_from_local_shards(std::vector{shards[0]}, {huge, 2}, 1, group).error().code == errc::overflow);
 }
 
 TEST_CASE("all properties are compared between ranks, layout and memory format too") {
@@ -280,7 +280,7 @@ TEST_CASE("all properties are compared between ranks, layout and memory format t
                      text("layout", "torch.strided", "torch.jagged"), text("requires_grad", "False", "True"),
                      text("memory_format", "torch.contiguous_format", "torch.channels_last"),
                      text("pin_memory", "False", "True")});
-  CHECK(to_string(build_global_metadata(all).cause()).ends_with("; and 5 more problems"));
+  CHECK(to_string(build_global_metadata(all).error()).ends_with("; and 5 more problems"));
   const auto group = rank_group::make({8, 0, 3}).value();
   CHECK(to_string(global_metadata_problems(all, {.group = group})[0]).find("global rank 2 does not exist") !=
         std::string::npos);
@@ -291,7 +291,7 @@ TEST_CASE("an empty tensor may have no shards when its size is known") {
   const auto unknown = build_global_metadata(none);
   REQUIRE(!unknown);
   CHECK(
-      to_string(unknown.cause()) ==
+      to_string(unknown.error()) ==
       "no rank has a shard of the tensor: expected at least one, found none on 3 ranks; an empty tensor without shards "
       "needs its size");
   const auto empty = build_global_metadata(none, {.global_size = extents{0, 3}, .properties = {.type = dtype::int8}});
@@ -300,5 +300,5 @@ TEST_CASE("an empty tensor may have no shards when its size is known") {
   CHECK(empty->properties.type == dtype::int8);
   const auto full = build_global_metadata(none, {.global_size = extents{2, 3}});
   REQUIRE(!full);
-  CHECK(to_string(full.cause()) == "cells are held by no rank in [0:2, 0:3)");
+  CHECK(to_string(full.error()) == "cells are held by no rank in [0:2, 0:3)");
 }

@@ -60,13 +60,13 @@ TEST_CASE("placements mean what they mean in PyTorch, but a rank outside the gro
       if (skipped) REQUIRE(!group.group_rank(static_cast<std::int32_t>(rank)));
       REQUIRE(found.has_value() == (!refused(answer) && !skipped));
       json ours = found ? json::array({found->rank ? json(*found->rank) : json(), to_string(found->where)})
-                        : golden::refusal(found.cause());
+                        : golden::refusal(found.error());
       if (found) CHECK(!found->worker_id);
       differences.compare(std::to_string(i) + "/ranks/" + std::to_string(rank), answer, ours,
                           skipped ? "ranks outside the group" : "refusals");
     }
     if (found) continue;
-    const std::string text = to_string(found.cause());
+    const std::string text = to_string(found.error());
     if (!placement) CHECK(contains(text, "no remote device"));
     if (placement && placement->rank)
       CHECK(text == "global rank " + std::to_string(*placement->rank) + " does not exist in the process group (rank " +
@@ -86,7 +86,7 @@ TEST_CASE("workers are found by their names") {
   const auto unknown =
       parse_and_validate_remote_device(rank_group::world(2), parse_remote_device("other/cpu").value(), workers);
   REQUIRE(!unknown);
-  CHECK(to_string(unknown.cause()) ==
+  CHECK(to_string(unknown.error()) ==
         "'other' is not the name of a known worker: expected one of 2 workers, found other");
 }
 
@@ -128,7 +128,7 @@ TEST_CASE("sizes are put together as PyTorch does", "[sharded_utils]") {
     }
     const auto found = flatten_tensor_size(std::span<const size_argument>(arguments));
     differences.compare(std::to_string(k), c["result"],
-                        found ? golden::to_json(*found) : golden::refusal(found.cause()), "refusals");
+                        found ? golden::to_json(*found) : golden::refusal(found.error()), "refusals");
   }
   differences.finish();
 }
@@ -138,13 +138,13 @@ TEST_CASE("sizes of any integer type, one by one or from any range") {
   CHECK(flatten_tensor_size(1, 2L, std::uint8_t{3}).value() == extents{1, 2, 3});
   CHECK(flatten_tensor_size(std::list<short>{4, 5}).value() == extents{4, 5});
   CHECK(flatten_tensor_size(-1).value() == extents{-1});
-  CHECK(to_string(flatten_tensor_size(1, std::uint64_t{1} << 63).cause()) ==
+  CHECK(to_string(flatten_tensor_size(1, std::uint64_t{1} << 63).error()) ==
         "size 1 does not fit in 64 bits: expected at most 9223372036854775807, found 9223372036854775808");
-  CHECK(flatten_tensor_size(std::vector<std::uint64_t>{7, ~std::uint64_t{0}}).cause().code == errc::overflow);
-  CHECK(to_string(flatten_tensor_size(std::vector<int>(17, 1)).cause()) ==
+  CHECK(flatten_tensor_size(std::vector<std::uint64_t>{7, ~std::uint64_t{0}}).error().code == errc::overflow);
+  CHECK(to_string(flatten_tensor_size(std::vector<int>(17, 1)).error()) ==
         "a tensor has too many dimensions: expected at most 16, found 17");
   const std::vector<size_argument> mixed{std::int64_t{2}, std::vector<std::int64_t>{1}};
-  CHECK(to_string(flatten_tensor_size(std::span<const size_argument>(mixed)).cause()) ==
+  CHECK(to_string(flatten_tensor_size(std::span<const size_argument>(mixed)).error()) ==
         "size has to be a sequence of integers: expected numbers only, or one list of them, found argument 1 of 2 is a "
         "list of 1");
 }
@@ -166,11 +166,11 @@ TEST_CASE("the destination of a gather is where it must be, whatever it holds", 
     // PyTorch lets a tensor pass on another rank when its one element is zero.
     const bool falsy = rank != destination_rank && out && box::whole(out->sizes).volume() == 1 && c["fill"] == 0.0;
     REQUIRE(refused(c["result"]) == (!right && !falsy));
-    differences.compare(std::to_string(i), c["result"], found ? json() : golden::refusal(found.cause()),
+    differences.compare(std::to_string(i), c["result"], found ? json() : golden::refusal(found.error()),
                         falsy ? "a tensor that counts as false" : "refusals");
     if (found) continue;
-    CHECK(found.cause().ranks == std::vector<std::int32_t>{rank});
-    const std::string text = to_string(found.cause());
+    CHECK(found.error().ranks == std::vector<std::int32_t>{rank});
+    const std::string text = to_string(found.error());
     if (!out || rank != destination_rank) CHECK(contains(text, "destination rank " + std::to_string(destination_rank)));
     if (out && rank == destination_rank)
       CHECK(contains(text, "expected " + to_string(size) + ", found " + to_string(out->sizes)));
@@ -212,10 +212,10 @@ TEST_CASE("properties that differ are told in PyTorch's words", "[sharded_utils]
       json ours;
       if (!found)
         ours = {
-            {"exception", {{"type", make_error_code(found.cause().code).message()}, {"text", found.cause().message}}}};
+            {"exception", {{"type", make_error_code(found.error().code).message()}, {"text", found.error().message}}}};
       differences.compare(std::to_string(i), theirs, ours, same ? "a tuple and a list" : "refusals");
-      if (!same) CHECK(found.cause().message == plain(c["result"]["exception"]["text"]));
-      if (!same) CHECK(found.cause().ranks.size() == (is_local ? 1U : 2U));
+      if (!same) CHECK(found.error().message == plain(c["result"]["exception"]["text"]));
+      if (!same) CHECK(found.error().ranks.size() == (is_local ? 1U : 2U));
       // PyTorch calls a tuple and a list of equal numbers different.
       if (same && refused(c["result"])) CHECK(c["expected"] != c["actual"]);
     };

@@ -61,7 +61,7 @@ sharded_tensor<far_tensor> sharded(std::int32_t rank, device where) {
 
 template <class R>
 result<void> outcome(R made) {
-  return made ? result<void>() : result<void>(std::move(made).take_error());
+  return made ? result<void>() : result<void>(std::move(made).error());
 }
 
 }  // namespace
@@ -98,8 +98,8 @@ TEST_CASE("a shard that leaves the tensor is named with its box, by init_from_lo
     own.push_back(
         shard<far_tensor>::make(rows_on(2, {}), at(comm.rank(), {comm.rank() == 1 ? 3 : 0, 0}, {2, 3})).value());
     auto made = init_from_local_shards(std::move(own), extents{4, 3}, comm, rank_group::world(2));
-    if (!made) boxes[static_cast<std::size_t>(comm.rank())] = made.cause().boxes;
-    if (!made && made.cause().code != errc::out_of_bounds) return fail(errc::invalid_argument, "another code");
+    if (!made) boxes[static_cast<std::size_t>(comm.rank())] = made.error().boxes;
+    if (!made && made.error().code != errc::out_of_bounds) return fail(errc::invalid_argument, "another code");
     return outcome(std::move(made));
   });
   INFO(text);

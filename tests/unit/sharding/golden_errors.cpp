@@ -162,7 +162,7 @@ TEST_CASE("shard metadata is refused when PyTorch refuses it, naming what is wro
     compared.compare(
         k, made ? json("ShardMetadata(shard_offsets=" + list(made->offsets) + ", shard_sizes=" + list(made->sizes) +
                        ", placement=" + (made->placement ? to_string(*made->placement) : "None") + ")")
-                : golden::refusal(made.cause()));
+                : golden::refusal(made.error()));
     REQUIRE(made.has_value() == !refused(c));
     if (made) {
       CHECK(made->offsets == extents(offsets));
@@ -170,7 +170,7 @@ TEST_CASE("shard metadata is refused when PyTorch refuses it, naming what is wro
       CHECK(made->placement.has_value() == !in["placement"].is_null());
       continue;
     }
-    const std::string text = to_string(made.cause());
+    const std::string text = to_string(made.error());
     if (contains(torch_error(c), "Could not parse")) CHECK(contains(text, "'" + placement + "'"));
     if (contains(torch_error(c), "same number"))
       CHECK(contains(text,
@@ -189,10 +189,10 @@ TEST_CASE("shards that do not fit their tensors are refused with both sizes", "[
     const extents tensor = to_extents(c["input"]["tensor"]["shape"]);
     const auto metadata = to_shard(c["input"]["metadata"]);
     const auto made = shard<fake_tensor>::make(fake_tensor::make(tensor), metadata);
-    compared.compare(k, made ? json() : golden::refusal(made.cause()));
+    compared.compare(k, made ? json() : golden::refusal(made.error()));
     REQUIRE(made.has_value() == !refused(c));
-    CHECK(contains(to_string(made.cause()), "expected " + to_string(metadata.sizes) + ", found " + to_string(tensor)));
-    CHECK(made.cause().ranks == std::vector<std::int32_t>{metadata.rank().value()});
+    CHECK(contains(to_string(made.error()), "expected " + to_string(metadata.sizes) + ", found " + to_string(tensor)));
+    CHECK(made.error().ranks == std::vector<std::int32_t>{metadata.rank().value()});
   }
   compared.finish();
 }
@@ -206,7 +206,7 @@ TEST_CASE("overlap is found exactly when two shards share a cell", "[errors]") {
     const auto shards = to_shards(c["input"]["shards"]);
     const auto cells = to_cells(c["input"]["shards"]);
     const auto found = validate_non_overlapping_shards_metadata(shards);
-    compared.compare(k, found ? json() : golden::refusal(found.cause()));
+    compared.compare(k, found ? json() : golden::refusal(found.error()));
     REQUIRE(found.has_value() == (shard_cells::overlapping_pairs(cells) == 0));
     if (refused(c)) {
       REQUIRE(found.has_value() == is_false_overlap(c));
@@ -214,7 +214,7 @@ TEST_CASE("overlap is found exactly when two shards share a cell", "[errors]") {
     }
     if (found) continue;
     // The error names two shards that do overlap, and where.
-    const error& e = found.cause();
+    const error& e = found.error();
     CHECK(e.code == errc::overlap);
     REQUIRE(e.ranks.size() == 2);
     REQUIRE(e.boxes.size() == 1);
@@ -244,7 +244,7 @@ TEST_CASE("shards make up a tensor exactly when every cell is held once", "[erro
     const auto cells = to_cells(c["input"]["shards"]);
     const auto truth = shard_cells::look(size, cells);
     const auto found = check_tensor(shards, extents(size));
-    compared.compare(k, found ? json() : golden::refusal(found.cause()));
+    compared.compare(k, found ? json() : golden::refusal(found.error()));
     REQUIRE(found.has_value() == truth.ok());
     check_report(check_shards(shards, extents(size)), cells, size, shards);
     // PyTorch errs in what it counts twice: several shards of a scalar; and it cannot look at an empty list.
@@ -255,17 +255,17 @@ TEST_CASE("shards make up a tensor exactly when every cell is held once", "[erro
       REQUIRE((truth.doubled > 0 && truth.uncovered > 0));
     }
     if (found) continue;
-    const std::string text = to_string(found.cause());
+    const std::string text = to_string(found.error());
     if (contains(torch_error(c), "Rank of tensor")) {
-      CHECK(found.cause().code == errc::shape_mismatch);
+      CHECK(found.error().code == errc::shape_mismatch);
       CHECK(contains(text, "expected " + std::to_string(size.size()) + ", found"));
     }
     if (contains(torch_error(c), "exceeds tensor dim")) {
-      CHECK(found.cause().code == errc::out_of_bounds);
+      CHECK(found.error().code == errc::out_of_bounds);
       CHECK(contains(text, to_string(box::whole(extents(size)))));
     }
     if (contains(torch_error(c), "Total volume"))
-      CHECK((found.cause().code == errc::overlap || found.cause().code == errc::gap));
+      CHECK((found.error().code == errc::overlap || found.error().code == errc::gap));
   }
   CHECK(torch_missed > 0);
   compared.finish();
@@ -315,7 +315,7 @@ TEST_CASE("metadata from local shards is PyTorch's, and its refusals are named w
       if (t.value("transposed", false)) tensor.strides = {1, tensor.sizes[0]};
       auto made = shard<fake_tensor>::make(std::move(tensor), to_shard(s["metadata"]));
       if (!made) {
-        if (!at_making) at_making = made.cause();
+        if (!at_making) at_making = made.error();
         continue;
       }
       shards.push_back(*std::move(made));
@@ -327,7 +327,7 @@ TEST_CASE("metadata from local shards is PyTorch's, and its refusals are named w
                                      {"shards", answers::shards(found->shards)},
                                      {"dtype", name(found->properties.type)},
                                      {"requires_grad", found->properties.requires_grad}}
-                              : golden::refusal(found.cause()));
+                              : golden::refusal(found.error()));
     REQUIRE(found.has_value() == !refused(c));
     if (found) {
       const json& expected = c["result"];
@@ -337,7 +337,7 @@ TEST_CASE("metadata from local shards is PyTorch's, and its refusals are named w
       CHECK(found->properties.requires_grad == expected["requires_grad"].get<bool>());
       continue;
     }
-    const std::string text = to_string(found.cause()), torch = torch_error(c);
+    const std::string text = to_string(found.error()), torch = torch_error(c);
     INFO(text);
     CHECK(contains(text, "rank"));
     if (contains(torch, "property need to be the same") && !at_making) {
@@ -381,7 +381,7 @@ TEST_CASE("global metadata is PyTorch's, or right where PyTorch's is not", "[err
     const bool recalculate = c["input"].value("recalc_metadata", false);
     const auto found = build_global_metadata(gathered, {.recalculate = recalculate});
     compared.compare(k, found ? json{{"size", golden::to_json(found->size)}, {"shards", answers::shards(found->shards)}}
-                              : golden::refusal(found.cause()));
+                              : golden::refusal(found.error()));
     if (!refused(c)) {
       REQUIRE(found.has_value());
       CHECK(found->shards == to_shards(c["result"]["shards"]));
@@ -397,8 +397,8 @@ TEST_CASE("global metadata is PyTorch's, or right where PyTorch's is not", "[err
       continue;
     }
     REQUIRE(!found.has_value());
-    std::string text = found.cause().message;
-    INFO(to_string(found.cause()));
+    std::string text = found.error().message;
+    INFO(to_string(found.error()));
     if (contains(torch, "does not match from different ranks")) {
       std::string expected = torch;
       for (auto at = expected.find("torch.Size("); at != std::string::npos; at = expected.find("torch.Size(")) {
@@ -406,14 +406,14 @@ TEST_CASE("global metadata is PyTorch's, or right where PyTorch's is not", "[err
         expected.erase(at, 11);
       }
       CHECK(text == expected);
-      CHECK(found.cause().ranks.size() == 2);
+      CHECK(found.error().ranks.size() == 2);
     }
-    if (contains(torch, " overlap")) CHECK(found.cause().code == errc::overlap);
-    if (contains(torch, "Total volume")) CHECK(found.cause().code == errc::gap);
-    if (contains(torch, "exceeds")) CHECK(found.cause().code == errc::out_of_bounds);
-    if (contains(torch, "Rank of tensor")) CHECK(found.cause().code == errc::shape_mismatch);
+    if (contains(torch, " overlap")) CHECK(found.error().code == errc::overlap);
+    if (contains(torch, "Total volume")) CHECK(found.error().code == errc::gap);
+    if (contains(torch, "exceeds")) CHECK(found.error().code == errc::out_of_bounds);
+    if (contains(torch, "Rank of tensor")) CHECK(found.error().code == errc::shape_mismatch);
     if (contains(torch, "no local shards")) CHECK(contains(text, "no rank has a shard"));
-    if (contains(torch, "list index")) CHECK(found.cause().code == errc::gap);
+    if (contains(torch, "list index")) CHECK(found.error().code == errc::gap);
   }
   CHECK(ours_only > 0);
   compared.finish();

@@ -57,7 +57,7 @@ TEST_CASE("grids are gathered to any rank, exactly, where PyTorch gathers them a
       on_all(world.size(), [&](any_communicator& comm) -> result<void> {
         const auto mine = cut(whole, shards, world, comm.rank());
         auto found = gather(mine, destination, comm);
-        if (!found) return std::move(found).take_error();
+        if (!found) return std::move(found).error();
         if (found->has_value() != (comm.rank() == destination)) return failed("a tensor on the wrong rank");
         if (*found && !whole.holds(**found, box::whole(size))) return failed("other values");
         return {};
@@ -145,7 +145,7 @@ TEST_CASE("sub-groups gather, where PyTorch gathers only to ranks 0, 1, ..", "[s
     for (std::int32_t destination = 0; destination < group.size(); ++destination)
       on_all(group.size(), [&](any_communicator& comm) -> result<void> {
         auto found = gather(cut(whole, shards, group, comm.rank()), destination, comm);
-        if (!found) return std::move(found).take_error();
+        if (!found) return std::move(found).error();
         const bool right =
             comm.rank() == destination ? *found && whole.holds(**found, box::whole(whole.size)) : !*found;
         return right ? result<void>() : failed("other values");
@@ -187,10 +187,10 @@ TEST_CASE("chunks are dealt from one rank and resharded as PyTorch does, and whe
     on_all(world.size(), [&](any_communicator& comm) -> result<void> {
       const auto source = whole.tensor();
       const auto dealt = shard_tensor(comm.rank() == 0 ? &source : nullptr, before, 0, comm, world);
-      if (!dealt) return dealt.cause();
+      if (!dealt) return dealt.error();
       if (!whole.holds(*dealt)) return failed("other values are dealt");
       const auto moved = reshard(*dealt, after, comm);
-      if (!moved) return moved.cause();
+      if (!moved) return moved.error();
       if (!whole.holds(*moved)) return failed("other values after resharding");
       const auto r = static_cast<std::size_t>(comm.rank());
       found[r] = moved->metadata();

@@ -42,7 +42,7 @@ std::vector<fragment> held(const distribution& d) {
 
 // Shards or a refusal in the golden file's form.
 json answer_of(const result<sharded_tensor_metadata>& found) {
-  if (!found) return {{"shards", nullptr}, {"exception", golden::refusal(found.cause())["exception"]}};
+  if (!found) return {{"shards", nullptr}, {"exception", golden::refusal(found.error())["exception"]}};
   return {{"shards", answers::shards(found->shards)}, {"exception", nullptr}};
 }
 
@@ -69,8 +69,8 @@ TEST_CASE("chunk specs cut as PyTorch's do, with empty chunks at the end instead
     differences.compare(std::to_string(i), answer_in(c), answer_of(found), found ? "empty chunks" : "refusals");
     REQUIRE(found.has_value() == c["exception"].is_null());
     if (!found) {
-      CHECK(found.cause().code == errc::out_of_bounds);
-      CHECK(found.cause().message == "invalid sharding dimension " + std::to_string(c["dim"].get<int>()));
+      CHECK(found.error().code == errc::out_of_bounds);
+      CHECK(found.error().message == "invalid sharding dimension " + std::to_string(c["dim"].get<int>()));
       CHECK(!distribution_of(spec, size, world));
       continue;
     }
@@ -145,10 +145,10 @@ TEST_CASE("listed shards are checked as PyTorch checks them", "[chunk_specs]") {
     const auto torch = c["exception"]["text"].get<std::string>();
     const auto has = [&](const char* part) { return torch.find(part) != std::string::npos; };
     // PyTorch compares volumes first; ours says that the second of two shards is missing by its cells.
-    if (has("overlap")) CHECK(found.cause().code == errc::overlap);
-    if (has("exceeds")) CHECK(found.cause().code == errc::out_of_bounds);
-    if (has("Rank of tensor")) CHECK(found.cause().code == errc::shape_mismatch);
-    if (has("Total volume") || has("Empty shard list")) CHECK(found.cause().code == errc::gap);
+    if (has("overlap")) CHECK(found.error().code == errc::overlap);
+    if (has("exceeds")) CHECK(found.error().code == errc::out_of_bounds);
+    if (has("Rank of tensor")) CHECK(found.error().code == errc::shape_mismatch);
+    if (has("Total volume") || has("Empty shard list")) CHECK(found.error().code == errc::gap);
   }
   differences.finish();
 }

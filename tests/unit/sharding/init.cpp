@@ -55,10 +55,10 @@ std::string error_on_all(std::int32_t ranks, maker make) {
   const auto all = on_all(ranks, make);
   for (const auto& one : all) {
     REQUIRE(!one.has_value());
-    REQUIRE(to_string(one.cause()) == to_string(all[0].cause()));
-    REQUIRE(one.cause() == all[0].cause());
+    REQUIRE(to_string(one.error()) == to_string(all[0].error()));
+    REQUIRE(one.error() == all[0].error());
   }
-  return to_string(all[0].cause());
+  return to_string(all[0].error());
 }
 
 }  // namespace
@@ -254,12 +254,12 @@ TEST_CASE("a rank that sends nonsense is named by every other") {
     if (comm.rank() == 1) {
       const std::vector<std::byte> nonsense(7, std::byte{0xFF});
       auto sent = comm.all_gather(nonsense, {});
-      return sent ? result<void>() : std::move(sent).take_error();
+      return sent ? result<void>() : std::move(sent).error();
     }
     std::vector<shard<fake_tensor>> local;
     local.push_back(held(at(comm.rank(), {comm.rank()}, {1})));
     const auto found = init_from_local_shards(std::move(local), extents{3}, comm, rank_group::world(3));
-    texts[comm.rank() == 0 ? 0 : 1] = found ? "" : to_string(found.cause());
+    texts[comm.rank() == 0 ? 0 : 1] = found ? "" : to_string(found.error());
     return {};
   });
   REQUIRE(ran);
@@ -276,7 +276,7 @@ TEST_CASE("messages of any length that are cut or changed anywhere give an answe
   REQUIRE(run_ranks(2, [&](any_communicator& comm) -> result<void> {
     if (comm.rank() == 1) {
       auto heard = comm.all_gather({}, {});
-      if (!heard) return std::move(heard).take_error();
+      if (!heard) return std::move(heard).error();
       sound = (*heard)[0];
       return {};
     }
@@ -297,7 +297,7 @@ TEST_CASE("messages of any length that are cut or changed anywhere give an answe
     REQUIRE(run_ranks(2, [&](any_communicator& comm) -> result<void> {
       if (comm.rank() == 1) {
         auto sent = comm.all_gather(changed, {});
-        return sent ? result<void>() : std::move(sent).take_error();
+        return sent ? result<void>() : std::move(sent).error();
       }
       refused = !init_from_local_shards(std::vector<shard<fake_tensor>>{}, extents{4}, comm, rank_group::world(2));
       return {};

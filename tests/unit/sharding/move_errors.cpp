@@ -71,18 +71,18 @@ TEST_CASE("wrong arguments on any rank are every rank's error, and nothing hangs
         "float64");
   CHECK(error_on_all(3, [&](any_communicator& comm) -> result<void> {
           auto found = gather(mine(comm), 3, comm);
-          return found ? result<void>() : result<void>(found.cause());
+          return found ? result<void>() : result<void>(found.error());
         }) == "the destination rank is not in the group (rank 4): expected 0 to 2, found 3");
   const auto text = error_on_all(3, [&](any_communicator& comm) -> result<void> {
     auto found = gather(mine(comm), comm.rank() == 2 ? 1 : 0, comm);
-    return found ? result<void>() : result<void>(found.cause());
+    return found ? result<void>() : result<void>(found.error());
   });
   CHECK(text.find("'destination rank' is 0 on ranks 0, 1, 1 on rank 2") != std::string::npos);
 
   const auto reshard_error = [&](auto spec) {
     return error_on_all(3, [&](any_communicator& comm) -> result<void> {
       auto found = reshard(mine(comm), spec(comm.rank()), comm);
-      return found ? result<void>() : result<void>(found.cause());
+      return found ? result<void>() : result<void>(found.error());
     });
   };
   const auto chunks = [](std::int32_t dim, std::vector<std::int32_t> ranks) {
@@ -118,7 +118,7 @@ TEST_CASE("wrong arguments on any rank are every rank's error, and nothing hangs
 
   CHECK(error_on_all(3, [&](any_communicator& comm) -> result<void> {
           auto found = shard_tensor<host_tensor>(nullptr, chunks(0, {4}), 2, comm, group);
-          return found ? result<void>() : result<void>(found.cause());
+          return found ? result<void>() : result<void>(found.error());
         }) == "the source rank has no tensor to shard (rank 7)");
 }
 
@@ -130,10 +130,10 @@ TEST_CASE("memory that is short on one rank is every rank's error") {
     local.push_back(
         shard<small_tensor>::make(small_tensor{fake_tensor::make({4}, {.type = dtype::int64}, 8)}, metadata).value());
     auto whole = init_from_local_shards(std::move(local), extents{8}, comm, world);
-    if (!whole) return whole.cause();
+    if (!whole) return whole.error();
     const sharding_spec uneven = enumerable_sharding_spec{{at(0, {0}, {2}), at(1, {2}, {6})}};
     auto found = reshard(*whole, uneven, comm);
-    return found ? result<void>() : result<void>(found.cause());
+    return found ? result<void>() : result<void>(found.error());
   });
   CHECK(text == "a tensor of [6] cannot be allocated: more than 4 rows (rank 1)");
 }
@@ -153,9 +153,9 @@ TEST_CASE("nested shards are refused with a hint, on every rank") {
       local.push_back(shard<host_tensor>::make(host_tensor::make(dtype::int8, {2}).value(), mine).value());
     }
     auto whole = init_from_local_shards(std::move(local), extents{4}, comm, world);
-    if (!whole) return whole.cause();
+    if (!whole) return whole.error();
     auto found = gather(*whole, 0, comm);
-    return found ? result<void>() : result<void>(found.cause());
+    return found ? result<void>() : result<void>(found.error());
   });
   CHECK(text ==
         "a tensor with nested shards cannot be moved as it is (rank 0); flatten its shards first "

@@ -100,18 +100,18 @@ TEST_CASE("any cut becomes any other, and comes together again, on 1 to 8 ranks"
     on_all(group.size(), [&](any_communicator& comm) -> result<void> {
       const auto start = cut(whole, from, group, comm.rank());
       const auto one = reshard(start, first, comm);
-      if (!one) return one.cause();
+      if (!one) return one.error();
       if (!whole.holds(*one)) return failed("other values after the first");
       const auto two = reshard(*one, second, comm);
-      if (!two) return two.cause();
+      if (!two) return two.error();
       if (!whole.holds(*two)) return failed("other values after the second");
       if (two->metadata() != build_metadata(second, size, {.type = whole.type}).value()) return failed("metadata");
       if (!whole.holds(start)) return failed("the source changed");
       auto all = gather(*two, destination, comm);
-      if (!all) return all.cause();
+      if (!all) return all.error();
       if (*all && !whole.holds(**all, box::whole(size))) return failed("other values gathered");
       auto dealt = shard_tensor(*all ? &**all : nullptr, first, destination, comm, group);
-      if (!dealt) return dealt.cause();
+      if (!dealt) return dealt.error();
       return whole.holds(*dealt) ? result<void>() : failed("other values dealt");
     });
   }

@@ -42,7 +42,7 @@ void for_each_element(const layout& l, std::int32_t rank, const Visit& visit) {
 result<dtensor<host_tensor>> filled(const layout& l, std::int32_t rank) {
   if (!l.mesh().coordinate_of(rank)) return dtensor<host_tensor>::make(l, rank, std::nullopt);
   auto local = host_tensor::make(dtype::float32, l.local_shape(rank));
-  if (!local) return local.cause();
+  if (!local) return local.error();
   auto* const values = reinterpret_cast<float*>(local->bytes().data());
   for_each_element(l, rank, [&](std::int64_t at, std::int64_t number, std::int32_t term) {
     values[at] = term == 0 ? static_cast<float>(number) : 0.0F;
@@ -53,9 +53,9 @@ result<dtensor<host_tensor>> filled(const layout& l, std::int32_t rank) {
 std::string moved(const layout& from, const layout& to, std::int32_t ranks) {
   const auto done = run_ranks(ranks, [&](any_communicator& comm) -> result<void> {
     auto tensor = filled(from, comm.rank());
-    if (!tensor) return tensor.cause();
+    if (!tensor) return tensor.error();
     const auto got = redistribute(*tensor, to, comm);
-    if (!got) return got.cause();
+    if (!got) return got.error();
     if (got->layout() != to) return fail(errc::shape_mismatch, "another layout");
     if (!got->has_local()) return {};
     const auto* const values = reinterpret_cast<const float*>(got->local().bytes().data());
@@ -66,7 +66,7 @@ std::string moved(const layout& from, const layout& to, std::int32_t ranks) {
     if (!right) return fail(errc::checksum_mismatch, "another value").with_rank(comm.rank());
     return {};
   });
-  return done ? "" : to_string(done.cause());
+  return done ? "" : to_string(done.error());
 }
 
 }  // namespace

@@ -52,7 +52,7 @@ TEST_CASE("a rank's chunk begins where the chunks before it end") {
   CHECK(get_chunk_sharding_params(5, spec, 7).value() == index_range{4, 1});
   const auto absent = get_chunk_sharding_params(10, spec, 0);
   REQUIRE(!absent);
-  CHECK(to_string(absent.cause()) ==
+  CHECK(to_string(absent.error()) ==
         "no chunk of the spec is on this rank (rank 0): expected a rank of one of 4 placements, found 0");
   CHECK(!get_chunk_sharding_params(-1, spec, 3));
   CHECK(!get_chunk_sharding_params(10, chunk_sharding_spec{}, 0));
@@ -67,10 +67,10 @@ TEST_CASE("any split rule cuts, and one that does not fit is refused") {
   CHECK(build_metadata(listed, {2, 5}).value().shards[1].where() == box{{0, 1}, {2, 4}});
   const auto wrong = build_metadata(listed, {2, 6});
   REQUIRE(!wrong);
-  CHECK(to_string(wrong.cause()) ==
+  CHECK(to_string(wrong.error()) ==
         "the split rule does not fit the dimension: expected a rule for 6 over 2 placements, found one of 2 sizes");
-  CHECK(to_string(build_metadata(chunk_sharding_spec{}, {4}).cause()) == "a chunk sharding spec has no placements");
-  CHECK(build_metadata(listed, {huge, huge}).cause().code == errc::overflow);
+  CHECK(to_string(build_metadata(chunk_sharding_spec{}, {4}).error()) == "a chunk sharding spec has no placements");
+  CHECK(build_metadata(listed, {huge, huge}).error().code == errc::overflow);
 }
 
 TEST_CASE("a rank may hold several chunks, in slots of list order") {
@@ -81,11 +81,11 @@ TEST_CASE("a rank may hold several chunks, in slots of list order") {
   CHECK(held == std::vector<std::pair<std::int32_t, box>>{{0, {{0}, {2}}}, {1, {{4}, {1}}}});
   const auto outside = distribution_of(chunk_sharding_spec{0, {on(3), on(4)}}, {5}, group);
   REQUIRE(!outside);
-  CHECK(to_string(outside.cause()) ==
+  CHECK(to_string(outside.error()) ==
         "global rank 4 does not exist in the process group (rank 4): expected one of [7, 3], found 4");
   const auto unplaced = distribution_of(chunk_sharding_spec{0, {on(3), remote_device{}}}, {5}, group);
   REQUIRE(!unplaced);
-  CHECK(to_string(unplaced.cause()) == "placement 1 names no rank: expected rank:N/DEVICE, found cpu");
+  CHECK(to_string(unplaced.error()) == "placement 1 names no rank: expected rank:N/DEVICE, found cpu");
 }
 
 TEST_CASE("a chunk spec over a million ranks costs nothing until it is asked") {

@@ -53,12 +53,12 @@ TEST_CASE("shards of another number of dimensions are problems of their own") {
   CHECK(texts(shards, {4, 2}) == lines{"rank 1 leaves the tensor with [2:4)"});
   const auto found = check_tensor(shards, {4, 2});
   REQUIRE(!found);
-  CHECK(found.cause().code == errc::shape_mismatch);
-  CHECK(to_string(found.cause()) ==
+  CHECK(found.error().code == errc::shape_mismatch);
+  CHECK(to_string(found.error()) ==
         "shard 1 does not have the tensor's number of dimensions in [2:4) (rank 1): expected 2, found 1");
   const shard_metadata torn{{0, 0}, {2}, remote_device{4, "", {}}};
   CHECK(
-      to_string(check_tensor(std::vector{torn}, {2}).cause()) ==
+      to_string(check_tensor(std::vector{torn}, {2}).error()) ==
       "shard 0 with offsets [0, 0] and sizes [2] does not have the tensor's number of dimensions (rank 4): expected 1, "
       "found 2 offsets, 1 sizes; and 1 more problem");
   CHECK(!validate_non_overlapping_shards_metadata(shards));
@@ -70,13 +70,13 @@ TEST_CASE("shards of another number of dimensions are problems of their own") {
 TEST_CASE("the error names the first problem and counts the others") {
   const auto found = check_tensor(std::vector{at(0, {0}, {4}), at(1, {2}, {4}), at(2, {9}, {1})}, {10});
   REQUIRE(!found);
-  CHECK(found.cause().code == errc::overlap);
-  CHECK(to_string(found.cause()) ==
+  CHECK(found.error().code == errc::overlap);
+  CHECK(to_string(found.error()) ==
         "shards 0 at [0:4) and 1 at [2:6) overlap in [2:4) (ranks 0, 1); and 1 more problem");
   const auto gap = check_tensor(std::vector{at(0, {0}, {4})}, {10});
-  CHECK(to_string(gap.cause()) == "cells are held by no rank in [4:10)");
+  CHECK(to_string(gap.error()) == "cells are held by no rank in [4:10)");
   const auto outside = check_tensor(std::vector{at(8, {0}, {4})}, {3});
-  CHECK(to_string(outside.cause()) ==
+  CHECK(to_string(outside.error()) ==
         "shard 0 leaves the tensor in [0:4) (rank 8): expected within [0:3), found [0:4)");
 }
 
@@ -92,19 +92,19 @@ TEST_CASE("equal boxes on two ranks overlap, empty shards and scalars are ordina
   CHECK(!check_tensor({}, {}));
   CHECK(!check_tensor({}, {3}));
   // PyTorch refuses this too: an empty shard lies within the tensor.
-  CHECK(check_tensor(std::vector{at(0, {0}, {4}), at(1, {5}, {0})}, {4}).cause().code == errc::out_of_bounds);
+  CHECK(check_tensor(std::vector{at(0, {0}, {4}), at(1, {5}, {0})}, {4}).error().code == errc::out_of_bounds);
 }
 
 TEST_CASE("numbers near 2^63 are compared, not wrapped") {
   CHECK(check_tensor(std::vector{at(0, {0}, {huge - 1}), at(1, {huge - 1}, {1})}, {huge}));
-  CHECK(check_tensor(std::vector{at(0, {0}, {huge}), at(1, {huge}, {1})}, {huge}).cause().code == errc::out_of_bounds);
-  CHECK(check_tensor(std::vector{at(0, {0}, {huge}), at(1, {1}, {huge})}, {huge}).cause().code == errc::out_of_bounds);
+  CHECK(check_tensor(std::vector{at(0, {0}, {huge}), at(1, {huge}, {1})}, {huge}).error().code == errc::out_of_bounds);
+  CHECK(check_tensor(std::vector{at(0, {0}, {huge}), at(1, {1}, {huge})}, {huge}).error().code == errc::out_of_bounds);
   const auto wrapped = validate_non_overlapping_shards_metadata(std::vector{at(0, {0}, {1}), at(1, {2}, {huge})});
   REQUIRE(!wrapped);
-  CHECK(to_string(wrapped.cause()) == "shard 1 is no box: offsets [2] and sizes [9223372036854775807] (rank 1)");
+  CHECK(to_string(wrapped.error()) == "shard 1 is no box: offsets [2] and sizes [9223372036854775807] (rank 1)");
   CHECK(!validate_non_overlapping_shards_metadata(std::vector{at(0, {0, 0}, {huge, huge}), at(1, {5, 5}, {1, 1})}));
-  CHECK(check_tensor({}, {huge, 2}).cause().code == errc::overflow);
-  CHECK(check_tensor({}, {-1}).cause().code == errc::invalid_argument);
+  CHECK(check_tensor({}, {huge, 2}).error().code == errc::overflow);
+  CHECK(check_tensor({}, {-1}).error().code == errc::invalid_argument);
 }
 
 TEST_CASE("random layouts are judged as an array of cells judges them") {

@@ -51,7 +51,7 @@ error refused(const path& where) {
   const auto set = d.set(where, 1);
   CHECK(d == example());
   REQUIRE(!set);
-  return set.cause();
+  return set.error();
 }
 
 }  // namespace
@@ -153,10 +153,10 @@ TEST_CASE("erase takes away leaves and containers") {
   CHECK(d.contains({"empty"}));
   d.erase({"empty"}).value();
   CHECK(!d.contains({"empty"}));
-  CHECK(d.erase({"nothing"}).cause().code == errc::missing_key);
-  CHECK(d.erase({"nothing"}).cause().key == "nothing");
-  CHECK(d.erase({}).cause().code == errc::invalid_argument);
-  CHECK(example().erase({"pair", 0}).cause().hint == "set the element to an empty value instead");
+  CHECK(d.erase({"nothing"}).error().code == errc::missing_key);
+  CHECK(d.erase({"nothing"}).error().key == "nothing");
+  CHECK(d.erase({}).error().code == errc::invalid_argument);
+  CHECK(example().erase({"pair", 0}).error().hint == "set the element to an empty value instead");
 }
 
 TEST_CASE("a part of a state dict is a state dict, copied or taken out") {
@@ -165,11 +165,11 @@ TEST_CASE("a part of a state dict is a state dict, copied or taken out") {
   CHECK(list.kind({}) == node_kind::sequence);
   CHECK(*list.find({1, "x"})->floating() == 2.5);
   CHECK(d.subtree({"w"}).value().find({})->tensor() != nullptr);
-  CHECK(d.subtree({"none"}).cause().code == errc::missing_key);
+  CHECK(d.subtree({"none"}).error().code == errc::missing_key);
   CHECK(d.extract({"list"}).value() == list);
   CHECK(!d.contains({"list"}));
   CHECK(*d.find({"pair", 1})->text() == "a");
-  CHECK(d.extract({"list"}).cause().code == errc::missing_key);
+  CHECK(d.extract({"list"}).error().code == errc::missing_key);
 }
 
 TEST_CASE("a state dict of tensors that only move is set, extracted and taken apart") {
@@ -195,11 +195,11 @@ TEST_CASE("paths and values in any order make the same state dict, and a list of
   CHECK(d.find({"c", 0})->is_none());
   CHECK(d.find({"c", 1})->is_none());
   entries.emplace_back(path{"a", "y"}, 4);
-  CHECK(build_state_dict(entries).cause().code == errc::invalid_argument);
+  CHECK(build_state_dict(entries).error().code == errc::invalid_argument);
   entries.back().first = {"a"};
-  CHECK(build_state_dict(entries).cause().code == errc::duplicate_key);
+  CHECK(build_state_dict(entries).error().code == errc::duplicate_key);
   CHECK(build_state_dict<array_tensor>({}).value() == dict());
-  CHECK(dict::make(d.spec(), {}).cause().expected == "6 leaves");
+  CHECK(dict::make(d.spec(), {}).error().expected == "6 leaves");
 }
 
 namespace {

@@ -134,7 +134,7 @@ TEST_CASE("transform keeps, replaces and drops leaves") {
   CHECK(*made.find({"betas", 0})->floating() == 0.45);
   CHECK(made.size() == 8);
   const dict leaf = example().subtree({"model", "w"}).value();
-  CHECK(transform(leaf, [](const path&, value&) { return change::drop(); }).cause().code == errc::invalid_argument);
+  CHECK(transform(leaf, [](const path&, value&) { return change::drop(); }).error().code == errc::invalid_argument);
   CHECK(transform(leaf, [&](const path&, value&) { return change::replace(other); }).value() == other);
 }
 
@@ -177,17 +177,17 @@ TEST_CASE("the typed policy names every place and its round trip with the spec i
 TEST_CASE("parts that do not fit a shape are refused by name") {
   auto parts = flatten(example(), key_policy::typed).value();
   parts[0].where = {"model", "v"};
-  CHECK(unflatten(parts, example().spec()).cause().key == "model.v");
+  CHECK(unflatten(parts, example().spec()).error().key == "model.v");
   parts[0].where = {"model"};
-  CHECK(unflatten(parts, example().spec()).cause().code == errc::missing_key);
+  CHECK(unflatten(parts, example().spec()).error().code == errc::missing_key);
   parts[0].where = {"model", "b"};
-  CHECK(unflatten(parts, example().spec()).cause().code == errc::duplicate_key);
+  CHECK(unflatten(parts, example().spec()).error().code == errc::duplicate_key);
   parts.erase(parts.begin());
-  CHECK(unflatten(parts, example().spec()).cause().code == errc::missing_key);
-  CHECK(unflatten(parts, example().spec()).cause().key == "model.w");
+  CHECK(unflatten(parts, example().spec()).error().code == errc::missing_key);
+  CHECK(unflatten(parts, example().spec()).error().key == "model.w");
   dict d = example();
   d.set({"model.w"}, 1).value();
-  CHECK(flatten(d, key_policy::torch_dcp).cause().code == errc::duplicate_key);
+  CHECK(flatten(d, key_policy::torch_dcp).error().code == errc::duplicate_key);
   CHECK(flatten(d, key_policy::typed));
 }
 
@@ -237,7 +237,7 @@ TEST_CASE("a tree of another type becomes a state dict and comes back") {
       tree_from<user_node>(dict(d), [](value& v) { return user_node{{}, "", *v.integer(), true}; }).value();
   CHECK(state_dict_from(back, [](const user_node& n) { return value(n.number); }).value() == d);
   const auto failing = [](user_node&) -> result<value> { return fail(errc::unsupported, "no numbers"); };
-  CHECK(state_dict_from(root, failing).cause().code == errc::unsupported);
+  CHECK(state_dict_from(root, failing).error().code == errc::unsupported);
 }
 
 TEST_CASE("equality ignores the order of a mapping's keys and sees everything else") {

@@ -33,7 +33,7 @@ TEST_CASE("set gives what PyTorch's set_element gives, and more where a place ca
     const auto set = d.set(where, reader{}.leaf(c.at("value")).value());
     differences.compare(
         std::to_string(i), {{"exception", c.at("exception")}, {"result", normal(c.at("result"))}},
-        {{"exception", set ? json() : golden::refusal(set.cause())["exception"]}, {"result", dict_json(d)}},
+        {{"exception", set ? json() : golden::refusal(set.error())["exception"]}, {"result", dict_json(d)}},
         set ? "places that can be made" : "refusals");
     // Where PyTorch raises, ours is better by rule when the place can be made: an index is a key like any in a mapping,
     // and an element of a tuple can be exchanged. Otherwise nothing has changed.

@@ -186,7 +186,7 @@ json torch_path(const path& where) {
 // One rank's answer in the golden file's form.
 json answer_of(const dict& input, const result<flattened_state<array_tensor>>& flat) {
   json made{{"input_exception", nullptr}, {"exception", nullptr}, {"output", nullptr}};
-  if (!flat) return made["exception"] = golden::refusal(flat.cause())["exception"], made;
+  if (!flat) return made["exception"] = golden::refusal(flat.error())["exception"], made;
   made["output"] = dict_json(flat->dict);
   for (const char* list : {"dropped", "same_object", "flattened"}) made[list] = json::array();
   std::map<path, nested_outcome> outcomes;
@@ -300,7 +300,7 @@ TEST_CASE("flattening nested shards gives PyTorch's answer where that is right, 
     const auto ran = run_ranks(world, [&](any_communicator& comm) -> result<void> {
       const auto at = static_cast<std::size_t>(comm.rank());
       auto flat = flatten_nested_shards(inputs[at], comm, rank_group::world(world));
-      if (!flat) return errors[at] = to_string(flat.cause()), result<void>{};
+      if (!flat) return errors[at] = to_string(flat.error()), result<void>{};
       made[at] = *std::move(flat);
       return {};
     });

@@ -85,7 +85,7 @@ TEST_CASE("a Partial dtensor is refused naming its key") {
   state.set({"model", "grad"}, dtensor<host_tensor>::make(partial, 1, tensor({3})).value()).value();
   const auto held = held_by(state);
   REQUIRE_FALSE(held);
-  CHECK(to_string(held.cause()) ==
+  CHECK(to_string(held.error()) ==
         "model.grad: a checkpoint holds values, not the terms of a Partial (rank 1); redistribute it to Replicate or "
         "Shard first");
 }
@@ -117,5 +117,5 @@ TEST_CASE("objects go back into a state dict, into its containers or new ones") 
   CHECK(state.size() == 2);
   CHECK(*state.find({"step"})->text() == "seven");
   held.objects[0].leaves.push_back(0.5);
-  CHECK(to_string(set_objects(state, held.objects).cause()) == "betas: an object's leaves do not fit its form");
+  CHECK(to_string(set_objects(state, held.objects).error()) == "betas: an object's leaves do not fit its form");
 }

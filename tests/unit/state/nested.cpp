@@ -174,8 +174,8 @@ dict with(sharded st) {
 error refused(sharded st, const nested_options& options = {}) {
   auto flat = flatten_nested_shards(with(std::move(st)), options);
   REQUIRE(!flat);
-  CHECK(flat.cause().key == "layer[0].w");
-  return flat.cause();
+  CHECK(flat.error().key == "layer[0].w");
+  return flat.error();
 }
 
 }  // namespace
@@ -206,7 +206,7 @@ TEST_CASE("random nestings are flattened to the elements that every rank holds")
     const auto ran = run_ranks(world, [&](any_communicator& comm) -> result<void> {
       const auto at = static_cast<std::size_t>(comm.rank());
       auto flat = flatten_nested_shards(inputs[at], comm, rank_group::world(world));
-      if (!flat) return std::move(flat).take_error();
+      if (!flat) return std::move(flat).error();
       const sharded& st = *flat->dict.find({"a", 0})->sharded_tensor();
       metadata[at] = st.metadata().shards;
       for (const auto& s : st.local_shards())
@@ -216,7 +216,7 @@ TEST_CASE("random nestings are flattened to the elements that every rank holds")
         return fail(errc::invalid_argument, "the report is wrong");
       return {};
     });
-    if (!ran) FAIL(to_string(ran.cause()));
+    if (!ran) FAIL(to_string(ran.error()));
     for (const auto& shards : metadata) CHECK(shards == expected);
     const auto flat = distribution_of(sharded_tensor_metadata{expected, shape, {}}, rank_group::world(world)).value();
     CHECK(fragments(flat) == fragments(embedded(root)));
@@ -249,7 +249,7 @@ TEST_CASE("random nestings are flattened to the elements that every rank holds")
     };
     for (const dict& input : inputs) {
       const auto alone = flatten_nested_shards(input, options);
-      if (!alone) FAIL(to_string(alone.cause()));
+      if (!alone) FAIL(to_string(alone.error()));
       const sharded& st = *alone->dict.find({"a", 0})->sharded_tensor();
       std::multiset<std::tuple<box, std::int32_t>> found, wanted;
       for (const auto& s : st.metadata().shards)
@@ -310,7 +310,7 @@ TEST_CASE("an error on one rank is the error of every rank") {
     dict d;
     if (at == 0) d = with(two_levels(0, {on_rank({{0, 0}, {2, 3}}, 0)}));
     auto flat = flatten_nested_shards(std::move(d), comm, rank_group::world(3));
-    errors[at] = flat ? "none" : to_string(flat.cause());
+    errors[at] = flat ? "none" : to_string(flat.error());
     return {};
   });
   CHECK(ran);
@@ -319,7 +319,7 @@ TEST_CASE("an error on one rank is the error of every rank") {
   CHECK(errors[2] == errors[0]);
   run_ranks(2, [&](any_communicator& comm) -> result<void> {
     auto flat = flatten_nested_shards(dict(), comm, rank_group::world(3));
-    errors[static_cast<std::size_t>(comm.rank())] = flat ? "none" : flat.cause().expected;
+    errors[static_cast<std::size_t>(comm.rank())] = flat ? "none" : flat.error().expected;
     return {};
   }).value();
   CHECK(errors[0] == "2 ranks");
@@ -377,7 +377,7 @@ TEST_CASE("keys without local shards stay, and their metadata is that of the oth
     }
     auto st = sharded::make(std::move(local), {outers, {6}, {.type = dtype::int64}}, rank_group::world(3), comm.rank());
     const auto flat = flatten_nested_shards(with(*std::move(st)), comm, rank_group::world(3));
-    if (!flat) return flat.cause();
+    if (!flat) return flat.error();
     const sharded& made = *flat->dict.find({"layer", 0, "w"})->sharded_tensor();
     if (made.metadata().shards != inner || made.local_shards().size() != (comm.rank() < 2 ? 1U : 0U))
       return fail(errc::disagreement, "wrong");

@@ -46,7 +46,7 @@ std::string write(const scratch_folder& folder, const std::string& text) {
 
 std::vector<float> floats(checkpoint_reader& reader, const std::string& key) {
   const auto tensor = load_tensor(reader, key);
-  INFO((tensor ? "" : to_string(tensor.cause())));
+  INFO((tensor ? "" : to_string(tensor.error())));
   REQUIRE(tensor);
   const auto* values = reinterpret_cast<const float*>(tensor->bytes().data());
   return {values, values + tensor->bytes().size() / sizeof(float)};

@@ -51,7 +51,7 @@ struct target {
     options.threads = 1;
     const auto done = run_to_memory({&held, 1}, keys, {&all, 1}, source, options);
     REQUIRE_FALSE(done);
-    return done.cause();
+    return done.error();
   }
 };
 
@@ -63,14 +63,14 @@ TEST_CASE("reads end soon after a cancellation or a deadline, also within an ite
     INFO(in_order);
     std::stop_source stop;
     zeros source{[&] { stop.request_stop(); }, in_order};
-    const error cancelled = to.fails(source, {.cancel = stop.get_token()});
+    const error cancelled = to.fails(source, {.call = {.cancel = stop.get_token()}});
     CHECK(cancelled.code == errc::cancelled);
     CHECK(cancelled.key == "w");
     CHECK(source.reads == 1);
 
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(20);
     zeros slow{[&] { std::this_thread::sleep_until(deadline); }, in_order};
-    const error late = to.fails(slow, {.deadline = deadline});
+    const error late = to.fails(slow, {.call = {.deadline = deadline}});
     CHECK(late.code == errc::deadline_exceeded);
     CHECK(late.key == "w");
     CHECK(slow.reads == 1);

@@ -29,11 +29,11 @@ TEST_CASE("an executor knows the bytes that all ranks move") {
   std::vector<std::int64_t> said(4);
   const auto ran = run_ranks(4, [&](any_communicator& comm) -> result<void> {
     auto made = executor::make(plan(transfers), comm);
-    if (!made) return std::move(made).take_error();
+    if (!made) return std::move(made).error();
     said[static_cast<std::size_t>(comm.rank())] = made->moved_bytes();
     return {};
   });
-  INFO((ran ? "" : to_string(ran.cause())));
+  INFO((ran ? "" : to_string(ran.error())));
   REQUIRE(ran);
   CHECK(said == std::vector<std::int64_t>(4, planned.bytes_moved()));
 }

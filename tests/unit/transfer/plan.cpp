@@ -16,6 +16,17 @@ using nlohmann::json;
 
 namespace {
 
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
+#define SHARDMESH_TEST_SANITIZED
+#endif
+#endif
+#ifdef SHARDMESH_TEST_SANITIZED
+constexpr double most_seconds = 60;
+#else
+constexpr double most_seconds = 10;
+#endif
+
 distribution grid(const char* mesh, const char* placements, const extents& shape) {
   return distribute(layout::make(parse_mesh(mesh).value(), parse_placements(placements).value(), shape).value())
       .value();
@@ -38,7 +49,7 @@ error plan_error(const distribution& from, const distribution& to, dtype a = dty
                  plan_options options = {}) {
   const auto planned = plan({{from, to, a, b}}, options);
   REQUIRE(!planned);
-  return planned.cause();
+  return planned.error();
 }
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
@@ -160,7 +171,7 @@ TEST_CASE("a plan cache finds what was planned, by distributions, dtypes and opt
   CHECK_FALSE(ask(s(), r(), {.memory_bytes = 100}));
   CHECK(cache.size() == 2);
   // What cannot be planned is not kept.
-  CHECK(cache.plan({{s(), grid("2", "R", {9}), dtype::float32, dtype::float32}}).cause().code == errc::shape_mismatch);
+  CHECK(cache.plan({{s(), grid("2", "R", {9}), dtype::float32, dtype::float32}}).error().code == errc::shape_mismatch);
   CHECK(cache.size() == 2);
   cache.clear();
   CHECK(cache.size() == 0);
@@ -171,10 +182,10 @@ TEST_CASE("distributions on one rank and on every rank, and shapes that cannot b
   CHECK(one.owners() == 5);
   CHECK(one.fragment_count() == 1);
   CHECK(on_every_rank({2, 3}, 4).value().fragment_count() == 4);
-  CHECK(on_one_rank({2}, -1).cause().code == errc::invalid_argument);
-  CHECK(on_one_rank({2, -1}, 0).cause().code == errc::invalid_argument);
-  CHECK(on_one_rank({INT64_MAX, 2}, 0).cause().code == errc::overflow);
-  CHECK(on_every_rank({2}, 0).cause().code == errc::invalid_argument);
+  CHECK(on_one_rank({2}, -1).error().code == errc::invalid_argument);
+  CHECK(on_one_rank({2, -1}, 0).error().code == errc::invalid_argument);
+  CHECK(on_one_rank({INT64_MAX, 2}, 0).error().code == errc::overflow);
+  CHECK(on_every_rank({2}, 0).error().code == errc::invalid_argument);
 }
 
 TEST_CASE("rows to columns over 1024 ranks for 1024 tensors plans one rank in well under a second") {
@@ -200,7 +211,7 @@ TEST_CASE("a thousand different tensors plan one rank in about a second") {
   const auto mine = plan(transfers).value().for_owner(3);
   CHECK(mine.transfers() == 1000);
   WARN(seconds_since(start) << " s for one rank");
-  CHECK(seconds_since(start) < 10);
+  CHECK(seconds_since(start) < most_seconds);
 }
 
 TEST_CASE("the digest depends on what moves, not on how it was described") {

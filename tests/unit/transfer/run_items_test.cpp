@@ -197,8 +197,8 @@ TEST_CASE("a cell that no item holds is a gap, named with key and box, before or
   const std::string key = "w";
   const auto moved = run_to_items({&transfer, 1}, {&key, 1}, source, sink);
   REQUIRE_FALSE(moved);
-  CHECK(moved.cause().code == errc::gap);
-  CHECK(moved.cause().key == "w");
+  CHECK(moved.error().code == errc::gap);
+  CHECK(moved.error().key == "w");
   CHECK(sink.bytes.empty());
 }
 
@@ -207,5 +207,5 @@ TEST_CASE("a budget below the least says what the least is") {
   byte_items sink;
   const auto refused = run_to_items({}, {}, source, sink, {.memory_bytes = 1 << 20});
   REQUIRE_FALSE(refused);
-  CHECK(to_string(refused.cause()) == "the memory budget is too small: expected at least 4.0 MiB, found 1.0 MiB");
+  CHECK(to_string(refused.error()) == "the memory budget is too small: expected at least 4.0 MiB, found 1.0 MiB");
 }

@@ -90,7 +90,7 @@ path to_path(const json& keys) {
 // What PyTorch's unflatten_state_dict makes of these paths and values, or how ours refuses them.
 json rebuilt(const std::vector<path>& paths, std::vector<tagged::node> values) {
   auto made = unflatten(paths, {.max_holes = 1000});
-  if (!made) return golden::refusal(made.cause());
+  if (!made) return golden::refusal(made.error());
   std::vector<tagged::node> leaves;
   for (const std::size_t from : made->leaf_order)
     leaves.push_back(from == unflattened::hole ? tagged::node{} : std::move(values[from]));
@@ -101,8 +101,8 @@ json rebuilt(const std::vector<path>& paths, std::vector<tagged::node> values) {
 json flattened(const flat_case& c, key_policy policy) {
   const auto items = flatten(c.flat.spec, c.is_tensor, policy);
   if (!items) {
-    CHECK(items.cause().code == errc::duplicate_key);
-    return golden::refusal(items.cause());
+    CHECK(items.error().code == errc::duplicate_key);
+    return golden::refusal(items.error());
   }
   json mapping = json::array();
   std::vector<path> paths;
@@ -197,7 +197,7 @@ TEST_CASE("paths lead back to PyTorch's tree, or to an error where PyTorch fails
       const auto made = build(unflatten(paths).value().spec, std::move(values));
       REQUIRE(!made);
       differences.compare(note, {{"exception", u["exception"]}, {"result", u["result"]}},
-                          {{"exception", golden::refusal(made.cause())["exception"]}, {"result", nullptr}}, note);
+                          {{"exception", golden::refusal(made.error())["exception"]}, {"result", nullptr}}, note);
       continue;
     }
     const json made = rebuilt(paths, std::move(values));
@@ -225,8 +225,8 @@ TEST_CASE("a place that no path names is not made up unless asked for") {
   CHECK(filled.leaf_order == std::vector<std::size_t>{unflattened::hole, unflattened::hole, unflattened::hole, 0});
   const auto refused = unflatten(std::vector<path>{{"a", std::int64_t{1} << 62}}, {.max_holes = 1000});
   REQUIRE(!refused);
-  CHECK(refused.cause().key == "a[4611686018427387904]");
-  CHECK(refused.cause().expected == "at most 1000");
+  CHECK(refused.error().key == "a[4611686018427387904]");
+  CHECK(refused.error().expected == "at most 1000");
 }
 
 TEST_CASE("a visitor prints what PyTorch's print_tensor prints", "[traverse]") {

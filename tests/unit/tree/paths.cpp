@@ -104,8 +104,8 @@ TEST_CASE("items know their leaves") {
 TEST_CASE("two paths with one dotted name are an error that names both") {
   const auto clash = names_of(std::vector<path>{{"a.b"}, {"a", "b"}}, key_policy::torch_dcp);
   REQUIRE(!clash);
-  CHECK(clash.cause().code == errc::duplicate_key);
-  CHECK(clash.cause().message.find("[\"a.b\"] and a.b") != std::string::npos);
+  CHECK(clash.error().code == errc::duplicate_key);
+  CHECK(clash.error().message.find("[\"a.b\"] and a.b") != std::string::npos);
   CHECK(names_of(std::vector<path>{{"a.b"}, {"a", "b"}}, key_policy::typed).has_value());
 }
 
@@ -125,9 +125,9 @@ TEST_CASE("unflatten rebuilds what leaf paths say") {
   const auto rebuilt = unflatten(std::vector<path>{{"z", 1}, {"a"}, {"z", 0}}).value();
   CHECK(rebuilt.spec == tree);
   CHECK(rebuilt.leaf_order == std::vector<std::size_t>{2, 0, 1});
-  CHECK(unflatten(std::vector<path>{{"a"}, {"a", "b"}}).cause().code == errc::invalid_argument);
-  CHECK(unflatten(std::vector<path>{{"a", "b"}, {"a"}}).cause().code == errc::invalid_argument);
-  CHECK(unflatten(std::vector<path>{{"a"}, {"a"}}).cause().code == errc::duplicate_key);
+  CHECK(unflatten(std::vector<path>{{"a"}, {"a", "b"}}).error().code == errc::invalid_argument);
+  CHECK(unflatten(std::vector<path>{{"a", "b"}, {"a"}}).error().code == errc::invalid_argument);
+  CHECK(unflatten(std::vector<path>{{"a"}, {"a"}}).error().code == errc::duplicate_key);
 }
 
 TEST_CASE("a wrongly built tree is refused") {
@@ -146,7 +146,7 @@ TEST_CASE("a wrongly built tree is refused") {
   b.key("a");
   b.leaf();
   b.end();
-  CHECK(b.finish().cause().code == errc::duplicate_key);
+  CHECK(b.finish().error().code == errc::duplicate_key);
   b.leaf();
   CHECK(b.finish().value().leaves() == 1);
 }

@@ -272,12 +272,12 @@ TEST_CASE("transform moves elements up when one is dropped, and says what it can
   const auto nothing =
       transform(root, [](const path&, const tagged::node&) { return transformed<tagged::node>::drop(); });
   REQUIRE(!nothing);
-  CHECK(nothing.cause().code == errc::invalid_argument);
+  CHECK(nothing.error().code == errc::invalid_argument);
 
   const auto kept_leaf = transform(root, [](const path&, const tagged::node&) { return transformed<owner>::keep(); });
   REQUIRE(!kept_leaf);
-  CHECK(kept_leaf.cause().code == errc::invalid_argument);
-  CHECK(kept_leaf.cause().key == "model.w");
+  CHECK(kept_leaf.error().code == errc::invalid_argument);
+  CHECK(kept_leaf.error().key == "model.w");
 }
 
 TEST_CASE("build refuses leaves that do not fit and names the counts") {
@@ -285,9 +285,9 @@ TEST_CASE("build refuses leaves that do not fit and names the counts") {
   const auto spec = flatten_tree(root).value().spec;
   const auto made = build(spec, std::vector<tagged::node>(3));
   REQUIRE(!made);
-  CHECK(made.cause().code == errc::invalid_argument);
-  CHECK(made.cause().expected == "4 leaves");
-  CHECK(made.cause().found == "3");
+  CHECK(made.error().code == errc::invalid_argument);
+  CHECK(made.error().expected == "4 leaves");
+  CHECK(made.error().found == "3");
   CHECK(!build(tree_spec(), std::vector<tagged::node>()));
 }
 
@@ -299,7 +299,7 @@ TEST_CASE("flattening a mapping with a key twice names the path") {
     model.children.emplace_back("w", tagged::node{});
     const auto flat = flatten_tree(root);
     REQUIRE(!flat);
-    CHECK(flat.cause().code == errc::duplicate_key);
-    CHECK(flat.cause().key == "model.w");
+    CHECK(flat.error().code == errc::duplicate_key);
+    CHECK(flat.error().key == "model.w");
   }
 }

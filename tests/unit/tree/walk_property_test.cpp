@@ -312,7 +312,7 @@ TEST_CASE("the flat form leads back to the tree, and every policy gives the item
       CHECK(named.has_value() == (names.size() == items.size()));
       if (policy == key_policy::typed) CHECK(named.has_value());
       if (named) CHECK(named.value() == items);
-      if (!named) CHECK(named.cause().code == errc::duplicate_key);
+      if (!named) CHECK(named.error().code == errc::duplicate_key);
     }
   });
 }

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// shardmesh.catalog: what any checkpoint is: entries, their chunks, objects, files; the reader of it, the chunks as a
+// source of elements, and what a writer is given. Knows no format. Not here: which format a path is (checkpoint).
+export module shardmesh.catalog;
+
+export import shardmesh.tree;
+export import shardmesh.transfer;
+export import shardmesh.storage;
+
+export import :checked_source;
+export import :chunk_cache;
+export import :entries;
+export import :file_texts;
+export import :key_role;
+export import :load_balancer;
+export import :name_list;
+export import :output;
+export import :reader;
+export import :recorded_sums;
+export import :side_files;
+export import :stored_tensor;
+export import :view_source;

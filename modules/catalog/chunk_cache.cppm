@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the readers of files share: files opened when they are first needed, sections of them, recently opened chunks.
+export module shardmesh.catalog:chunk_cache;
+
+import shardmesh.std;
+import shardmesh.core;
+import shardmesh.storage;
+import :reader;
+
+export namespace shardmesh {
+
+/// The bytes [offset, offset + length) of a file, which it keeps alive.
+class shared_section final : public byte_source {
+ public:
+  shared_section(std::shared_ptr<const byte_source> whole, std::int64_t offset, std::int64_t length)
+      : whole_(std::move(whole)), section_(*whole_, offset, length) {}
+  std::int64_t size_bytes() const override { return section_.size_bytes(); }
+  std::string name() const override { return whole_->name(); }
+  result<void> read(std::int64_t offset, std::span<std::byte> out) const override { return section_.read(offset, out); }
+
+ private:
+  std::shared_ptr<const byte_source> whole_;
+  section_source section_;
+};
+
+/// The files of a folder by number, opened when they are first asked for. Thread-safe.
+class folder_files {
+ public:
+  folder_files(std::filesystem::path folder, std::vector<std::string> names, std::size_t max_open);
+  /// errc::bad_format when the file is missing or not a regular file, errc::unsafe_path when a symbolic link leads out
+  /// of the folder, errc::io.
+  result<std::shared_ptr<const byte_source>> open(std::int32_t file);
+  /// The range of a file; errc::out_of_bounds when the file is shorter.
+  result<std::shared_ptr<const byte_source>> section(std::int32_t file, std::int64_t offset, std::int64_t length);
+  std::filesystem::path path_of(std::int32_t file) const { return folder_ / names_[static_cast<std::size_t>(file)]; }
+
+ private:
+  std::filesystem::path folder_, real_folder_;
+  std::vector<std::string> names_;
+  file_pool pool_;
+  std::mutex lock_;
+  std::vector<std::shared_ptr<const byte_source>> opened_;
+};
+
+/// The chunks that were opened last. Thread-safe.
+class chunk_cache {
+ public:
+  using entry = std::shared_ptr<const opened_chunk>;
+  entry find(std::int32_t chunk);
+  void insert(std::int32_t chunk, entry opened);
+
+ private:
+  static constexpr std::size_t most = 4096;
+  std::mutex lock_;
+  std::list<std::pair<std::int32_t, entry>> recent_;
+  std::unordered_map<std::int32_t, std::list<std::pair<std::int32_t, entry>>::iterator> by_chunk_;
+};
+
+}  // namespace shardmesh

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a writer is given: tensors with where their bytes come from and how they are to be cut, objects, options; and
+// what it reports. The writers of each format follow in their own partitions.
+export module shardmesh.catalog:output;
+
+import shardmesh.std;
+import shardmesh.core;
+import shardmesh.tree;
+import shardmesh.layout;
+import shardmesh.transfer;
+import shardmesh.storage;
+import :entries;
+
+export namespace shardmesh {
+
+/// One chunk of a destination: a box and the rank whose file holds it.
+struct output_chunk {
+  box where;
+  std::int32_t rank = 0;
+};
+
+/// A tensor as it goes into the destination.
+struct output_tensor {
+  std::string key;
+  path where;  // nested path, for formats that keep it; empty: one element, the key
+  dtype type;  // as it is written
+  stored_properties properties;
+  std::vector<output_chunk> chunks;  // tile the tensor; a tensor without elements has one empty chunk
+  tensor_transfer bytes;             // `from` is what the item_source holds; `to` is filled by the writer
+  /// Set for an opaque tensor: its one chunk's archive, copied verbatim.
+  std::function<result<std::vector<std::byte>>()> archive;
+};
+
+/// An object as it goes into the destination.
+struct output_object {
+  std::string key;
+  path where;
+  std::int32_t rank = 0;
+  std::function<result<std::vector<std::byte>>()> archive;  // a complete torch.save archive (DCP)
+  std::function<result<std::string>()> json;                // {"kind","type","value"} (objects.json)
+};
+
+struct save_options {
+  output_options output{};
+  std::int64_t memory_bytes = std::int64_t{1} << 30;  // staging of all threads together
+  int threads = 0;
+  call_options call{};  // deadline and cancellation
+  std::function<void(std::int64_t bytes)> progress{};
+};
+
+/// What was done, or why nothing was: `problems` is empty exactly when the destination was written.
+struct save_report {
+  std::vector<error> problems;     // why nothing was saved; of many only the first
+  std::int64_t more_problems = 0;  // that are not among them
+  std::vector<std::string> notes;  // for the user: flat_param keys, scalars that were replicated, ...
+  std::int64_t tensors = 0, bytes = 0, objects = 0, files = 0;
+  std::int64_t skipped_tensors = 0, skipped_objects = 0;  // the destination cannot hold them and the user said to skip
+  std::int64_t excluded = 0;                              // by the selection
+  bool ok() const { return problems.empty(); }
+  /// Success, or the first problem.
+  result<void> outcome() const;
+};
+
+/// The executor's part of these options.
+item_run_options run_options_of(const save_options& options);
+
+/// The report of one problem; of several.
+save_report failed(error problem);
+save_report refused(std::vector<error> problems);
+
+}  // namespace shardmesh

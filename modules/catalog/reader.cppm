@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// checkpoint_reader: one opened checkpoint of any format. The formats derive from it; everything above (load, verify,
+// convert, reshard, diff) sees only this.
+export module shardmesh.catalog:reader;
+
+import shardmesh.std;
+import shardmesh.core;
+import shardmesh.layout;
+import shardmesh.transfer;
+import shardmesh.storage;
+import :entries;
+import :stored_tensor;
+
+export namespace shardmesh {
+
+/// A chunk that was opened: where its elements are. `source` is shared with other chunks of the same file.
+struct opened_chunk {
+  std::shared_ptr<const byte_source> source;
+  stored_tensor tensor;
+  bool reads_in_order = false;  // compressed
+  std::int64_t crc_begin = 0;   // range of `source` that `crc32` is of; length 0: no checksum is stored
+  std::int64_t crc_length = 0;
+  std::uint32_t crc32 = 0;
+  std::optional<digest128> digest;  // XXH3-128 of the stored elements, when the file was written by shardmesh
+  std::int64_t item_begin = 0;      // the whole item's range of `source`; length 0: it is stored encoded
+  std::int64_t item_length = 0;
+};
+
+/// An entry that is not read as elements: an object, or a tensor of an unknown representation.
+struct whole_entry {
+  bool is_tensor = false;
+  std::size_t index = 0;  // into the catalog's tensors or objects
+};
+
+struct check_options {
+  bool quick = false;  // opens what there is, but compares no checksums
+  int threads = 0;     // 0: all cores
+  std::size_t max_problems = 1000;
+};
+
+/// What checking some entries came to.
+struct check_outcome {
+  std::vector<error> problems;         // the first of them, in the order of the entries; each names key and file
+  std::int64_t more_problems = 0;      // beyond check_options::max_problems
+  std::int64_t checked_bytes = 0;      // covered by a checksum that was compared
+  std::int64_t unchecked_entries = 0;  // that hold bytes without a checksum
+};
+
+/// An object's meaning, as `inspect` shows it.
+struct object_value {
+  std::string kind;  // "int", "str", "dict", ... "opaque"
+  std::string type;  // Python's, "builtins.int"
+  std::string json;  // the value in the tags of docs/formats.md; {"$other":TYPE} for opaque
+  /// Tensors inside, with the keys that they get where the object is taken apart: convert to safetensors and hf.
+  std::vector<tensor_entry> tensors{};
+};
+
+struct open_options {
+  std::size_t max_open_files = 128;
+  read_limits limits = {};
+};
+
+class checkpoint_reader {
+ public:
+  virtual ~checkpoint_reader() = default;
+  const catalog& contents() const { return contents_; }
+  /// The path it was opened from.
+  const std::filesystem::path& path() const { return path_; }
+  /// What is odd about the checkpoint without making it unreadable, one line each.
+  const std::vector<error>& warnings() const { return warnings_; }
+  /// Defects that were found while the description was read and that leave the rest readable.
+  const std::vector<error>& problems() const { return problems_; }
+  /// What a user should know of entries that are not stored as they are listed, one line each.
+  const std::vector<std::string>& notes() const { return notes_; }
+
+  /// Opens a chunk (number over all tensors) and checks it against the catalog: dtype, sizes, storage.
+  /// Thread-safe; recently opened chunks are kept. Errors name key, file and box.
+  virtual result<std::shared_ptr<const opened_chunk>> open_chunk(const tensor_entry& tensor, std::int32_t chunk) = 0;
+  /// The meaning of an object (index into the catalog).
+  virtual result<object_value> read_object(std::size_t index) = 0;
+  /// The object as a complete `torch.save` archive: what a DCP item holds.
+  virtual result<std::vector<std::byte>> object_archive(std::size_t index) = 0;
+  /// The reader whose entries are what is stored, where this one shows parts of them; else itself.
+  virtual const checkpoint_reader& stored() const { return *this; }
+  /// Opens one chunk of every tensor to learn which are of an unknown representation (tensor_entry::opaque_type).
+  virtual void identify_opaque_tensors() {}
+  /// The bytes of an item, decoded. errc::unsupported for formats without items; errors name the file.
+  virtual result<std::shared_ptr<const byte_source>> item_bytes(const stored_range& place);
+  /// An opaque tensor's chunk, verbatim, when the format can give it. errc::checksum_mismatch when it is damaged, as
+  /// for `object_archive`: a copy must not give it a fresh checksum.
+  virtual result<std::vector<std::byte>> chunk_archive(const tensor_entry& tensor, std::int32_t chunk);
+  /// Holds everything that these entries consist of against its checksums: every record of their archives, the storages
+  /// of tensors inside them. Cost: reads their bytes once, unless `quick`; what entries share is read once.
+  virtual check_outcome check_whole(std::span<const whole_entry> entries, const check_options& options);
+  /// A digest of what the entry is made of (types, plain values, storages' bytes) that does not depend on the file that
+  /// it lies in; nothing when the format keeps no more of it than a type's name. Cost: reads its bytes once.
+  virtual result<std::optional<digest128>> content_of(const whole_entry& entry);
+
+  /// The tensor of this key; null when there is none. Cost: O(1); the first call O(tensors).
+  const tensor_entry* find_tensor(std::string_view key) const;
+  /// The tensor (index into the catalog) that a chunk belongs to. Cost: O(log tensors); the first call O(n log n).
+  std::size_t tensor_of_chunk(std::int32_t chunk) const;
+
+ protected:
+  /// Checks the entries one by one, on several threads; of each the bytes that had a checksum and those that had none.
+  check_outcome check_each(
+      std::span<const whole_entry> entries, const check_options& options,
+      function_ref<result<std::pair<std::int64_t, std::int64_t>>(const whole_entry& entry)> check) const;
+
+  catalog contents_;
+  std::filesystem::path path_;
+  std::vector<error> warnings_, problems_;
+  std::vector<std::string> notes_;
+
+ private:
+  // Made when they are first asked for: the tensors by key, and those that have chunks by their first.
+  mutable std::once_flag keyed_, indexed_;
+  mutable std::unordered_map<std::string_view, std::size_t> by_key_;
+  mutable std::vector<std::pair<std::int32_t, std::size_t>> by_first_chunk_;
+};
+
+class chunk_checks;
+class recorded_sums;
+
+/// The reader's chunks as an item_source for the executor: an item's slot is the chunk's number. Cheap to make.
+class chunk_source {
+ public:
+  explicit chunk_source(checkpoint_reader& reader, read_options options = {});
+  /// Every chunk that is read is held against the checksums that there are of it (its own, and those of `record`, when
+  /// the folder has one) before its last byte is given out: on the way where it is read front to back, as the executor
+  /// does when it rewrites items, otherwise in a pass of its own. errc::checksum_mismatch names key, file and box.
+  static chunk_source checking(checkpoint_reader& reader, std::shared_ptr<const recorded_sums> record = {});
+  chunk_source(chunk_source&&) noexcept;
+  ~chunk_source();
+  result<void> read(item_id item, const box& part, const tensor_view& to);
+  bool reads_in_order(item_id item);
+
+ private:
+  const tensor_entry& tensor_of(std::int32_t chunk) const;
+  checkpoint_reader* reader_;
+  read_options options_;
+  std::unique_ptr<chunk_checks> checks_;  // null: none are wanted
+};
+
+}  // namespace shardmesh

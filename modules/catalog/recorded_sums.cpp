@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include <try.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <system_error>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+module shardmesh.catalog;
+
+import :recorded_sums;
+
+namespace shardmesh {
+namespace fs = std::filesystem;
+
+result<std::shared_ptr<const recorded_sums>> recorded_sums::open(const checkpoint_reader& reader) {
+  std::error_code code;
+  const fs::path record = reader.path() / checksum_file_name;
+  if (!fs::is_directory(reader.path(), code) || !fs::exists(record, code))
+    return std::shared_ptr<const recorded_sums>();
+  SHARDMESH_TRY(const std::vector<std::byte> bytes, read_file(record, std::int64_t{1} << 32));
+  auto ranges = parse_checksums({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  if (!ranges) return std::move(ranges).error().with_file(record.string());
+  return std::shared_ptr<const recorded_sums>(
+      std::make_shared<recorded_sums>(reader.path(), std::move(*ranges), reader.contents()));
+}
+
+recorded_sums::recorded_sums(fs::path folder, std::vector<checksum_range> ranges, const catalog& contents)
+    : folder_(std::move(folder)), ranges_(std::move(ranges)) {
+  std::unordered_map<std::string, std::int32_t> numbers;  // by the name as the record spells it
+  for (std::size_t i = 0; i < contents.files.size(); ++i)
+    numbers.emplace(escaped(contents.files[i]), static_cast<std::int32_t>(i));
+  for (std::size_t i = 0; i < ranges_.size(); ++i) {
+    const auto found = numbers.find(ranges_[i].file);
+    files_.push_back(found == numbers.end() ? -1 : found->second);
+    if (files_.back() >= 0) by_item_.emplace_back(item{files_.back(), ranges_[i].offset, ranges_[i].length}, i);
+  }
+  std::sort(by_item_.begin(), by_item_.end());
+}
+
+std::optional<std::size_t> recorded_sums::of_item(const stored_range& place) const {
+  const item wanted{place.file, place.offset, place.length};
+  const auto found = std::lower_bound(by_item_.begin(), by_item_.end(), wanted,
+                                      [](const auto& entry, const item& key) { return entry.first < key; });
+  if (found == by_item_.end() || found->first != wanted) return std::nullopt;
+  return found->second;
+}
+
+result<void> recorded_sums::check(std::size_t range) const {
+  SHARDMESH_TRY(const auto file, pool_.open(folder_ / ranges_[range].file));
+  return check_checksum(*file, ranges_[range]);
+}
+
+std::vector<error> recorded_sums::check(std::span<const std::size_t> chosen, int threads) const {
+  return check_checksums(folder_, ranges_, chosen, pool_, threads);
+}
+
+}  // namespace shardmesh

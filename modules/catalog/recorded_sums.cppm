@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// recorded_sums: the checksum record of a folder that shardmesh wrote, by the items that it speaks of. Not here: its
+// text (checksum).
+export module shardmesh.catalog:recorded_sums;
+
+import shardmesh.std;
+import shardmesh.core;
+import shardmesh.storage;
+import :entries;
+import :reader;
+
+export namespace shardmesh {
+
+/// Thread-safe.
+class recorded_sums {
+ public:
+  // Null when the checkpoint has no record. errc::checksum_mismatch, errc::bad_format, errc::unsafe_path when the
+  // record itself is damaged, errc::io.
+  static result<std::shared_ptr<const recorded_sums>> open(const checkpoint_reader& reader);
+  recorded_sums(std::filesystem::path folder, std::vector<checksum_range> ranges, const catalog& contents);
+
+  std::span<const checksum_range> ranges() const { return ranges_; }
+  // The range (index) that is exactly this item; nothing when there is none.
+  std::optional<std::size_t> of_item(const stored_range& place) const;
+  // The number of the file in the catalog that a range lies in; -1 when it is none of the catalog's.
+  std::int32_t file_of(std::size_t range) const { return files_[range]; }
+  // Reads one range and compares it.
+  result<void> check(std::size_t range) const;
+  // Every problem of the chosen ranges, and of the lengths of their files.
+  std::vector<error> check(std::span<const std::size_t> chosen, int threads) const;
+
+ private:
+  using item = std::tuple<std::int32_t, std::int64_t, std::int64_t>;  // file, offset, length
+  std::filesystem::path folder_;
+  std::vector<checksum_range> ranges_;
+  std::vector<std::int32_t> files_;
+  std::vector<std::pair<item, std::size_t>> by_item_;  // ascending
+  mutable file_pool pool_;
+};
+
+}  // namespace shardmesh

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include <fmt/format.h>
+#include <try.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+module shardmesh.catalog;
+
+import :name_list;
+
+namespace shardmesh {
+namespace fs = std::filesystem;
+namespace {
+
+// Files that the formats themselves are made of, whether this checkpoint refers to them or not.
+bool is_checkpoint_file(std::string_view name) {
+  return name.ends_with(".distcp") || name.ends_with(".safetensors.objects.json") ||
+         (name.ends_with(".json") && name.find(".safetensors.index.") != std::string_view::npos) ||
+         (name.starts_with("__") && name.ends_with(".metadata"));
+}
+
+bool is_known_kind(const fs::path& file) {
+  constexpr auto extensions =
+      std::to_array<std::string_view>({".json", ".jsonl", ".yaml", ".yml", ".toml", ".txt", ".md", ".model", ".jinja",
+                                       ".py", ".tiktoken", ".bpe", ".vocab", ".spm", ".merges"});
+  constexpr auto beginnings = std::to_array<std::string_view>({"tokenizer", "LICENSE", "README", "NOTICE"});
+  const std::string name = file.filename().string(), extension = file.extension().string();
+  return name == "common.pt" || name == "meta.pt" ||
+         std::find(extensions.begin(), extensions.end(), extension) != extensions.end() ||
+         std::any_of(beginnings.begin(), beginnings.end(), [&](auto begin) { return name.starts_with(begin); });
+}
+
+bool lies_in(const fs::path& file, const fs::path& folder) {
+  const auto [end, rest] = std::mismatch(folder.begin(), folder.end(), file.begin(), file.end());
+  return end == folder.end();
+}
+
+// Where a link ends: in the folder, or where the Hugging Face cache keeps what its snapshots link to.
+bool is_safe_link(const fs::path& link, const fs::path& folder) {
+  std::error_code code;
+  const fs::path target = fs::canonical(link, code);
+  if (code) return false;
+  const fs::path home = fs::canonical(folder, code);
+  if (code) return false;
+  const fs::path snapshots = home.parent_path();
+  return lies_in(target, home) ||
+         (snapshots.filename() == "snapshots" && lies_in(target, snapshots.parent_path() / "blobs"));
+}
+
+}  // namespace
+
+result<side_files> find_side_files(const fs::path& folder, const catalog& contents) {
+  side_files found;
+  std::set<std::string, std::less<>> own(contents.files.begin(), contents.files.end());
+  std::error_code code;
+  for (fs::directory_iterator at(folder, code), end; !code && at != end; at.increment(code)) {
+    const std::string name = at->path().filename().string();
+    if (name.starts_with('.') || own.contains(name) || is_checkpoint_file(name)) continue;
+    if (name == "objects.json" && contents.format == checkpoint_format::hf && !contents.objects.empty()) continue;
+    std::error_code ignored;
+    const fs::file_status status = at->status(ignored);
+    if (fs::is_directory(status))
+      found.left.push_back(name + "/");
+    else if (at->is_symlink(ignored) && !is_safe_link(at->path(), folder))
+      found.left.push_back(name + " (a link that leads elsewhere)");
+    else if (!fs::is_regular_file(status))
+      found.left.push_back(name + " (not a regular file)");
+    else if (!is_known_kind(name) || name == "objects.json" || escaped(name) != name)
+      found.left.push_back(name);
+    else if (fs::file_size(at->path(), ignored) > static_cast<std::uintmax_t>(max_side_file_bytes))
+      found.left.push_back(fmt::format("{} (larger than {})", name, human_bytes(max_side_file_bytes)));
+    else
+      found.files.push_back({name, at->path()});
+  }
+  if (code) return fail_sys(code.value(), "cannot list", folder.string());
+  std::sort(found.files.begin(), found.files.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+  std::sort(found.left.begin(), found.left.end());
+  return found;
+}
+
+std::string not_copied_note(std::span<const std::string> names) {
+  return "not copied: " + name_list(names);
+}
+
+result<void> copy_side_files(staged_output& output, std::span<const side_file> files,
+                             std::vector<checksum_range>& ranges) {
+  constexpr std::int64_t piece_bytes = 1 << 20;
+  file_pool pool(1);
+  std::vector<std::byte> buffer;
+  for (const side_file& file : files) {
+    SHARDMESH_TRY(const auto source, pool.open(file.from));
+    const std::int64_t size = source->size_bytes();
+    if (size > max_side_file_bytes)
+      return fail(errc::invalid_argument, "is too large to be copied beside a checkpoint")
+          .with_file(file.from.string())
+          .with_values(fmt::format("at most {} bytes", max_side_file_bytes), fmt::format("{}", size));
+    SHARDMESH_TRY(const std::int32_t number, output.add_file(file.name));
+    xxh3_stream sum;
+    for (std::int64_t at = 0; at < size; at += piece_bytes) {
+      buffer.resize(static_cast<std::size_t>(std::min(piece_bytes, size - at)));
+      SHARDMESH_CHECK(source->read(at, buffer));
+      SHARDMESH_CHECK(output.write(number, at, buffer));
+      sum.update(buffer);
+    }
+    ranges.push_back({file.name, 0, size, to_hex(sum.digest())});
+  }
+  return {};
+}
+
+}  // namespace shardmesh

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Not exported: whether a save or a load is to end: the caller cancelled it, one way or the other, or its deadline has
+// passed.
+module shardmesh.collective_checkpoint:interruption;
+
+import shardmesh.std;
+import shardmesh.core;
+
+namespace shardmesh {
+
+// Fires when the caller's tokens do or the deadline has passed; polled from the progress of the work.
+class interruption {
+ public:
+  // `what` is it, in errors.
+  interruption(const std::stop_token& first, const call_options& call, std::string what = "save")
+      : what_(std::move(what)),
+        deadline_(call.deadline),
+        on_first_(first, stop{&source_}),
+        on_second_(call.cancel, stop{&source_}) {}
+
+  std::stop_token token() const { return source_.get_token(); }
+  void poll() {
+    if (deadline_ && std::chrono::steady_clock::now() >= *deadline_ && !late_.exchange(true)) source_.request_stop();
+  }
+  result<void> check() {
+    poll();
+    if (late_) return fail(errc::deadline_exceeded, "the " + what_ + "'s deadline has passed");
+    if (source_.stop_requested()) return fail(errc::cancelled, "the " + what_ + " was cancelled");
+    return {};
+  }
+
+ private:
+  struct stop {
+    std::stop_source* source;
+    void operator()() const { source->request_stop(); }
+  };
+  std::string what_;
+  std::stop_source source_;
+  std::optional<std::chrono::steady_clock::time_point> deadline_;
+  std::atomic<bool> late_ = false;
+  std::stop_callback<stop> on_first_, on_second_;
+};
+
+}  // namespace shardmesh

@@ -1,0 +1,382 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include <fmt/format.h>
+#include <try.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <variant>
+#include <vector>
+module shardmesh.collective_checkpoint;
+
+import :interruption;
+import :rank_state;
+
+namespace shardmesh {
+namespace {
+
+// Smaller boxes are read by everybody: a message costs as much as the read.
+constexpr std::int64_t least_shared_bytes = std::int64_t{64} << 10;
+
+// A box that one rank reads and others get from it.
+struct shared_box {
+  std::size_t tensor = 0;
+  replica_range holders;
+  std::size_t reader = 0;  // which of the holders
+  std::int64_t bytes = 0;
+};
+
+class rank_load {
+ public:
+  rank_load(checkpoint_reader* reader, held_state& wanted, any_communicator& comm, const rank_load_options& options)
+      : reader_(reader), wanted_(wanted), comm_(comm), options_(options), round_{comm, options.call} {}
+
+  rank_load_report run(const result<void>& opened) && {
+    bool threw = true;
+    auto done = guarded([&] {
+      auto ended = load_all(opened);
+      threw = false;
+      return ended;
+    });
+    if (threw) comm_.abort(done.error());  // between the rounds: the others are not to wait for this rank
+    if (!done) report_.problems.push_back(std::move(done).error());
+    if (!report_.ok()) report_.loaded.clear(), report_.casts.clear();
+    return std::move(report_);
+  }
+
+ private:
+  result<void> load_all(const result<void>& opened) {
+    SHARDMESH_CHECK(compare(opened));
+    if (!report_.ok()) return {};
+    choose_readers();
+    SHARDMESH_TRY(const agreement_notes notes, read());
+    if (!shared_.empty()) {
+      SHARDMESH_CHECK(exchange());
+    }
+    return set_objects(notes);
+  }
+
+  // What is wanted against what is there; the same problems on every rank.
+  result<void> compare(const result<void>& opened) {
+    std::vector<std::byte> note;
+    std::vector<agreement_record> conditions{
+        {"(options)", fmt::format("sharing {}, missing {}, unexpected {}, narrowing {}",
+                                  static_cast<int>(options_.sharing), static_cast<int>(options_.missing),
+                                  static_cast<int>(options_.unexpected), options_.loading.allow_narrowing)}};
+    const auto mine = guarded([&]() -> result<void> {
+      if (!opened) return opened;
+      SHARDMESH_CHECK(check_held(wanted_));
+      std::vector<described_object> objects;
+      for (const held_object& object : wanted_.objects) objects.push_back({object.where, {}, 0, {}});
+      note = describe(wanted_, objects);
+      conditions.push_back({"(checkpoint)", text_of(reader_->contents())});
+      return {};
+    });
+    SHARDMESH_TRY(const agreement_notes notes, round_.settle(mine, std::move(note), conditions));
+    SHARDMESH_TRY(all_, merge_states(notes));
+    problems_ = std::move(all_.problems);
+    match_keys();
+    report_.problems = std::move(problems_.named);
+    report_.more_problems = problems_.more;
+    return {};
+  }
+
+  static std::string text_of(const catalog& contents) {
+    std::string all;
+    for (const tensor_entry& tensor : contents.tensors)
+      fmt::format_to(std::back_inserter(all), "{} {}{};", tensor.key, name(tensor.type), to_string(tensor.shape));
+    for (const object_entry& object : contents.objects) fmt::format_to(std::back_inserter(all), "{};", object.key);
+    return fmt::format("{} tensors and {} objects, digest {}", contents.tensors.size(), contents.objects.size(),
+                       to_hex(xxh3(std::as_bytes(std::span(all)))));
+  }
+
+  void complain(error e) { problems_.add(std::move(e)); }
+
+  void match_keys() {
+    const catalog& contents = reader_->contents();
+    std::unordered_map<std::string_view, std::size_t> objects;
+    for (std::size_t i = 0; i < contents.objects.size(); ++i) objects.emplace(contents.objects[i].key, i);
+    std::unordered_set<std::string_view> asked;
+    is_there_.resize(all_.tensors.size());
+    for (std::size_t t = 0; t < all_.tensors.size(); ++t) {
+      const merged_tensor& wanted = all_.tensors[t];
+      asked.insert(wanted.key);
+      const tensor_entry* const found = reader_->find_tensor(wanted.key);
+      is_there_[t] = found != nullptr;
+      if (found)
+        match_tensor(wanted, *found);
+      else
+        miss(wanted.key, wanted.ranks.front(), "a tensor", objects.contains(wanted.key));
+    }
+    for (const merged_object& wanted : all_.objects) {
+      asked.insert(wanted.key);
+      const auto found = objects.find(wanted.key);
+      stored_objects_.push_back(found == objects.end() ? -1 : static_cast<std::ptrdiff_t>(found->second));
+      if (found == objects.end())
+        miss(wanted.key, wanted.ranks.front(), "an object", reader_->find_tensor(wanted.key) != nullptr);
+      else
+        report_.loaded.push_back(wanted.key);
+    }
+    const auto surplus = [&](const std::string& key) {
+      if (asked.contains(key)) return;
+      report_.unexpected.push_back(key);
+      if (options_.unexpected == key_check::strict)
+        complain(fail(errc::missing_key, "the checkpoint has it and no rank wants it")
+                     .with_file(reader_->path().string())
+                     .with_key(key));
+    };
+    for (const tensor_entry& tensor : contents.tensors) surplus(tensor.key);
+    for (const object_entry& object : contents.objects) surplus(object.key);
+  }
+
+  void match_tensor(const merged_tensor& wanted, const tensor_entry& stored) {
+    if (stored.shape != wanted.shape)
+      return complain(fail(errc::shape_mismatch, "the wanted tensor has another shape than the stored one")
+                          .with_key(wanted.key)
+                          .with_rank(wanted.ranks.front())
+                          .with_values(to_string(stored.shape), to_string(wanted.shape)));
+    if (auto cast = check_cast(stored.type, wanted.type, options_.loading.allow_narrowing); !cast)
+      return complain(std::move(cast).error().with_key(wanted.key).with_rank(wanted.ranks.front()));
+    if (stored.type != wanted.type) report_.casts.push_back({wanted.key, stored.type, wanted.type});
+    report_.loaded.push_back(wanted.key);
+  }
+
+  void miss(const std::string& key, std::int32_t rank, std::string_view what, bool is_other_kind) {
+    if (is_other_kind)
+      return complain(fail(errc::dtype_mismatch, fmt::format("{} is wanted and the checkpoint has another kind", what))
+                          .with_file(reader_->path().string())
+                          .with_key(key)
+                          .with_rank(rank));
+    report_.missing.push_back(key);
+    if (options_.missing == key_check::strict)
+      complain(fail(errc::missing_key, fmt::format("the checkpoint has no such {}", what.substr(what.find(' ') + 1)))
+                   .with_file(reader_->path().string())
+                   .with_key(key)
+                   .with_rank(rank));
+  }
+
+  // Which boxes are read once for several ranks, and by whom. The rest is read by whoever wants it.
+  void choose_readers() {
+    load_balancer balance;
+    for (std::size_t t = 0; t < all_.tensors.size(); ++t) {
+      const merged_tensor& tensor = all_.tensors[t];
+      const std::vector<replica_range> boxes = replicas_of(tensor);
+      // Boxes that overlap without being equal cannot be one side of a plan.
+      const bool may_share = options_.sharing != read_sharing::each_rank && is_there_[t] &&
+                             bits(tensor.type) % 8 == 0 && boxes.size() < tensor.boxes.size() &&
+                             are_apart(tensor, boxes);
+      for (const replica_range& range : boxes) {
+        const std::int64_t bytes = size_bytes(tensor.type, tensor.boxes[range.first].where.volume()).value_or(0);
+        if (!may_share || range.last - range.first == 1 ||
+            (options_.sharing == read_sharing::automatic && bytes < least_shared_bytes)) {
+          for (std::size_t i = range.first; i < range.last; ++i) {
+            const owner_id only = tensor.boxes[i].rank;
+            static_cast<void>(balance.give(std::span(&only, 1), bytes));
+          }
+          continue;
+        }
+        shared_.push_back({t, range, 0, bytes});
+      }
+    }
+    for (shared_box& one : shared_) {
+      const merged_tensor& tensor = all_.tensors[one.tensor];
+      std::vector<owner_id> holders;
+      for (std::size_t i = one.holders.first; i < one.holders.last; ++i) holders.push_back(tensor.boxes[i].rank);
+      const owner_id reader = balance.give(holders, one.bytes);
+      one.reader = one.holders.first +
+                   static_cast<std::size_t>(std::find(holders.begin(), holders.end(), reader) - holders.begin());
+    }
+  }
+
+  static bool are_apart(const merged_tensor& tensor, std::span<const replica_range> boxes) {
+    std::vector<std::int64_t> offsets, sizes;
+    const std::vector<owner_id> owners(boxes.size(), 0);
+    for (const replica_range& range : boxes) {
+      const box& where = tensor.boxes[range.first].where;
+      offsets.insert(offsets.end(), where.offsets.begin(), where.offsets.end());
+      sizes.insert(sizes.end(), where.sizes.begin(), where.sizes.end());
+    }
+    return check_overlaps(tensor.shape.rank(), offsets, sizes, owners, 1).ok();
+  }
+
+  tensor_view view_of(const merged_tensor& tensor, const rank_box& mine) const {
+    const auto index = static_cast<std::size_t>(tensor.index_on(comm_.rank()));
+    return wanted_.tensors[index].parts[static_cast<std::size_t>(mine.part)].memory;
+  }
+
+  // This rank's reads, and the objects that it reads for the others.
+  result<agreement_notes> read() {
+    detail::wire_writer note;
+    interruption stop(options_.loading.call.cancel, options_.call, "load");
+    const auto mine = guarded([&]() -> result<void> {
+      SHARDMESH_CHECK(load(*reader_, requests(), reading_options(stop)));
+      for (std::size_t i = 0; i < all_.objects.size(); ++i) {
+        SHARDMESH_CHECK(stop.check());
+        const merged_object& object = all_.objects[i];
+        const bool for_all = options_.sharing != read_sharing::each_rank;
+        const bool reads = for_all ? object.ranks.front() == comm_.rank() : object.index_on(comm_.rank()) >= 0;
+        if (stored_objects_[i] < 0 || !reads) continue;
+        SHARDMESH_TRY(std::vector<std::byte> archive,
+                      reader_->object_archive(static_cast<std::size_t>(stored_objects_[i])));
+        if (for_all && object.ranks.size() > 1) {
+          note.number(static_cast<std::int64_t>(i));
+          note.bytes(archive);
+        }
+        SHARDMESH_CHECK(found_object(i, archive));
+      }
+      return {};
+    });
+    return round_.settle(mine, std::move(note).take());
+  }
+
+  // The whole load's deadline and both tokens reach the reads.
+  load_options reading_options(const interruption& stop) const {
+    load_options reading = options_.loading;
+    reading.call.cancel = stop.token();
+    const auto& all = options_.call.deadline;
+    if (all) reading.call.deadline = std::min(reading.call.deadline.value_or(*all), *all);
+    return reading;
+  }
+
+  std::vector<load_request> requests() {
+    std::vector<std::vector<bool>> from_others(all_.tensors.size());
+    for (const shared_box& one : shared_) {
+      std::vector<bool>& skipped = from_others[one.tensor];
+      skipped.resize(all_.tensors[one.tensor].boxes.size());
+      for (std::size_t i = one.holders.first; i < one.holders.last; ++i) skipped[i] = i != one.reader;
+    }
+    std::vector<load_request> wanted;
+    for (std::size_t t = 0; t < all_.tensors.size(); ++t) {
+      const merged_tensor& tensor = all_.tensors[t];
+      if (!is_there_[t]) continue;
+      for (std::size_t i = 0; i < tensor.boxes.size(); ++i) {
+        if (tensor.boxes[i].rank != comm_.rank() || (!from_others[t].empty() && from_others[t][i])) continue;
+        const tensor_view to = view_of(tensor, tensor.boxes[i]);
+        report_.bytes_read += size_bytes(to.type, tensor.boxes[i].where.volume()).value_or(0);
+        wanted.push_back({tensor.key, tensor.boxes[i].where, to});
+      }
+    }
+    return wanted;
+  }
+
+  // From the memory of the readers into that of the others. Slots are the ranks' parts.
+  result<void> exchange() {
+    struct sides {
+      std::optional<distribution_builder> from, to;
+      tensor_binding source, destination;
+    };
+    std::map<std::size_t, sides> by_tensor;
+    const auto bind = [&](tensor_binding& binding, const merged_tensor& tensor, const rank_box& one) {
+      if (one.rank != comm_.rank()) return;
+      const auto slot = static_cast<std::size_t>(one.part);
+      if (binding.slots.size() <= slot) binding.slots.resize(slot + 1);
+      binding.slots[slot] = view_of(tensor, one);
+    };
+    for (const shared_box& one : shared_) {
+      const merged_tensor& tensor = all_.tensors[one.tensor];
+      sides& made = by_tensor[one.tensor];
+      if (!made.from) {
+        made.from.emplace(tensor.shape, owner_space::ranks);
+        made.to.emplace(tensor.shape, owner_space::ranks);
+      }
+      for (std::size_t i = one.holders.first; i < one.holders.last; ++i) {
+        const rank_box& holder = tensor.boxes[i];
+        distribution_builder& side = i == one.reader ? *made.from : *made.to;
+        side.add(holder.rank, holder.part, holder.where.offsets, holder.where.sizes);
+        bind(i == one.reader ? made.source : made.destination, tensor, holder);
+        if (i != one.reader && holder.rank == comm_.rank()) report_.bytes_received += one.bytes;
+      }
+    }
+    std::vector<tensor_transfer> transfers;
+    std::vector<std::string> keys;
+    std::vector<tensor_binding> from, to;
+    for (auto& [t, made] : by_tensor) {
+      const merged_tensor& tensor = all_.tensors[t];
+      auto source = made.from->finish();
+      if (!source) return std::move(source).error().with_key(tensor.key);
+      auto destination = made.to->finish();
+      if (!destination) return std::move(destination).error().with_key(tensor.key);
+      transfers.push_back({*std::move(source), *std::move(destination), tensor.type, tensor.type});
+      keys.push_back(tensor.key);
+      from.push_back(std::move(made.source));
+      to.push_back(std::move(made.destination));
+    }
+    SHARDMESH_TRY(transfer_plan moves, plan(std::move(transfers)));
+    SHARDMESH_TRY(executor runs, executor::make(std::move(moves), comm_, std::move(keys), {}, options_.call));
+    SHARDMESH_CHECK(runs.run(from, to, options_.call));
+    // A rank that has all its bytes does not know whether the others have.
+    SHARDMESH_CHECK(round_.settle({}));
+    return {};
+  }
+
+  result<void> found_object(std::size_t i, std::span<const std::byte> archive) {
+    auto object = object_of_archive(archive);
+    if (!object) return std::move(object).error().with_key(all_.objects[i].key);
+    found_.insert_or_assign(i, *std::move(object));
+    return {};
+  }
+
+  // At the very end, so that objects are as they were after an error.
+  result<void> set_objects(const agreement_notes& notes) {
+    for (const std::vector<std::byte>& note : notes) {
+      detail::wire_reader in(note);
+      while (in.ok() && !in.finished()) {
+        const auto i = static_cast<std::size_t>(in.in_range(0, static_cast<std::int64_t>(all_.objects.size()) - 1));
+        const std::vector<std::byte> archive = in.bytes();
+        if (!in.ok() || all_.objects[i].index_on(comm_.rank()) < 0 || found_.contains(i)) continue;
+        SHARDMESH_CHECK(found_object(i, archive));
+      }
+    }
+    for (auto& [i, object] : found_) {
+      held_object& to = wanted_.objects[static_cast<std::size_t>(all_.objects[i].index_on(comm_.rank()))];
+      to.form = std::move(object.form);
+      to.leaves = std::move(object.leaves);
+    }
+    return {};
+  }
+
+  checkpoint_reader* reader_;
+  held_state& wanted_;
+  any_communicator& comm_;
+  const rank_load_options& options_;
+  round_of_ranks round_;
+  rank_load_report report_;
+  merged_state all_;
+  problem_list problems_;                       // of what is wanted
+  std::vector<bool> is_there_;                  // per tensor, in the checkpoint
+  std::vector<std::ptrdiff_t> stored_objects_;  // per object, its index in the catalog; -1: missing
+  std::vector<shared_box> shared_;
+  std::map<std::size_t, held_object> found_;
+};
+
+}  // namespace
+
+rank_load_report load(checkpoint_reader& reader, held_state& wanted, any_communicator& comm,
+                      const rank_load_options& options) {
+  return rank_load(&reader, wanted, comm, options).run({});
+}
+
+rank_load_report load(const std::filesystem::path& checkpoint, held_state& wanted, any_communicator& comm,
+                      const rank_load_options& options) {
+  std::unique_ptr<checkpoint_reader> reader;
+  const auto opened = guarded([&]() -> result<void> {
+    SHARDMESH_TRY(reader, open_checkpoint(checkpoint));
+    return {};
+  });
+  return rank_load(reader.get(), wanted, comm, options).run(opened);
+}
+
+}  // namespace shardmesh

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// load by many ranks: each gets the boxes that it has memory for, and what several want is read once. Not here: loading
+// into one process (checkpoint), saving by many ranks (save).
+export module shardmesh.collective_checkpoint:load;
+
+import shardmesh.std;
+import shardmesh.core;
+import shardmesh.tree;
+import shardmesh.comm;
+import shardmesh.catalog;
+import shardmesh.checkpoint;
+
+export namespace shardmesh {
+
+/// Who reads what several ranks want.
+enum class read_sharing : std::uint8_t {
+  automatic,  // boxes of 64 KiB and more as `group`, smaller ones as `each_rank`
+  group,      // one rank reads it, the others get it from that rank's memory
+  each_rank,  // every rank reads for itself; no bytes are exchanged
+};
+
+/// What is done about a key that only one side has.
+enum class key_check : std::uint8_t { strict, ignore };
+
+struct rank_load_options {
+  load_options loading{};  // of this rank's reads; `allow_narrowing` is the same on every rank
+  call_options call{};     // deadline and cancellation of the whole load, its reads too
+  read_sharing sharing = read_sharing::automatic;
+  key_check missing = key_check::strict;     // a rank wants it, the checkpoint lacks it
+  key_check unexpected = key_check::ignore;  // the checkpoint has it, no rank wants it
+};
+
+/// What became of the keys, the same on every rank; and what this rank did.
+struct rank_load_report {
+  std::vector<error> problems;     // empty exactly when all that was wanted and is there was loaded; the first 100
+  std::int64_t more_problems = 0;  // that are not among them
+  std::vector<std::string> loaded, missing, unexpected;
+  std::vector<loaded_cast> casts;   // of those loaded, that are stored as another dtype
+  std::int64_t bytes_read = 0;      // by this rank, in the dtypes of the destinations
+  std::int64_t bytes_received = 0;  // by this rank from others
+  bool ok() const { return problems.empty(); }
+  /// Success, or the first problem.
+  result<void> outcome() const {
+    if (ok()) return {};
+    return problems.front();
+  }
+};
+
+/// Collective; blocks. Fills the memory of `wanted` on every rank, however the checkpoint was cut and whatever the
+/// layout here is; parts need not cover a tensor, and ranks may want different keys. Objects get the stored values.
+///
+/// \param reader  the same checkpoint on every rank
+/// \param wanted  this rank's destinations; their memory is written to
+/// \errors in the report, the same on every rank, before a byte is read: errc::missing_key, errc::shape_mismatch,
+///         errc::dtype_mismatch (ranks want different dtypes; a tensor where an object is wanted, or the reverse),
+///         errc::narrowing (a cast that loses values and was not allowed), errc::disagreement (another checkpoint or
+///         other options on a rank), naming keys and ranks. Later, naming the rank: those of `load` (of one rank) and
+///         of the communicator. Destinations hold unspecified values after an error; objects are set on success only.
+/// Cost: two rounds of all_gather, two more where bytes are exchanged; every rank reads the metadata; each box that
+///       several ranks want is read by one of them, the one with the least to read.
+/// Source: torch.distributed.checkpoint.load
+rank_load_report load(checkpoint_reader& reader, held_state& wanted, any_communicator& comm,
+                      const rank_load_options& options = {});
+
+/// The same; every rank opens the checkpoint.
+rank_load_report load(const std::filesystem::path& checkpoint, held_state& wanted, any_communicator& comm,
+                      const rank_load_options& options = {});
+
+}  // namespace shardmesh

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include <cstddef>
+#include <cstdint>
+#include <string>
+module shardmesh.collective_checkpoint;
+
+import :path_wire;
+
+namespace shardmesh {
+
+void write(detail::wire_writer& out, const path& value) {
+  out.number(static_cast<std::int64_t>(value.size()));
+  for (const path_key& key : value) {
+    out.flag(!key.is_index());
+    if (key.is_index())
+      out.number(key.index());
+    else
+      out.text(key.name());
+  }
+}
+
+path read_path(detail::wire_reader& in) {
+  path made;
+  const std::size_t keys = in.count();
+  for (std::size_t i = 0; i < keys && in.ok(); ++i) {
+    if (in.flag())
+      made.push_back(in.text());
+    else
+      made.push_back(in.number());
+  }
+  return in.ok() ? made : path();
+}
+
+}  // namespace shardmesh

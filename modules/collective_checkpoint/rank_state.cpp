@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include <fmt/format.h>
+#include <try.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <new>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+module shardmesh.collective_checkpoint;
+
+import :rank_state;
+import :path_wire;
+
+namespace shardmesh {
+namespace {
+
+constexpr std::int64_t format_version = 1;
+
+result<void> check_part(const held_tensor& tensor, const held_part& part) {
+  const auto at = [&](error e) { return std::move(e).with_box(part.where); };
+  if (part.where.rank() != tensor.shape.rank() || !is_well_formed(part.where) ||
+      !lies_within(part.where, box::whole(tensor.shape)))
+    return at(fail(errc::out_of_bounds, "a part leaves the tensor").with_values(to_string(tensor.shape), ""));
+  if (part.memory.sizes != part.where.sizes)
+    return at(fail(errc::shape_mismatch, "the memory does not fit its box")
+                  .with_values(to_string(part.where.sizes), to_string(part.memory.sizes)));
+  if (part.memory.type != tensor.type)
+    return at(fail(errc::dtype_mismatch, "the memory has another dtype than the tensor")
+                  .with_values(std::string(name(tensor.type)), std::string(name(part.memory.type))));
+  if (auto held = check_host_memory(part.memory); !held) return at(std::move(held).error());
+  if (part.memory.data == nullptr && !part.where.is_empty())
+    return at(fail(errc::invalid_argument, "the part has no memory"));
+  return {};
+}
+
+result<void> check_tensor_part(const held_tensor& tensor) {
+  if (tensor.type == dtype::undefined) return fail(errc::dtype_mismatch, "the dtype is undefined");
+  const auto volume = checked_volume(tensor.shape);
+  if (!volume || !size_bytes(tensor.type, *volume))
+    return fail(errc::overflow, "the shape is no tensor's").with_values("", to_string(tensor.shape));
+  for (const held_part& part : tensor.parts) SHARDMESH_CHECK(check_part(tensor, part));
+  std::vector<const box*> boxes;
+  for (const held_part& part : tensor.parts)
+    if (!part.where.is_empty()) boxes.push_back(&part.where);
+  std::sort(boxes.begin(), boxes.end(), [](const box* a, const box* b) { return *a < *b; });
+  const auto twice =
+      std::adjacent_find(boxes.begin(), boxes.end(), [](const box* a, const box* b) { return *a == *b; });
+  if (twice != boxes.end()) return fail(errc::overlap, "the rank has this box twice").with_box(**twice);
+  return {};
+}
+
+struct said_tensor {
+  path where;
+  extents shape;
+  dtype type = dtype::undefined;
+  std::vector<box> parts;
+};
+
+struct said_state {
+  std::vector<said_tensor> tensors;
+  std::vector<described_object> objects;
+};
+
+std::optional<said_state> read_state(std::span<const std::byte> bytes) {
+  detail::wire_reader in(bytes);
+  said_state state;
+  if (in.number() != format_version) return std::nullopt;
+  const std::size_t tensors = in.count();
+  for (std::size_t i = 0; i < tensors && in.ok(); ++i) {
+    said_tensor tensor;
+    tensor.where = read_path(in);
+    tensor.shape = in.numbers();
+    tensor.type = static_cast<dtype>(in.in_range(0, static_cast<std::int64_t>(dtype::bits4x2)));
+    if (!checked_volume(tensor.shape)) return std::nullopt;
+    const std::size_t parts = in.count();
+    for (std::size_t k = 0; k < parts && in.ok(); ++k) {
+      box where = box::whole(tensor.shape);
+      for (std::int64_t& offset : where.offsets) offset = in.number();
+      for (std::int64_t& size : where.sizes) size = in.number();
+      if (!is_well_formed(where) || !lies_within(where, box::whole(tensor.shape))) return std::nullopt;
+      tensor.parts.push_back(where);
+    }
+    state.tensors.push_back(std::move(tensor));
+  }
+  const std::size_t objects = in.count();
+  for (std::size_t i = 0; i < objects && in.ok(); ++i) {
+    described_object object;
+    object.where = read_path(in);
+    object.digest = in.digest();
+    object.length = in.in_range(0, INT64_MAX);
+    object.summary = in.text();
+    state.objects.push_back(std::move(object));
+  }
+  if (!in.finished()) return std::nullopt;
+  return state;
+}
+
+template <class Merged>
+std::ptrdiff_t find_rank(const Merged& merged, std::int32_t rank) {
+  const auto found = std::lower_bound(merged.ranks.begin(), merged.ranks.end(), rank);
+  if (found == merged.ranks.end() || *found != rank) return -1;
+  return static_cast<std::ptrdiff_t>(merged.indices[static_cast<std::size_t>(found - merged.ranks.begin())]);
+}
+
+class merging {
+ public:
+  void add(std::int32_t rank, said_state said) {
+    for (std::size_t i = 0; i < said.tensors.size(); ++i) add_tensor(rank, i, std::move(said.tensors[i]));
+    for (std::size_t i = 0; i < said.objects.size(); ++i) add_object(rank, i, std::move(said.objects[i]));
+  }
+
+  merged_state finish() && {
+    for (merged_tensor& tensor : merged_.tensors)
+      std::sort(tensor.boxes.begin(), tensor.boxes.end(), [](const rank_box& a, const rank_box& b) {
+        return std::tie(a.where, a.rank, a.part) < std::tie(b.where, b.rank, b.part);
+      });
+    return std::move(merged_);
+  }
+
+ private:
+  struct entry {
+    bool is_object = false;
+    std::size_t index = 0;
+  };
+
+  void complain(error e, const std::string& key, std::int32_t first, std::int32_t rank) {
+    e = std::move(e).with_key(key).with_rank(first);
+    if (first != rank) e = std::move(e).with_rank(rank);
+    merged_.problems.add(std::move(e));
+  }
+
+  // Whether rank may add to what is there under this key.
+  template <class Merged>
+  bool fits(const Merged& known, const path& where, std::int32_t rank) {
+    if (known.where != where)
+      complain(
+          fail(errc::duplicate_key, "two paths have this name").with_values(to_string(known.where), to_string(where)),
+          known.key, known.ranks.front(), rank);
+    else if (known.ranks.back() == rank)
+      complain(fail(errc::duplicate_key, "a rank has this key twice"), known.key, rank, rank);
+    else
+      return true;
+    return false;
+  }
+
+  void add_tensor(std::int32_t rank, std::size_t index, said_tensor said) {
+    const auto [found, is_new] = by_key_.try_emplace(dotted(said.where), entry{false, merged_.tensors.size()});
+    if (is_new) merged_.tensors.push_back({found->first, said.where, said.shape, said.type, {}, {}, {}});
+    if (found->second.is_object) {
+      const merged_object& object = merged_.objects[found->second.index];
+      return complain(fail(errc::disagreement, "is an object on one rank and a tensor on another"), found->first,
+                      object.ranks.front(), rank);
+    }
+    merged_tensor& tensor = merged_.tensors[found->second.index];
+    if (!is_new && !fits(tensor, said.where, rank)) return;
+    if (tensor.shape != said.shape)
+      return complain(fail(errc::shape_mismatch, "ranks disagree on the shape of the whole tensor")
+                          .with_values(to_string(tensor.shape), to_string(said.shape)),
+                      tensor.key, tensor.ranks.front(), rank);
+    if (tensor.type != said.type)
+      return complain(fail(errc::dtype_mismatch, "ranks disagree on the dtype")
+                          .with_values(std::string(name(tensor.type)), std::string(name(said.type))),
+                      tensor.key, tensor.ranks.front(), rank);
+    tensor.ranks.push_back(rank);
+    tensor.indices.push_back(index);
+    for (std::size_t k = 0; k < said.parts.size(); ++k)
+      if (!said.parts[k].is_empty()) tensor.boxes.push_back({said.parts[k], rank, static_cast<std::int32_t>(k)});
+  }
+
+  void add_object(std::int32_t rank, std::size_t index, described_object said) {
+    const auto [found, is_new] = by_key_.try_emplace(dotted(said.where), entry{true, merged_.objects.size()});
+    if (is_new) merged_.objects.push_back({found->first, said.where, {}, {}, {}});
+    if (!found->second.is_object) {
+      const merged_tensor& tensor = merged_.tensors[found->second.index];
+      return complain(fail(errc::disagreement, "is a tensor on one rank and an object on another"), found->first,
+                      tensor.ranks.front(), rank);
+    }
+    merged_object& object = merged_.objects[found->second.index];
+    if (!is_new && !fits(object, said.where, rank)) return;
+    object.ranks.push_back(rank);
+    object.indices.push_back(index);
+    object.said.push_back(std::move(said));
+  }
+
+  merged_state merged_;
+  std::unordered_map<std::string, entry> by_key_;
+};
+
+}  // namespace
+
+std::ptrdiff_t merged_tensor::index_on(std::int32_t rank) const {
+  return find_rank(*this, rank);
+}
+std::ptrdiff_t merged_object::index_on(std::int32_t rank) const {
+  return find_rank(*this, rank);
+}
+
+void problem_list::add(error e) {
+  if (named.size() < most_problems)
+    named.push_back(std::move(e));
+  else
+    ++more;
+}
+
+result<void> check_held(const held_state& state) {
+  for (const held_tensor& tensor : state.tensors)
+    if (auto checked = check_tensor_part(tensor); !checked)
+      return std::move(checked).error().with_key(dotted(tensor.where));
+  return {};
+}
+
+std::vector<std::byte> describe(const held_state& state, std::span<const described_object> objects) {
+  detail::wire_writer out;
+  out.number(format_version);
+  out.number(static_cast<std::int64_t>(state.tensors.size()));
+  for (const held_tensor& tensor : state.tensors) {
+    write(out, tensor.where);
+    out.numbers(tensor.shape);
+    out.number(static_cast<std::int64_t>(tensor.type));
+    out.number(static_cast<std::int64_t>(tensor.parts.size()));
+    for (const held_part& part : tensor.parts) {
+      for (const std::int64_t offset : part.where.offsets) out.number(offset);
+      for (const std::int64_t size : part.where.sizes) out.number(size);
+    }
+  }
+  out.number(static_cast<std::int64_t>(objects.size()));
+  for (const described_object& object : objects) {
+    write(out, object.where);
+    out.digest(object.digest);
+    out.number(object.length);
+    out.text(object.summary);
+  }
+  return std::move(out).take();
+}
+
+result<merged_state> merge_states(std::span<const std::vector<std::byte>> notes) {
+  merging all;
+  for (std::size_t rank = 0; rank < notes.size(); ++rank) {
+    auto said = read_state(notes[rank]);
+    if (!said)
+      return fail(errc::bad_format, "what a rank says that it holds makes no sense")
+          .with_rank(static_cast<std::int32_t>(rank));
+    all.add(static_cast<std::int32_t>(rank), *std::move(said));
+  }
+  return std::move(all).finish();
+}
+
+std::vector<replica_range> replicas_of(const merged_tensor& tensor) {
+  std::vector<replica_range> ranges;
+  for (std::size_t i = 0; i < tensor.boxes.size(); ++i) {
+    if (i == 0 || tensor.boxes[i].where != tensor.boxes[i - 1].where) ranges.push_back({i, i});
+    ranges.back().last = i + 1;
+  }
+  return ranges;
+}
+
+result<agreement_notes> round_of_ranks::settle(const result<void>& mine, std::vector<std::byte> note,
+                                               std::span<const agreement_record> records) const {
+  call_options now = call;
+  agree_options options{.what = "checkpoint options", .note = std::move(note)};
+  error problem;
+  if (!mine) {
+    problem = mine.error();
+    if (problem.ranks.empty()) problem.ranks.push_back(comm.rank());
+    options.problem = &problem;
+    // The others are to hear of it, also when it is that this rank was cancelled.
+    now.cancel = {};
+  }
+  return agree(comm, records, options, now);
+}
+
+result<void> guarded(function_ref<result<void>()> part) {
+  try {
+    return part();
+  } catch (const exception& e) {
+    return e.error();
+  } catch (const std::bad_alloc&) {
+    return fail(errc::no_memory, "there is not enough memory");
+  } catch (const std::exception& e) {
+    return fail(errc::invalid_argument, fmt::format("an exception was thrown: {}", e.what()));
+  } catch (...) {
+    return fail(errc::invalid_argument, "something was thrown");
+  }
+}
+
+}  // namespace shardmesh

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// save by many ranks: each writes its own file of one DCP folder, which appears whole or not at all. Not here: saving
+// from one process (checkpoint), loading on many ranks (load).
+export module shardmesh.collective_checkpoint:save;
+
+import shardmesh.std;
+import shardmesh.core;
+import shardmesh.tree;
+import shardmesh.comm;
+import shardmesh.catalog;
+
+export namespace shardmesh {
+
+/// What a rank is about to do.
+enum class save_phase : std::uint8_t {
+  describe,  // tell the others what it holds
+  stage,     // make the folder (rank 0) or find it
+  write,     // write its file
+  finish,    // tell the others that its file is on the disk
+  commit,    // rank 0: write the metadata and put the folder in place; the others wait for it
+};
+
+struct rank_save_options {
+  save_options saving{};  // the same on every rank, but for `call` (of this rank's own work) and `progress`;
+                          // `memory_bytes` is per rank
+  call_options call{};    // deadline and cancellation of the whole save
+  /// Ranks that hold different values of an object: false, an error naming both; true, the lowest rank's is written.
+  bool lowest_rank_objects = false;
+  /// Called on this rank before each phase; an error fails the save on every rank. At `commit` only rank 0's counts.
+  std::function<result<void>(save_phase)> before{};
+};
+
+/// Collective; blocks. Saves what the ranks hold together as one DCP folder: each rank writes its own file
+/// (`__RANK_0.distcp`), a box that several ranks hold is written once by the one with the least to write (boxes with
+/// one holder are dealt out first, then the largest ones), an object by the lowest rank that has it. Rank 0 writes the
+/// metadata and the checksum record and puts the folder in place in one step, after all ranks said that their files are
+/// on the disk. PyTorch's `torch.distributed.checkpoint.load` reads it.
+///
+/// \param destination  the same folder on every rank, of one file system that all ranks see
+/// \param held         this rank's part; its memory does not change until the call returns
+/// \returns the same outcome on every rank; counts are of the whole save
+/// \errors in the report, the same on every rank, before a file exists: errc::shape_mismatch, errc::dtype_mismatch,
+///         errc::out_of_bounds, errc::unsupported (memory that is not the host's, a dtype that PyTorch lacks, an
+///         opaque object that is no archive), errc::duplicate_key, errc::disagreement (ranks contradict each other
+///         about a key, the destination, the options), errc::overlap and errc::gap naming key, ranks and boxes;
+///         errc::destination_exists. Later, naming the rank: errc::io, errc::no_space; errc::cancelled,
+///         errc::deadline_exceeded and those of the communicator, also when a rank is lost. After an error the
+///         destination is as it was, and the survivors take away what was staged. (When a rank is lost while rank 0
+///         puts the folder in place, the error says so: then the new folder may be there, whole.)
+/// Cost: five rounds of all_gather: one of the descriptions (a path, a shape and 2·rank numbers per box), one of
+///       32 bytes per chunk written, three of nothing; O(boxes of all ranks · log) on every rank to plan; each byte is
+///       written once and each file synced once. Memory: `saving.memory_bytes` per rank.
+/// Source: torch.distributed.checkpoint.save
+save_report save(const std::filesystem::path& destination, const held_state& held, any_communicator& comm,
+                 const rank_save_options& options = {});
+
+/// A save that goes on in the background. Move-only.
+class save_in_progress {
+ public:
+  save_in_progress(save_in_progress&&) noexcept;
+  save_in_progress& operator=(save_in_progress&&) noexcept;
+  /// Waits.
+  ~save_in_progress();
+
+  /// True when `wait` would not block.
+  bool done() const;
+  /// Blocks until the save has come to its end on this rank; the outcome, the same on every rank. May be called again.
+  const save_report& wait();
+
+  struct state;
+
+ private:
+  friend result<save_in_progress> start_save(const std::filesystem::path& destination, const held_state& held,
+                                             any_communicator& comm, const rank_save_options& options);
+  explicit save_in_progress(std::unique_ptr<state> made);
+  std::unique_ptr<state> state_;
+};
+
+/// Collective; blocks until this rank's part is planned and what it will write is copied, so that the tensors may
+/// change again. Everything else that `save` does goes on in a thread of each rank.
+///
+/// The communicator belongs to the save until `wait` returned on this rank: give it one of its own (a subgroup, a
+/// second thread_group, a duplicated MPI communicator), or make no call over it meanwhile. It outlives what is
+/// returned, and must allow calls from another thread.
+/// \errors the first of those that `save` reports before a file exists, and errc::no_memory for the copies; the same on
+///         every rank. What comes later is in the report of `wait`.
+/// Cost: as `save`; memory for what this rank writes (not for replicas that others write).
+/// Source: torch.distributed.checkpoint.async_save
+result<save_in_progress> start_save(const std::filesystem::path& destination, const held_state& held,
+                                    any_communicator& comm, const rank_save_options& options = {});
+
+}  // namespace shardmesh

@@ -1,0 +1,405 @@
+// SPDX-License-Identifier: Apache-2.0
+// The reader of DCP folders: finds the metadata, recognises interrupted saves, opens items when they are asked for.
+module;
+#include <fmt/format.h>
+#include <try.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+module shardmesh.dcp;
+
+import :file_times;
+
+namespace shardmesh {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr std::int64_t archive_limit_bytes = std::int64_t{4} << 30;
+
+// What lies in the folder.
+struct folder_listing {
+  bool has_metadata = false, has_temporary = false;
+  std::map<std::int64_t, std::string> rank_metadata;  // rank -> "__N.metadata"
+  std::set<std::string> items;                        // *.distcp
+};
+
+result<folder_listing> list_folder(const fs::path& folder) {
+  folder_listing found;
+  std::error_code code;
+  for (const auto& entry : fs::directory_iterator(folder, code)) {
+    const std::string file = entry.path().filename().string();
+    if (file == ".metadata")
+      found.has_metadata = true;
+    else if (file == ".metadata.tmp")
+      found.has_temporary = true;
+    else if (file.ends_with(".distcp"))
+      found.items.insert(file);
+    else if (file.starts_with("__") && file.ends_with(".metadata")) {
+      const std::string digits = file.substr(2, file.size() - 11);
+      const bool is_number = !digits.empty() && digits.size() < 10 &&
+                             std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; });
+      if (is_number) found.rank_metadata[std::stoll(digits)] = file;
+    }
+  }
+  if (code) return fail_sys(code.value(), "cannot list", folder.string());
+  return found;
+}
+
+class dcp_reader final : public checkpoint_reader, public archived_objects {
+ public:
+  dcp_reader(fs::path folder, dcp_metadata description, const open_options& options,
+             std::shared_ptr<read_budget> budget)
+      : extras_(std::move(description.extras)),
+        files_(folder, description.contents.files, options.max_open_files),
+        budget_(std::move(budget)) {
+    contents_ = std::move(description.contents);
+    problems_ = std::move(description.problems);
+    warnings_ = std::move(description.warnings);
+    path_ = std::move(folder);
+  }
+
+  void note_oddities(const folder_listing& listing) {
+    const auto file = [&](std::string_view name) { return (path_ / name).string(); };
+    if (listing.has_metadata && listing.has_temporary)
+      problems_.push_back(fail(errc::incomplete_save, "an overwrite was interrupted: a new .metadata was being written")
+                              .with_file(file(".metadata.tmp"))
+                              .with_hint("the items may be a mixture of two saves"));
+    if (listing.has_metadata && !listing.rank_metadata.empty())
+      warnings_.push_back(fail(errc::incomplete_save, "is not used: .metadata wins over it")
+                              .with_file(file(listing.rank_metadata.begin()->second)));
+    std::set<std::string> unreferenced = listing.items;
+    for (const std::string& referenced : contents_.files) unreferenced.erase(referenced);
+    for (const std::string& item : unreferenced) {
+      std::error_code code;
+      // A rank that had nothing left to write leaves an empty file: nothing is odd about that.
+      if (fs::file_size(path_ / item, code) > 0 && !code)
+        warnings_.push_back(fail(errc::incomplete_save, "nothing refers to this file: a leftover of another save")
+                                .with_file(file(item)));
+    }
+    if (!listing.has_metadata) return;
+    const std::vector<std::string> rewritten = files_rewritten_after(path_, ".metadata", contents_.files);
+    if (rewritten.empty()) return;
+    const std::size_t others = rewritten.size() - 1;
+    const std::string more = others == 0 ? "" : fmt::format(", like {} more file{}", others, others == 1 ? "" : "s");
+    warnings_.push_back(fail(errc::incomplete_save,
+                             fmt::format("is newer than .metadata{}: an overwrite may have been interrupted", more))
+                            .with_file(file(rewritten.front())));
+  }
+
+  // Chunks that all have one item would make a small file large. What is refused here is neither read nor rewritten.
+  void check_repeats() {
+    std::vector<std::pair<place_key, std::size_t>> places;
+    for (std::size_t i = 0; i < contents_.chunk_places.size(); ++i)
+      if (contents_.chunk_places[i].file >= 0) places.emplace_back(key_of(contents_.chunk_places[i]), i);
+    std::sort(places.begin(), places.end());
+    std::int64_t stored = 0, repeated = 0;
+    std::size_t last = 0;
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      const bool is_repeat = i > 0 && places[i].first == places[i - 1].first;
+      std::int64_t& sum = is_repeat ? repeated : stored;
+      sum = checked_add(sum, places[i].first[2]).value_or(sum);
+      if (is_repeat) last = places[i].second;
+    }
+    auto done = budget_->expand(repeated, stored);
+    if (done) return;
+    error problem = std::move(done).error();
+    for (const tensor_entry& tensor : contents_.tensors)
+      if (last >= static_cast<std::size_t>(tensor.first_chunk) &&
+          last < static_cast<std::size_t>(tensor.first_chunk) + static_cast<std::size_t>(tensor.chunk_count))
+        problem.key = tensor.key;
+    problem.file = (path_ / ".metadata").string();
+    problems_.push_back(budget_->keep(std::move(problem)));
+  }
+
+  const dcp_extras& extras() const { return extras_; }
+
+  result<std::shared_ptr<const opened_chunk>> open_chunk(const tensor_entry& tensor, std::int32_t chunk) override {
+    if (auto known = cache_.find(chunk)) return known;
+    if (const auto refusal = budget_->refusal()) return *refusal;
+    auto opened = open_item(tensor, chunk);
+    if (!opened) return describe(std::move(opened).error(), tensor, chunk);
+    auto shared = std::make_shared<const opened_chunk>(std::move(*opened));
+    cache_.insert(chunk, shared);
+    return shared;
+  }
+
+  result<object_value> read_object(std::size_t index) override {
+    const object_entry& object = contents_.objects[index];
+    if (const auto refusal = budget_->refusal()) return *refusal;
+    const place_key place = key_of(object.place);
+    {
+      const std::scoped_lock guard(repeated_lock_);
+      // The tensors inside have names below the object's own.
+      if (repeated_value_.first == place && repeated_value_.second.tensors.empty()) return repeated_value_.second;
+    }
+    auto value = [&]() -> result<object_value> {
+      SHARDMESH_TRY(const auto source, item_source_of(object.place));
+      SHARDMESH_TRY(const torch_item item, torch_item::open(*source, item_options()));
+      SHARDMESH_TRY(object_value described, describe_object(item, item.root(), *source, *budget_));
+      SHARDMESH_TRY(described.tensors, tensors_inside(item, object));
+      return described;
+    }();
+    if (!value) return name_in(std::move(value).error(), object.key, object.place);
+    const std::scoped_lock guard(repeated_lock_);
+    repeated_value_ = {place, *value};
+    return value;
+  }
+
+  result<opened_object> open_object(std::size_t index) override {
+    const object_entry& object = contents_.objects[index];
+    auto opened = [&]() -> result<opened_object> {
+      SHARDMESH_TRY(const auto source, item_source_of(object.place));
+      SHARDMESH_TRY(torch_item item, torch_item::open(*source, item_options()));
+      return opened_object{source, std::make_shared<const torch_item>(std::move(item)), budget_, name_of(object.place)};
+    }();
+    if (!opened) return name_in(std::move(opened).error(), object.key, object.place);
+    return opened;
+  }
+
+  result<std::vector<std::byte>> object_archive(std::size_t index) override {
+    const object_entry& object = contents_.objects[index];
+    auto bytes = archive_of(object.place);
+    if (!bytes) return name_in(std::move(bytes).error(), object.key, object.place);
+    return bytes;
+  }
+
+  result<std::vector<std::byte>> chunk_archive(const tensor_entry& tensor, std::int32_t chunk) override {
+    const stored_range& place = contents_.chunk_places[static_cast<std::size_t>(chunk)];
+    auto bytes = archive_of(place);
+    if (!bytes) return name_in(std::move(bytes).error(), tensor.key, place);
+    return bytes;
+  }
+
+  // Everything that is copied of such entries is their archive, so every record of it counts.
+  check_outcome check_whole(std::span<const whole_entry> entries, const check_options& options) override {
+    return check_each(entries, options, [&](const whole_entry& entry) -> result<std::pair<std::int64_t, std::int64_t>> {
+      if (!entry.is_tensor) return check_item(contents_.objects[entry.index].place, options.quick);
+      const tensor_entry& tensor = contents_.tensors[entry.index];
+      std::pair<std::int64_t, std::int64_t> total;
+      for (std::int32_t chunk = tensor.first_chunk; chunk < tensor.first_chunk + tensor.chunk_count; ++chunk) {
+        auto sums = check_item(contents_.chunk_places[static_cast<std::size_t>(chunk)], options.quick);
+        if (!sums) return describe(std::move(sums).error(), tensor, chunk);
+        total = {total.first + sums->first, total.second + sums->second};
+      }
+      return total;
+    });
+  }
+
+  result<std::optional<digest128>> content_of(const whole_entry& entry) override {
+    const tensor_entry* const tensor = entry.is_tensor ? &contents_.tensors[entry.index] : nullptr;
+    const std::string& key = tensor ? tensor->key : contents_.objects[entry.index].key;
+    // A sharded tensor of an unknown representation has no parts that another cut could be compared with.
+    if (tensor && tensor->chunk_count != 1) return std::optional<digest128>();
+    const stored_range& place = tensor ? contents_.chunk_places[static_cast<std::size_t>(tensor->first_chunk)]
+                                       : contents_.objects[entry.index].place;
+    auto digest = [&]() -> result<digest128> {
+      SHARDMESH_TRY(const auto source, item_source_of(place));
+      SHARDMESH_TRY(const torch_item item, torch_item::open(*source, item_options()));
+      SHARDMESH_TRY(item_storages storages, item_storages::open(*source, item, budget_.get(), name_of(place)));
+      return storages.content_of(item.root());
+    }();
+    if (!digest) return name_in(std::move(digest).error(), key, place);
+    return std::optional(*digest);
+  }
+
+  void identify_opaque_tensors() override {
+    for (tensor_entry& tensor : contents_.tensors) {
+      if (tensor.chunk_count == 0 || !tensor.opaque_type.empty()) continue;
+      const stored_range& place = contents_.chunk_places[static_cast<std::size_t>(tensor.first_chunk)];
+      if (place.file < 0) continue;
+      const auto source = item_source_of(place);
+      if (!source) continue;  // verify and reading say what is wrong
+      const auto item = torch_item::open(**source, item_options());
+      if (!item || !item->is_opaque_tensor(item->root())) continue;
+      tensor.opaque_type = classify(*item, item->root()).type;
+      tensor.opaque_kind = tensor_kind(item->root());
+    }
+  }
+
+  result<std::shared_ptr<const byte_source>> item_bytes(const stored_range& place) override {
+    return item_source_of(place);
+  }
+
+ private:
+  using place_key = std::array<std::int64_t, 4>;
+  static place_key key_of(const stored_range& place) {
+    return {place.file, place.offset, place.length, place.transform};
+  }
+  torch_item_options item_options() const {
+    return {.pickle_limit_bytes = budget_->limits().description_bytes, .budget = budget_.get()};
+  }
+
+  error name_in(error e, const std::string& key, const stored_range& place) {
+    if (e.key.empty()) e.key = key;
+    if (e.file.empty() && place.file >= 0) e.file = files_.path_of(place.file).string();
+    return budget_->keep(std::move(e));
+  }
+  error describe(error e, const tensor_entry& tensor, std::int32_t chunk) {
+    if (e.boxes.empty()) e.boxes.push_back(contents_.chunk_box(tensor, chunk));
+    return name_in(std::move(e), tensor.key, contents_.chunk_places[static_cast<std::size_t>(chunk)]);
+  }
+
+  // The item's bytes, decoded when a transform says so.
+  result<std::shared_ptr<const byte_source>> item_source_of(const stored_range& place) {
+    if (place.file < 0) return fail(errc::missing_key, "nothing says where it is stored");
+    SHARDMESH_TRY(auto section, files_.section(place.file, place.offset, place.length));
+    const std::string& transform = contents_.transforms[static_cast<std::size_t>(place.transform)];
+    if (transform.empty()) return section;
+    if (!transform.starts_with("stream.zstd") || transform.find('+') != std::string::npos)
+      return fail(errc::unsupported, "is stored through a transform that we do not know")
+          .with_values("stream.zstd/1", transform);
+    // Entries that share a stream share its decoder: it is decoded once to be measured.
+    const place_key key = key_of(place);
+    {
+      const std::scoped_lock guard(repeated_lock_);
+      if (decoded_.first == key && decoded_.second) return decoded_.second;
+    }
+    auto encoded = std::make_unique<shared_section>(section, 0, section->size_bytes());
+    SHARDMESH_TRY(std::shared_ptr<const byte_source> decoded,
+                  open_decoding_source(std::move(encoded), codec::zstd, budget_.get(), name_of(place)));
+    const std::scoped_lock guard(repeated_lock_);
+    decoded_ = {key, decoded};
+    return decoded;
+  }
+
+  // The bytes as they are to be copied: a damaged record must not go on under a fresh checksum.
+  result<std::vector<std::byte>> archive_of(const stored_range& place) {
+    SHARDMESH_TRY(const auto source, item_source_of(place));
+    SHARDMESH_TRY(std::vector<std::byte> bytes, read_all(*source, archive_limit_bytes));
+    SHARDMESH_CHECK(check_archive(memory_source(bytes, source->name()), budget_.get(), name_of(place)));
+    return bytes;
+  }
+
+  // Bytes with and without checksums of an item that is copied as it is.
+  result<std::pair<std::int64_t, std::int64_t>> check_item(const stored_range& place, bool quick) {
+    auto sums = [&]() -> result<record_sums> {
+      SHARDMESH_TRY(const auto source, item_source_of(place));
+      SHARDMESH_CHECK(torch_item::open(*source, item_options()));
+      if (quick) return record_sums{};
+      return check_archive(*source, budget_.get(), name_of(place));
+    }();
+    if (!sums) return name_in(std::move(sums).error(), {}, place);
+    return std::pair(sums->checked_bytes, sums->unchecked_bytes);
+  }
+
+  result<opened_chunk> open_item(const tensor_entry& tensor, std::int32_t chunk) {
+    const stored_range& place = contents_.chunk_places[static_cast<std::size_t>(chunk)];
+    SHARDMESH_TRY(const auto source, item_source_of(place));
+    SHARDMESH_TRY(const torch_item item, torch_item::open(*source, item_options()));
+    const auto root = item.tensor_of(item.root());
+    if (!root) {
+      const object_class what = classify(item, item.root());
+      if (what.kind == object_kind::opaque_tensor)
+        return fail(errc::unsupported, fmt::format("holds a {}, which is not read", tensor_kind(item.root())))
+            .with_values("", what.type);
+      return fail(errc::bad_format, "the item is not a tensor").with_values("torch.Tensor", what.type);
+    }
+    SHARDMESH_TRY(opened_chunk opened, open_torch_tensor(item, *root, source, *budget_, name_of(place)));
+    if (opened.tensor.type != tensor.type)
+      return fail(errc::dtype_mismatch, "the stored dtype is not the declared one")
+          .with_values(std::string(name(tensor.type)), std::string(name(opened.tensor.type)));
+    const extents sizes = contents_.chunk_box(tensor, chunk).sizes;
+    if (opened.tensor.sizes != sizes)
+      return fail(errc::shape_mismatch, "the stored sizes are not the declared ones")
+          .with_values(to_string(sizes), to_string(opened.tensor.sizes));
+    opened.reads_in_order |= place.transform != 0;
+    if (place.transform == 0 && opened.source == source) opened.item_length = place.length;
+    SHARDMESH_CHECK(pay_for_repeats(opened, chunk));
+    return opened;
+  }
+
+  static std::string name_of(const stored_range& place) {
+    return fmt::format("{}:{}:{}", place.file, place.offset, place.length);
+  }
+
+  // Elements that an expanded view repeats: little is stored, much would be read.
+  result<void> pay_for_repeats(const opened_chunk& opened, std::int32_t chunk) {
+    const std::int64_t bytes = size_bytes(opened.tensor.type, box::whole(opened.tensor.sizes).volume()).value_or(0);
+    const std::int64_t beyond = bytes - opened.tensor.size_bytes;
+    const std::scoped_lock guard(repeated_lock_);
+    if (beyond <= 0 || !paid_.insert(chunk).second) return {};
+    return budget_->expand(beyond, opened.tensor.size_bytes);
+  }
+
+  dcp_extras extras_;
+  folder_files files_;
+  chunk_cache cache_;
+  std::shared_ptr<read_budget> budget_;
+  std::mutex repeated_lock_;
+  std::pair<place_key, object_value> repeated_value_{{-1, 0, 0, 0}, {}};
+  std::pair<place_key, std::shared_ptr<const byte_source>> decoded_{{-1, 0, 0, 0}, nullptr};
+  std::set<std::int32_t> paid_;  // chunks whose repeats were counted
+};
+
+// One metadata file. All of a checkpoint's together stay below the limit of one.
+result<dcp_metadata> read_metadata(const fs::path& file, read_budget& budget, std::int64_t& left) {
+  std::error_code code;
+  const auto size = static_cast<std::int64_t>(fs::file_size(file, code));
+  if (!code && size > left)
+    return beyond_limit("the metadata is too long", budget.limits().description_bytes).with_file(file.string());
+  SHARDMESH_TRY(std::vector<std::byte> bytes, read_file(file, left));
+  left -= static_cast<std::int64_t>(bytes.size());
+  return parse_dcp_metadata(std::move(bytes), file.string(), &budget);
+}
+
+result<dcp_metadata> read_rank_metadata(const fs::path& folder, const folder_listing& listing, read_budget& budget) {
+  std::vector<dcp_metadata> parts;
+  std::int64_t left = budget.limits().description_bytes;
+  for (const auto& [rank, file] : listing.rank_metadata) {
+    SHARDMESH_TRY(dcp_metadata part, read_metadata(folder / file, budget, left));
+    parts.push_back(std::move(part));
+  }
+  return merge_dcp_metadata(std::move(parts));
+}
+
+}  // namespace
+
+const dcp_extras& extras_of(const checkpoint_reader& reader) {
+  static const dcp_extras none = [] {
+    dcp_extras made;
+    made.version = "1.0.0";
+    return made;
+  }();
+  const auto* const read = dynamic_cast<const dcp_reader*>(&reader.stored());
+  return read ? read->extras() : none;
+}
+
+result<std::unique_ptr<checkpoint_reader>> open_dcp(const fs::path& folder, const open_options& options) {
+  SHARDMESH_TRY(const folder_listing listing, list_folder(folder));
+  if (!listing.has_metadata && listing.rank_metadata.empty()) {
+    if (listing.has_temporary)
+      return fail(errc::incomplete_save, "incomplete save: the metadata was being written when it was interrupted")
+          .with_file((folder / ".metadata.tmp").string());
+    return fail(errc::incomplete_save,
+                fmt::format("incomplete save: {} .distcp files without metadata", listing.items.size()))
+        .with_file((folder / ".metadata").string());
+  }
+  const auto budget = std::make_shared<read_budget>(options.limits);
+  dcp_metadata description;
+  if (listing.has_metadata) {
+    std::int64_t left = options.limits.description_bytes;
+    SHARDMESH_TRY(description, read_metadata(folder / ".metadata", *budget, left));
+  } else {
+    SHARDMESH_TRY(description, read_rank_metadata(folder, listing, *budget));
+  }
+  auto reader = std::make_unique<dcp_reader>(folder, std::move(description), options, budget);
+  reader->note_oddities(listing);
+  reader->check_repeats();
+  return std::unique_ptr<checkpoint_reader>(std::move(reader));
+}
+
+}  // namespace shardmesh

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writing DCP: a folder that torch.distributed.checkpoint.load reads back bit for bit.
+export module shardmesh.dcp:save;
+
+import shardmesh.std;
+import shardmesh.core;
+import shardmesh.transfer;
+import shardmesh.catalog;
+import :metadata;
+
+export namespace shardmesh {
+
+/// Writes `.metadata` and one `__RANK_0.distcp` per rank that owns a chunk or object: each chunk a torch.save archive
+/// as PyTorch's own, objects verbatim, planner data from the entries' paths, `extras` carried through. Streams from
+/// `source`. The folder also gets the record of `checksum`, which PyTorch ignores.
+/// \errors in the report: two entries of one key; chunks that do not tile their tensor; a dtype that PyTorch lacks;
+/// those
+///         of source, staged output and executor. Source: torch/distributed/checkpoint/{filesystem,default_planner}.py
+save_report save_dcp(const std::filesystem::path& destination, std::vector<output_tensor> tensors,
+                     std::span<const output_object> objects, any_item_source source, const dcp_extras& extras,
+                     const save_options& options = {});
+
+}  // namespace shardmesh

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// sha256: digests of bytes, in pieces.
+export module shardmesh.digest:sha256;
+
+import shardmesh.std;
+
+export namespace shardmesh {
+
+/// A running SHA-256. Movable; one thread at a time.
+class sha256 {
+ public:
+  sha256();
+  sha256(sha256&&) noexcept;
+  sha256& operator=(sha256&&) noexcept;
+  ~sha256();
+  void update(std::span<const std::byte> bytes);
+  /// 64 lower-case hexadecimal digits; nothing may be added afterwards.
+  std::string finish_hex();
+  /// Of all bytes at once.
+  static std::string hex_of(std::span<const std::byte> bytes);
+
+ private:
+  struct state;
+  std::unique_ptr<state> state_;
+};
+
+}  // namespace shardmesh

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// engine: the state of an mpi_communicator: which messages are open, how they progress, when it is poisoned. Everything
+// moves in `progress`, which every call and every wait runs under the lock.
+module;
+#include "includes.hpp"
+module shardmesh.mpi:engine;
+
+import shardmesh.comm;
+import :control;
+import :mpi_communicator;
+import :peer_memory;
+import :record;
+import :session;
+import :staged;
+
+namespace shardmesh::mpi {
+
+/// One started exchange.
+struct exchange {
+  std::int64_t open = 0;    // messages that are not done
+  std::uint64_t event = 0;  // in the trace
+  std::uint32_t tag = 0;
+  bool is_gather = false;
+  std::optional<std::chrono::steady_clock::time_point> deadline;
+  std::stop_token cancel;
+};
+
+struct outgoing_message {
+  std::int32_t peer = 0;
+  std::span<const std::byte> bytes = {};
+  std::shared_ptr<exchange> owner = {};
+};
+
+struct incoming_message {
+  std::int32_t peer = 0;
+  std::span<std::byte> bytes = {};
+  std::shared_ptr<exchange> owner = {};
+  std::vector<std::byte>* grows = nullptr;  // of an all_gather: the sender says how much
+  std::uint64_t sender_id = 0;              // once matched
+  std::uint64_t address = 0;
+  std::size_t read_bytes = 0;
+};
+
+/// Messages of a (peer, tag) that wait for their other side, in call order; at most one of the two is not empty.
+struct message_line {
+  struct announcement {
+    record_head head;
+    std::vector<std::byte> bytes;
+  };
+  std::deque<std::uint64_t> receives;  // ids
+  std::deque<announcement> announced;
+};
+
+class engine {
+ public:
+  /// Collective over `parent`, which is duplicated.
+  static result<std::shared_ptr<engine>> make(std::shared_ptr<session> session, MPI_Comm parent,
+                                              const mpi_options& options);
+  engine(const engine&) = delete;
+  engine& operator=(const engine&) = delete;
+  ~engine();
+
+  inline std::int32_t rank() const { return rank_; }
+  inline std::int32_t size() const { return size_; }
+  result<std::vector<std::vector<std::byte>>> all_gather(std::span<const std::byte> bytes, const call_options& options);
+  result<std::shared_ptr<exchange>> start(std::span<const outgoing> sends, std::span<const incoming> receives,
+                                          const call_options& options);
+  bool would_not_block(const exchange& e);
+  result<void> wait(exchange& e);
+  void abort(error reason);
+  result<void> status();
+  std::int32_t readable_peers() const;
+  std::string trace();
+
+ private:
+  using clock = std::chrono::steady_clock;
+  using guard = std::unique_lock<std::mutex>;
+  inline explicit engine(std::shared_ptr<session> session) : session_(std::move(session)) {}
+  result<void> open(MPI_Comm parent, const mpi_options& options);
+
+  // engine.cpp: calls. All of these with the lock held.
+  result<void> check_call(const call_options& options, std::string_view what);
+  template <class Message>
+  result<void> check_peers(std::span<const Message> messages, std::string_view verb) const;
+  result<void> wait_for(guard& locked, exchange& e);
+  void poison(error reason, bool doubt, bool tell_peers);
+  void flush(std::chrono::milliseconds most);
+  std::vector<std::int32_t> waited_for(const exchange& e, bool sends) const;
+  error waited_in_vain(const exchange& e) const;
+  void watch_peers(const exchange& e);
+
+  // progress.cpp: messages.
+  void expect(incoming_message message);
+  void announce(outgoing_message message);
+  bool progress();
+  result<bool> try_progress();
+  void handle(std::int32_t peer, const record_head& head, std::span<const std::byte> bytes);
+  void match(std::int32_t peer, std::uint64_t id, const record_head& head, std::span<const std::byte> bytes);
+  void send(std::int32_t peer, const record_head& head, std::span<const std::byte> bytes = {});
+  void taken(std::uint64_t id);
+  void sent(std::uint64_t id);
+  bool read_some();
+  result<bool> step_staged();
+
+  std::shared_ptr<session> session_;
+  MPI_Comm control_comm_ = MPI_COMM_NULL, data_comm_ = MPI_COMM_NULL;
+  std::int32_t rank_ = 0, size_ = 1;
+  std::vector<peer_memory> peers_;
+  std::atomic<std::uint64_t> guard_word_ = 0;  // peers read it: what it holds says that messages here are valid
+
+  std::mutex lock_;
+  std::optional<error> poison_;
+  trace_ring trace_;
+  std::optional<control_channel> control_;
+  std::uint64_t next_id_ = 1;
+  std::unordered_map<std::uint64_t, outgoing_message> outgoing_;
+  std::unordered_map<std::uint64_t, incoming_message> incoming_;
+  std::unordered_map<std::uint64_t, message_line> lines_;  // by peer and tag
+
+  // Matched receives, by what happens next. A channel is an index of `receiving_`.
+  std::deque<std::uint64_t> reading_, to_grant_;
+  struct transfer {
+    std::uint64_t id = 0;  // 0: none
+    std::optional<staged_transfer> moving;
+  };
+  std::optional<staging_pool> pool_;
+  std::deque<transfer> receiving_, sending_;
+  struct granted {
+    std::uint64_t id = 0;
+    int channel = 0;
+  };
+  std::deque<granted> to_send_;
+  abandoned_memory abandoned_;
+  std::map<std::int32_t, clock::time_point> suspects_;
+};
+
+}  // namespace shardmesh::mpi

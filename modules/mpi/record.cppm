@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Control records: what ranks tell each other about messages. A record is small enough that MPI sends it without asking
+// the receiver first (OpenMPI in shared memory: up to 4 KiB).
+//
+//   sender                                    receiver
+//   ready {size, address} or {size} + bytes ->  matches the oldest receive of (peer, tag)
+//                                               reads the sender's memory, or for want of that:
+//                <- grant {channel}  posts receives into staging memory
+//   chunks, as MPI messages with the channel as tag ->
+//                                  <- taken     has the whole message
+//   stop {doubt} + error   ->                   either may poison the communicator, to all ranks
+module;
+#include "includes.hpp"
+module shardmesh.mpi:record;
+
+import shardmesh.comm;
+
+namespace shardmesh::mpi {
+
+inline constexpr std::size_t record_capacity = 3968;
+
+enum class record_kind : std::uint32_t { ready, ready_with_bytes, grant, taken, stop };
+
+struct record_head {
+  record_kind kind = record_kind::ready;
+  std::uint32_t in_gather = 0;  // ready: 1 when the message belongs to an all_gather, whose tags are its own
+  std::uint64_t tag = 0;
+  std::uint64_t sender_id = 0;    // the message, as its sender numbers it
+  std::uint64_t receiver_id = 0;  // grant: the channel
+  std::uint64_t size = 0;         // ready: of the message; stop: 1 when a rank may be dead
+  std::uint64_t address = 0;      // ready: of the message, in the sender
+};
+
+/// Messages up to this size travel in their `ready` record.
+inline constexpr std::size_t inline_bytes = record_capacity - sizeof(record_head);
+
+/// The error as bytes for `error_from_bytes`, shortened to fit a record.
+std::vector<std::byte> short_error_bytes(error e);
+
+}  // namespace shardmesh::mpi

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// session: whether MPI is up, who brought it up and who takes it down; and its error codes as errors.
+module;
+#include "includes.hpp"
+module shardmesh.mpi:session;
+
+import shardmesh.comm;
+
+namespace shardmesh::mpi {
+
+/// Success, or errc::communication with MPI's text: "cannot duplicate a communicator: MPI_ERR_COMM: ...".
+result<void> check(int code, std::string_view action);
+
+/// MPI may be called. After MPI_Finalize it may not, and what it holds stays where it is.
+bool is_up();
+
+/// Held by every communicator. One for the process while any communicator lives.
+class session {
+ public:
+  /// The running session, or a new one. \errors errc::unsupported: MPI is finalised, not initialised when it may not be
+  /// initialised here, or lacks MPI_THREAD_MULTIPLE.
+  static result<std::shared_ptr<session>> open(bool may_initialise);
+  session(const session&) = delete;
+  session& operator=(const session&) = delete;
+  ~session();
+
+  /// From now on a rank may be dead: do not wait for it at the end.
+  inline void doubt() { doubted_ = true; }
+
+ private:
+  session() = default;
+  result<void> initialise();
+  bool finalises_ = false;
+  std::atomic<bool> doubted_ = false;
+  MPI_Comm farewell_ = MPI_COMM_NULL;  // of the world, when this session finalises
+};
+
+}  // namespace shardmesh::mpi

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// From what the pickle machine met to names for people.
+module;
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+module shardmesh.pickle;
+
+import :trace;
+
+namespace shardmesh {
+namespace {
+
+constexpr std::size_t longest_name = 300;  // what is longer is cut: names come from the file
+constexpr std::string_view torch_magic_number = "119547037146038801333356";  // begins an old torch.save
+constexpr std::size_t most_names = 10'000;                                   // of one run of bytes
+
+std::string cut(std::string text) {
+  if (text.size() > longest_name) text.resize(longest_name), text += "...";
+  return text;
+}
+
+std::string text_of_global(const pickle_value& global) {
+  const auto [module_name, name] = python3_name(global);
+  if (module_name.empty() || name.empty()) return "<a name that is not text>";
+  return cut(fmt::format("{}.{}", module_name.substr(0, longest_name), name.substr(0, longest_name)));
+}
+
+bool is_getattr(const pickle_value& value) {
+  if (value.kind() != pickle_kind::global) return false;
+  const auto [module_name, name] = python3_name(value);
+  return module_name == "builtins" && name == "getattr";
+}
+
+// A value as source text: "builtins.getattr(os, 'system')". Depth is bounded: the file nests as it likes.
+std::string expression(const pickle_value& value, int depth = 0) {
+  if (depth > 6) return "...";
+  switch (value.kind()) {
+    case pickle_kind::global:
+      return text_of_global(value);
+    case pickle_kind::text:
+      return cut(fmt::format("'{}'", value.text()->substr(0, 60)));
+    case pickle_kind::record: {
+      std::string text = expression(value.callable(), depth + 1) + "(";
+      const pickle_items args = value.args().items();
+      for (std::size_t i = 0; i < std::min<std::size_t>(args.size(), 3); ++i)
+        text += (i > 0 ? ", " : "") + expression(args[i], depth + 1);
+      return cut(text + (args.size() > 3 ? ", ...)" : ")"));
+    }
+    default:
+      return std::string(name(value.kind()));
+  }
+}
+
+// getattr(_MEM_FORMAT_ENCODING, "TORCH_CONTIGUOUS_FORMAT"): how Python 3.11 and later pickle a member of an enum.
+bool is_enum_member(const pickle_value& call) {
+  const pickle_items args = call.args().items();
+  if (!is_getattr(call.callable()) || args.size() != 2 || args[0].kind() != pickle_kind::global || !args[1].text())
+    return false;
+  const auto [module_name, type] = python3_name(args[0]);
+  const std::string_view member = *args[1].text();
+  const bool is_plain = !member.empty() && std::all_of(member.begin(), member.end(),
+                                                       [](char c) { return (c >= 'A' && c <= 'Z') || c == '_'; });
+  return is_plain && !member.starts_with('_') && type.ends_with("MEM_FORMAT_ENCODING") &&
+         is_harmless_global(module_name, type);
+}
+
+// A storage of torch.save: ("storage", class, key, location, count).
+bool is_storage_id(const pickle_value& reference) {
+  const pickle_value id = reference.persistent_id();
+  return id.kind() == pickle_kind::tuple && id.size() >= 5 && id.items()[0].text() == "storage" &&
+         id.items()[1].kind() == pickle_kind::global && id.items()[2].text();
+}
+
+class naming {
+ public:
+  void add(std::string text, bool harmless) {
+    if (names.size() >= most_names) text = "<more names than are listed>", harmless = false;
+    const auto [known, is_new] = index_.try_emplace(text, names.size());
+    if (is_new) names.push_back({std::move(text), harmless, 0});
+    pickle_name& name = names[known->second];
+    name.harmless &= harmless;
+    ++name.count;
+  }
+
+  void add(const pickle_trace& trace) {
+    const auto only_members = [&] {
+      std::size_t members = 0;
+      for (const pickle_event& event : trace.events) {
+        if (event.kind != pickle_event::what::call) continue;
+        if (!is_enum_member(event.value)) return false;
+        ++members;
+      }
+      return members > 0;
+    };
+    for (const pickle_event& event : trace.events) switch (event.kind) {
+        case pickle_event::what::global: {
+          const auto [module_name, name] = python3_name(event.value);
+          add(text_of_global(event.value),
+              is_getattr(event.value) ? only_members() : is_harmless_global(module_name, name));
+          break;
+        }
+        case pickle_event::what::call:
+          if (!is_enum_member(event.value)) add("<call of " + expression(event.value) + ">", false);
+          break;
+        case pickle_event::what::persistent:
+          if (!is_storage_id(event.value)) add("<persistent id that is no storage>", false);
+          break;
+        case pickle_event::what::extension:
+          add(fmt::format("<extension {}>", event.value.extension_code()), false);
+          break;
+        case pickle_event::what::changed:
+          if (event.value.kind() == pickle_kind::global || event.value.kind() == pickle_kind::persistent)
+            add("<change of " + expression(event.value) + ">", false);
+          break;
+      }
+  }
+
+  std::vector<pickle_name> names;
+
+ private:
+  std::map<std::string, std::size_t> index_;
+};
+
+}  // namespace
+
+pickle_name_list names_in_pickle(std::span<const std::byte> bytes) {
+  naming found;
+  pickle_name_list made;
+  bool is_legacy = false;
+  std::size_t at = 0;
+  for (int pickles = 0; at < bytes.size(); ++pickles) {
+    if (is_legacy && pickles == 5) break;
+    const pickle_trace trace = trace_pickle(bytes.subspan(at));
+    if (pickles > 0 && !is_legacy && trace.problem && trace.events.empty()) {
+      found.add("<bytes after the end>", false);
+      break;
+    }
+    if (pickles > 0 && !is_legacy) found.add("<another pickle after the end>", false);
+    found.add(trace);
+    if (trace.problem) {
+      found.add(fmt::format("<unreadable from byte {}>", at + trace.ended_at), false);
+      made.is_cut = trace.problem->found == pickle_is_cut;
+      break;
+    }
+    is_legacy |= pickles == 0 && pickle_value(trace.arena.get(), trace.arena->root).decimal() == torch_magic_number;
+    at += std::max<std::size_t>(trace.ended_at, 1);
+    if (pickles == 1000) {
+      found.add("<more pickles than are looked at>", false);
+      break;
+    }
+  }
+  made.names = std::move(found.names);
+  return made;
+}
+
+}  // namespace shardmesh

@@ -1,0 +1,405 @@
+// SPDX-License-Identifier: Apache-2.0
+// What pickle values answer. Not here: parsing (parse.cpp).
+module;
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <charconv>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+module shardmesh.pickle;
+
+namespace shardmesh {
+namespace {
+
+using tag = pickle_tag;
+
+std::uint64_t little_endian(const std::byte* at, std::size_t count) {
+  std::uint64_t number = 0;
+  for (std::size_t i = 0; i < count; ++i) number |= std::to_integer<std::uint64_t>(at[i]) << (8 * i);
+  return number;
+}
+
+/// Width of the count that follows a counted opcode.
+std::size_t count_width(char opcode) {
+  switch (opcode) {
+    case '\x8c':
+    case 'U':
+    case 'C':
+    case '\x8a':
+      return 1;
+    case 'X':
+    case 'T':
+    case 'B':
+    case '\x8b':
+      return 4;
+    default:
+      return 8;  // BINUNICODE8, BINBYTES8, BYTEARRAY8
+  }
+}
+
+char opcode_at(const pickle_arena& arena, std::uint64_t offset) {
+  return static_cast<char>(arena.input[offset]);
+}
+
+/// The argument of a counted opcode.
+std::span<const std::byte> counted(const pickle_arena& arena, std::uint64_t offset) {
+  const std::size_t width = count_width(opcode_at(arena, offset));
+  const std::uint64_t count = little_endian(arena.input.data() + offset + 1, width);
+  return arena.input.subspan(offset + 1 + width, count);
+}
+
+/// The `n`th line after an opcode, without its newline.
+std::string_view line(const pickle_arena& arena, std::uint64_t offset, int n) {
+  const auto* text = reinterpret_cast<const char*>(arena.input.data());
+  std::size_t begin = offset + 1;
+  for (;; --n) {
+    const auto* end = static_cast<const char*>(std::memchr(text + begin, '\n', arena.input.size() - begin));
+    const auto stop = static_cast<std::size_t>(end - text);
+    if (n == 0) return {text + begin, stop - begin};
+    begin = stop + 1;
+  }
+}
+
+std::string_view as_text(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+bool is_long_binary(char opcode) {
+  return opcode == '\x8a' || opcode == '\x8b';
+}
+
+/// Decimal digits of an INT or LONG line, without "L", "+", leading zeros.
+std::string decimal_of_line(std::string_view digits) {
+  if (digits.ends_with('L')) digits.remove_suffix(1);
+  const bool negative = digits.starts_with('-');
+  if (negative || digits.starts_with('+')) digits.remove_prefix(1);
+  digits.remove_prefix(std::min(digits.find_first_not_of('0'), digits.size() - 1));
+  return (negative && digits != "0" ? "-" : "") + std::string(digits);
+}
+
+/// Decimal digits of a two's complement little-endian number. Cost: O(bytes^2).
+std::string decimal_of_bytes(std::span<const std::byte> bytes) {
+  std::vector<std::uint32_t> limbs((bytes.size() + 3) / 4, 0);
+  const bool negative = !bytes.empty() && std::to_integer<int>(bytes.back()) >= 0x80;
+  std::uint32_t carry = negative ? 1 : 0;
+  for (std::size_t i = 0; i < limbs.size() * 4; ++i) {
+    std::uint32_t byte = i < bytes.size() ? std::to_integer<std::uint32_t>(bytes[i]) : (negative ? 0xff : 0);
+    if (negative) {
+      byte = (byte ^ 0xff) + carry;
+      carry = byte >> 8;
+      byte &= 0xff;
+    }
+    limbs[i / 4] |= byte << (8 * (i % 4));
+  }
+  std::string digits;
+  while (!limbs.empty()) {
+    std::uint64_t remainder = 0;
+    for (std::size_t i = limbs.size(); i-- > 0;) {
+      remainder = remainder << 32 | limbs[i];
+      limbs[i] = static_cast<std::uint32_t>(remainder / 1'000'000'000);
+      remainder %= 1'000'000'000;
+    }
+    while (!limbs.empty() && limbs.back() == 0) limbs.pop_back();
+    for (int i = 0; i < 9; ++i, remainder /= 10) digits += static_cast<char>('0' + remainder % 10);
+  }
+  while (digits.size() > 1 && digits.back() == '0') digits.pop_back();
+  if (digits.empty()) digits = "0";
+  if (negative) digits += '-';
+  std::reverse(digits.begin(), digits.end());
+  return digits;
+}
+
+std::optional<std::int64_t> int_of_bytes(std::span<const std::byte> bytes) {
+  if (bytes.empty()) return 0;
+  if (bytes.size() > 64) return std::nullopt;  // nobody pads so far; asked again and again, looking would add up
+  const std::byte fill = std::to_integer<int>(bytes.back()) >= 0x80 ? std::byte{0xff} : std::byte{0};
+  std::array<std::byte, 8> low;
+  low.fill(fill);
+  std::copy_n(bytes.begin(), std::min<std::size_t>(bytes.size(), 8), low.begin());
+  for (std::size_t i = 8; i < bytes.size(); ++i)
+    if (bytes[i] != fill) return std::nullopt;
+  const auto number = static_cast<std::int64_t>(little_endian(low.data(), 8));
+  if (bytes.size() > 8 && (number < 0) != (fill != std::byte{0})) return std::nullopt;
+  return number;
+}
+
+}  // namespace
+
+std::uint64_t pickle_words::grow(std::size_t count) {
+  const std::size_t first = size_;
+  if (size_ + count > capacity_) {
+    const std::size_t wanted = std::max(size_ + count, capacity_ + capacity_ / 2 + 64);
+    void* moved = std::realloc(data_, wanted * sizeof(std::uint64_t));
+    if (moved == nullptr) throw std::bad_alloc();
+    data_ = static_cast<std::uint64_t*>(moved);
+    capacity_ = wanted;
+  }
+  size_ += count;
+  std::fill_n(data_ + first, count, 0);
+  return first;
+}
+
+void pickle_words::shrink_to_fit() {
+  if (size_ == 0 || size_ == capacity_) return;
+  if (void* moved = std::realloc(data_, size_ * sizeof(std::uint64_t))) {
+    data_ = static_cast<std::uint64_t*>(moved);
+    capacity_ = size_;
+  }
+}
+
+std::span<const std::byte> pickle_raw_opcode(const pickle_arena& arena, std::uint64_t offset) {
+  const char opcode = opcode_at(arena, offset);
+  if (opcode == 'G') return arena.input.subspan(offset, 9);
+  if (opcode == 'I' || opcode == 'L' || opcode == 'F')
+    return arena.input.subspan(offset, line(arena, offset, 0).size() + 2);
+  return arena.input.subspan(offset, 1 + count_width(opcode) + counted(arena, offset).size());
+}
+
+std::string_view name(pickle_kind kind) {
+  static constexpr std::array<std::string_view, 17> names{
+      "nothing",  "none",  "boolean", "integer", "float",     "text",   "bytes",  "bytearray",
+      "list",     "tuple", "dict",    "set",     "frozenset", "global", "record", "persistent reference",
+      "extension"};
+  return names[static_cast<std::size_t>(kind)];
+}
+
+pickle_kind pickle_value::kind() const {
+  switch (pickle_tag_of(bits_)) {
+    case tag::absent:
+    case tag::block:
+      return pickle_kind::absent;
+    case tag::none:
+      return pickle_kind::none;
+    case tag::boolean:
+      return pickle_kind::boolean;
+    case tag::small_int:
+    case tag::int_at:
+      return pickle_kind::integer;
+    case tag::float_at:
+      return pickle_kind::floating;
+    case tag::text_at:
+    case tag::text_decoded:
+      return pickle_kind::text;
+    case tag::bytes_at:
+    case tag::bytes_decoded:
+      return pickle_kind::bytes;
+    case tag::bytearray_at:
+      return pickle_kind::bytearray;
+    case tag::list:
+      return pickle_kind::list;
+    case tag::dict:
+      return pickle_kind::dict;
+    case tag::set:
+      return pickle_kind::set;
+    case tag::tuple:
+      return pickle_kind::tuple;
+    case tag::frozenset:
+      return pickle_kind::frozenset;
+    case tag::global_at:
+    case tag::global_pair:
+      return pickle_kind::global;
+    case tag::reduce:
+    case tag::newobj:
+    case tag::newobj_ex:
+    case tag::instance:
+      return pickle_kind::record;
+    case tag::persistent:
+      return pickle_kind::persistent;
+    case tag::extension:
+      return pickle_kind::extension;
+  }
+  return pickle_kind::absent;
+}
+
+pickle_value pickle_value::at(std::uint64_t word) const {
+  return {arena_, arena_->words[word]};
+}
+
+std::optional<bool> pickle_value::as_bool() const {
+  if (pickle_tag_of(bits_) != tag::boolean) return std::nullopt;
+  return payload() != 0;
+}
+
+std::optional<std::int64_t> pickle_value::as_int() const {
+  if (pickle_tag_of(bits_) == tag::small_int) return static_cast<std::int64_t>(bits_) >> 5;
+  if (pickle_tag_of(bits_) != tag::int_at) return std::nullopt;
+  if (is_long_binary(opcode_at(*arena_, payload()))) return int_of_bytes(counted(*arena_, payload()));
+  const std::string digits = decimal_of_line(line(*arena_, payload(), 0));
+  std::int64_t number = 0;
+  const auto [end, status] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  if (status != std::errc{} || end != digits.data() + digits.size()) return std::nullopt;
+  return number;
+}
+
+std::optional<std::string> pickle_value::decimal(std::size_t max_digits) const {
+  if (kind() != pickle_kind::integer) return std::nullopt;
+  if (const auto number = as_int()) return std::to_string(*number);
+  if (is_long_binary(opcode_at(*arena_, payload()))) {
+    const auto bytes = counted(*arena_, payload());
+    if (static_cast<double>(bytes.size()) * 2.4082 > static_cast<double>(max_digits) + 4) return std::nullopt;
+    return decimal_of_bytes(bytes);
+  }
+  const std::string_view digits = line(*arena_, payload(), 0);
+  if (digits.size() > max_digits + 3) return std::nullopt;
+  return decimal_of_line(digits);
+}
+
+std::optional<double> pickle_value::as_float() const {
+  if (pickle_tag_of(bits_) != tag::float_at) return std::nullopt;
+  if (opcode_at(*arena_, payload()) == 'G') {
+    std::array<std::byte, 8> bytes;
+    std::reverse_copy(arena_->input.begin() + static_cast<std::ptrdiff_t>(payload()) + 1,
+                      arena_->input.begin() + static_cast<std::ptrdiff_t>(payload()) + 9, bytes.begin());
+    return std::bit_cast<double>(little_endian(bytes.data(), 8));
+  }
+  const std::string_view text = line(*arena_, payload(), 0);
+  double number = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
+  // Out of range means an overflow to infinity or an underflow to zero, as in Python's float().
+  if (status == std::errc::result_out_of_range) return std::strtod(std::string(text).c_str(), nullptr);
+  return number;
+}
+
+std::optional<std::string_view> pickle_value::text() const {
+  if (pickle_tag_of(bits_) == tag::text_at) return as_text(counted(*arena_, payload()));
+  if (pickle_tag_of(bits_) != tag::text_decoded) return std::nullopt;
+  const auto [begin, size] = arena_->decoded_spans[payload()];
+  return std::string_view(arena_->decoded).substr(begin, size);
+}
+
+std::optional<std::span<const std::byte>> pickle_value::bytes() const {
+  if (pickle_tag_of(bits_) == tag::bytes_at || pickle_tag_of(bits_) == tag::bytearray_at)
+    return counted(*arena_, payload());
+  if (pickle_tag_of(bits_) != tag::bytes_decoded) return std::nullopt;
+  const auto [begin, size] = arena_->decoded_spans[payload()];
+  return std::as_bytes(std::span(arena_->decoded).subspan(begin, size));
+}
+
+pickle_items pickle_value::items() const {
+  switch (pickle_tag_of(bits_)) {
+    case tag::list:
+    case tag::set:
+      return {arena_, arena_->words[payload()], static_cast<std::size_t>(arena_->words[payload() + 1] >> 32)};
+    case tag::tuple:
+    case tag::frozenset: {
+      const std::uint64_t count = payload() >> 40, first = payload() & ((std::uint64_t{1} << 40) - 1);
+      if (count == pickle_long_tuple) return {arena_, first + 1, static_cast<std::size_t>(arena_->words[first])};
+      return {arena_, first, static_cast<std::size_t>(count)};
+    }
+    default:
+      return {};
+  }
+}
+
+pickle_pairs pickle_value::pairs() const {
+  if (pickle_tag_of(bits_) != tag::dict) return {};
+  return pickle_pairs(
+      pickle_items(arena_, arena_->words[payload()], static_cast<std::size_t>(arena_->words[payload() + 1] >> 32)));
+}
+
+std::size_t pickle_value::size() const {
+  return pickle_tag_of(bits_) == tag::dict ? pairs().size() : items().size();
+}
+
+pickle_value pickle_value::find(std::string_view key) const {
+  const pickle_pairs entries = pairs();
+  for (std::size_t i = entries.size(); i-- > 0;)
+    if (const auto entry = entries[i]; entry.key.text() == key) return entry.value;
+  return {};
+}
+
+std::string_view pickle_value::global_module() const {
+  if (pickle_tag_of(bits_) == tag::global_at) return line(*arena_, payload(), 0);
+  if (pickle_tag_of(bits_) == tag::global_pair) return at(payload()).text().value_or("");
+  return {};
+}
+
+std::string_view pickle_value::global_name() const {
+  if (pickle_tag_of(bits_) == tag::global_at) return line(*arena_, payload(), 1);
+  if (pickle_tag_of(bits_) == tag::global_pair) return at(payload() + 1).text().value_or("");
+  return {};
+}
+
+bool pickle_value::is_global(std::string_view module_name, std::string_view attribute) const {
+  return kind() == pickle_kind::global && global_name() == attribute && global_module() == module_name;
+}
+
+pickle_form pickle_value::form() const {
+  switch (pickle_tag_of(bits_)) {
+    case tag::newobj:
+      return pickle_form::newobj;
+    case tag::newobj_ex:
+      return pickle_form::newobj_ex;
+    case tag::instance:
+      return pickle_form::instance;
+    default:
+      return pickle_form::reduce;
+  }
+}
+
+pickle_value pickle_value::callable() const {
+  return kind() == pickle_kind::record ? at(payload()) : pickle_value();
+}
+pickle_value pickle_value::args() const {
+  return kind() == pickle_kind::record ? at(payload() + 1) : pickle_value();
+}
+
+namespace {
+
+/// A part of a record's block; absent when the record has no block.
+pickle_value block_part(const pickle_arena* arena, std::uint64_t record, std::uint64_t part) {
+  const std::uint64_t tail = arena->words[record + 2];
+  if (pickle_tag_of(tail) != tag::block) return {};
+  return {arena, arena->words[(tail >> 5) + part]};
+}
+
+}  // namespace
+
+pickle_value pickle_value::keyword_args() const {
+  return kind() == pickle_kind::record ? block_part(arena_, payload(), 0) : pickle_value();
+}
+pickle_value pickle_value::state() const {
+  if (kind() != pickle_kind::record) return {};
+  const std::uint64_t tail = arena_->words[payload() + 2];
+  return pickle_tag_of(tail) == tag::block ? block_part(arena_, payload(), 1) : pickle_value(arena_, tail);
+}
+pickle_value pickle_value::appended() const {
+  return kind() == pickle_kind::record ? block_part(arena_, payload(), 2) : pickle_value();
+}
+pickle_value pickle_value::assigned() const {
+  return kind() == pickle_kind::record ? block_part(arena_, payload(), 3) : pickle_value();
+}
+
+pickle_value pickle_value::attribute(std::string_view attribute_name) const {
+  const pickle_value all = state();
+  if (all.kind() == pickle_kind::dict) return all.find(attribute_name);
+  if (all.kind() != pickle_kind::tuple || all.size() != 2) return {};
+  const pickle_items halves = all.items();
+  if (const pickle_value found = halves[1].find(attribute_name)) return found;
+  return halves[0].find(attribute_name);
+}
+
+bool pickle_value::is_record_of(std::string_view module_name, std::string_view attribute) const {
+  return callable().is_global(module_name, attribute);
+}
+
+pickle_value pickle_value::persistent_id() const {
+  return pickle_tag_of(bits_) == tag::persistent ? at(payload()) : pickle_value();
+}
+
+std::size_t pickle_graph::memory_bytes() const {
+  return sizeof(pickle_arena) + arena_->words.capacity() * sizeof(std::uint64_t) + arena_->decoded.capacity() +
+         arena_->decoded_spans.capacity() * sizeof(std::pair<std::uint64_t, std::uint64_t>);
+}
+
+}  // namespace shardmesh

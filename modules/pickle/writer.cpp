@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0
+// Emission of protocol-4 pickles, and re-emission of parsed values without recursion.
+module;
+#include <try.hpp>
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+module shardmesh.pickle;
+
+namespace shardmesh {
+namespace {
+
+namespace op {
+constexpr std::uint8_t mark = '(', stop = '.', pop = '0', pop_mark = '1', none = 'N', binint = 'J', binint1 = 'K',
+                       binint2 = 'M', long1 = 0x8a, binfloat = 'G', newtrue = 0x88, newfalse = 0x89, short_text = 0x8c,
+                       text = 'X', text8 = 0x8d, short_bytes = 'C', bytes = 'B', bytes8 = 0x8e, bytearray8 = 0x96,
+                       empty_tuple = ')', tuple1 = 0x85, tuple = 't', empty_list = ']', appends = 'e', empty_dict = '}',
+                       setitems = 'u', empty_set = 0x8f, additems = 0x90, frozenset = 0x91, reduce = 'R', newobj = 0x81,
+                       newobj_ex = 0x92, build = 'b', obj = 'o', binpersid = 'Q', binget = 'h', long_binget = 'j',
+                       memoize = 0x94, stack_global = 0x93, proto = 0x80, ext1 = 0x82, ext2 = 0x83, ext4 = 0x84;
+}  // namespace op
+
+}  // namespace
+
+pickle_writer::pickle_writer() {
+  put(op::proto);
+  put(4);
+}
+
+void pickle_writer::put_raw(const void* data, std::size_t count) {
+  const auto* first = static_cast<const std::byte*>(data);
+  out_.insert(out_.end(), first, first + count);
+}
+
+void pickle_writer::put_number(std::uint64_t value, int width) {
+  for (int i = 0; i < width; ++i) put(static_cast<std::uint8_t>(value >> (8 * i)));
+}
+
+void pickle_writer::counted(std::uint8_t short_opcode, std::uint8_t opcode, std::uint8_t long_opcode, const void* data,
+                            std::size_t count) {
+  if (count <= 0xff && short_opcode != 0) {
+    put(short_opcode), put_number(count, 1);
+  } else if (count <= 0xffffffff && opcode != 0) {
+    put(opcode), put_number(count, 4);
+  } else {
+    put(long_opcode), put_number(count, 8);
+  }
+  put_raw(data, count);
+}
+
+void pickle_writer::none() {
+  put(op::none);
+}
+void pickle_writer::boolean(bool value) {
+  put(value ? op::newtrue : op::newfalse);
+}
+
+void pickle_writer::integer(std::int64_t value) {
+  if (value >= 0 && value <= 0xff) return put(op::binint1), put_number(static_cast<std::uint64_t>(value), 1);
+  if (value >= 0 && value <= 0xffff) return put(op::binint2), put_number(static_cast<std::uint64_t>(value), 2);
+  if (value >= INT32_MIN && value <= INT32_MAX)
+    return put(op::binint), put_number(static_cast<std::uint64_t>(value), 4);
+  int width = 8;  // the fewest bytes of two's complement
+  while (width > 1 && value >> (8 * (width - 1) - 1) == (value < 0 ? -1 : 0)) --width;
+  put(op::long1), put(static_cast<std::uint8_t>(width));
+  put_number(static_cast<std::uint64_t>(value), width);
+}
+
+void pickle_writer::floating(double value) {
+  const auto bits = std::bit_cast<std::uint64_t>(value);
+  put(op::binfloat);
+  for (int shift = 56; shift >= 0; shift -= 8) put(static_cast<std::uint8_t>(bits >> shift));
+}
+
+void pickle_writer::text(std::string_view value) {
+  if (const auto known = texts_.find(std::string(value)); known != texts_.end()) return recall(known->second);
+  counted(op::short_text, op::text, op::text8, value.data(), value.size());
+  texts_.emplace(value, memoize());
+}
+
+void pickle_writer::bytes(std::span<const std::byte> value) {
+  counted(op::short_bytes, op::bytes, op::bytes8, value.data(), value.size());
+}
+
+void pickle_writer::global(std::string_view module_name, std::string_view attribute) {
+  std::pair<std::string, std::string> key(module_name, attribute);
+  if (const auto known = globals_.find(key); known != globals_.end()) return recall(known->second);
+  text(module_name);
+  text(attribute);
+  put(op::stack_global);
+  globals_.emplace(std::move(key), memoize());
+}
+
+void pickle_writer::empty_tuple() {
+  put(op::empty_tuple);
+}
+void pickle_writer::begin_tuple() {
+  tuples_.push_back(out_.size());
+  put(op::mark);
+}
+void pickle_writer::end_tuple() {
+  // "()" cannot be made with a mark by writers that memoize it; the mark is taken back instead.
+  if (out_.size() == tuples_.back() + 1) {
+    out_.pop_back();
+    put(op::empty_tuple);
+  } else {
+    put(op::tuple);
+  }
+  tuples_.pop_back();
+}
+void pickle_writer::begin_list() {
+  put(op::empty_list), put(op::mark);
+}
+void pickle_writer::end_list() {
+  put(op::appends);
+}
+void pickle_writer::begin_dict() {
+  put(op::empty_dict), put(op::mark);
+}
+void pickle_writer::end_dict() {
+  put(op::setitems);
+}
+void pickle_writer::reduce() {
+  put(op::reduce);
+}
+void pickle_writer::newobj() {
+  put(op::newobj);
+}
+void pickle_writer::build() {
+  put(op::build);
+}
+void pickle_writer::persistent() {
+  put(op::binpersid);
+}
+
+std::uint32_t pickle_writer::memoize() {
+  put(op::memoize);
+  return memo_count_++;
+}
+
+void pickle_writer::recall(std::uint32_t memo) {
+  if (memo <= 0xff) return put(op::binget), put_number(memo, 1);
+  put(op::long_binget), put_number(memo, 4);
+}
+
+// One step of the walk: open a value, or emit what comes after its parts.
+struct pickle_writer::work {
+  enum class what : std::uint8_t { open, opcode, finish_tuple, remember } task;
+  std::uint8_t opcode = 0;
+  pickle_value value;
+};
+
+void pickle_writer::remember(const pickle_value& parsed) {
+  objects_.emplace(std::pair<const void*, std::uint64_t>(parsed.arena_, parsed.bits_), memoize());
+}
+
+bool pickle_writer::recall_value(const pickle_value& parsed) {
+  const auto known = objects_.find({parsed.arena_, parsed.bits_});
+  if (known == objects_.end()) return false;
+  recall(known->second);
+  return true;
+}
+
+void pickle_writer::open(const pickle_value& parsed, std::vector<work>& pending) {
+  using what = work::what;
+  const auto later = [&pending](what task, std::uint8_t opcode, const pickle_value& value = {}) {
+    pending.push_back({task, opcode, value});
+  };
+  // What is pushed last is done first, so parts are pushed in reverse.
+  const auto open_items = [&](const pickle_items& items) {
+    for (std::size_t i = items.size(); i-- > 0;) later(what::open, 0, items[i]);
+  };
+  const auto open_pairs = [&](const pickle_pairs& pairs) {
+    for (std::size_t i = pairs.size(); i-- > 0;) {
+      later(what::open, 0, pairs[i].value);
+      later(what::open, 0, pairs[i].key);
+    }
+  };
+  switch (parsed.kind()) {
+    case pickle_kind::absent:
+    case pickle_kind::none:
+      return none();
+    case pickle_kind::boolean:
+      return boolean(*parsed.as_bool());
+    case pickle_kind::integer:
+      if (pickle_tag_of(parsed.bits_) == pickle_tag::small_int) return integer(*parsed.as_int());
+      [[fallthrough]];  // numbers in the input are valid in every protocol: copied as they are
+    case pickle_kind::floating: {
+      const auto raw = pickle_raw_opcode(*parsed.arena_, parsed.payload());
+      // Long ones are written once, as they stand in the input once: references to them are what may be many.
+      const bool is_long = raw.size() > 16;
+      if (is_long && recall_value(parsed)) return;
+      put_raw(raw.data(), raw.size());
+      if (is_long) remember(parsed);
+      return;
+    }
+    case pickle_kind::text:
+      return text(*parsed.text());
+    case pickle_kind::extension: {
+      const std::uint64_t code = parsed.extension_code();
+      const int width = code <= 0xff ? 1 : code <= 0xffff ? 2 : 4;
+      return put(width == 1 ? op::ext1 : width == 2 ? op::ext2 : op::ext4), put_number(code, width);
+    }
+    case pickle_kind::global: {
+      const auto [module_name, attribute] = python3_name(parsed);
+      return global(module_name, attribute);
+    }
+    default:
+      break;
+  }
+  if (recall_value(parsed)) return;
+  switch (parsed.kind()) {
+    case pickle_kind::bytes:
+      bytes(*parsed.bytes());
+      return remember(parsed);
+    case pickle_kind::bytearray: {
+      // BYTEARRAY8 is protocol 5, which every Python since 3.8 reads wherever it occurs.
+      const auto content = *parsed.bytes();
+      counted(0, 0, op::bytearray8, content.data(), content.size());
+      return remember(parsed);
+    }
+    case pickle_kind::list:
+    case pickle_kind::set: {
+      const bool is_list = parsed.kind() == pickle_kind::list;
+      put(is_list ? op::empty_list : op::empty_set);
+      remember(parsed);
+      if (parsed.size() == 0) return;
+      put(op::mark);
+      later(what::opcode, is_list ? op::appends : op::additems);
+      return open_items(parsed.items());
+    }
+    case pickle_kind::dict:
+      put(op::empty_dict);
+      remember(parsed);
+      if (parsed.size() == 0) return;
+      put(op::mark);
+      later(what::opcode, op::setitems);
+      return open_pairs(parsed.pairs());
+    case pickle_kind::tuple:
+    case pickle_kind::frozenset:
+      if (parsed.kind() == pickle_kind::tuple && parsed.size() == 0) return empty_tuple();
+      if (parsed.kind() == pickle_kind::frozenset || parsed.size() > 3) put(op::mark);
+      later(what::finish_tuple, 0, parsed);
+      return open_items(parsed.items());
+    case pickle_kind::persistent:
+      later(what::remember, 0, parsed);
+      later(what::opcode, op::binpersid);
+      return later(what::open, 0, parsed.persistent_id());
+    case pickle_kind::record: {
+      // Python's order: the object, remembered at once (its parts may refer to it), then items, then state.
+      if (parsed.state()) {
+        later(what::opcode, op::build);
+        later(what::open, 0, parsed.state());
+      }
+      if (const pickle_value assigned = parsed.assigned(); assigned.size() > 0) {
+        later(what::opcode, op::setitems);
+        open_pairs(assigned.pairs());
+        later(what::opcode, op::mark);
+      }
+      if (const pickle_value appended = parsed.appended(); appended.size() > 0) {
+        later(what::opcode, op::appends);
+        open_items(appended.items());
+        later(what::opcode, op::mark);
+      }
+      later(what::remember, 0, parsed);
+      switch (parsed.form()) {
+        case pickle_form::instance:
+          later(what::opcode, op::obj);
+          open_items(parsed.args().items());
+          later(what::open, 0, parsed.callable());
+          return later(what::opcode, op::mark);
+        case pickle_form::newobj_ex:
+          later(what::opcode, op::newobj_ex);
+          later(what::open, 0, parsed.keyword_args());
+          break;
+        case pickle_form::newobj:
+          later(what::opcode, op::newobj);
+          break;
+        case pickle_form::reduce:
+          later(what::opcode, op::reduce);
+          break;
+      }
+      later(what::open, 0, parsed.args());
+      return later(what::open, 0, parsed.callable());
+    }
+    default:
+      return;
+  }
+}
+
+void pickle_writer::close(const work& done) {
+  const pickle_value& parsed = done.value;
+  if (done.task == work::what::opcode) return put(done.opcode);
+  const bool is_tuple = done.task == work::what::finish_tuple;
+  const std::size_t count = is_tuple ? parsed.size() : 0;
+  const bool by_mark = parsed.kind() == pickle_kind::frozenset || count > 3;
+  // A part that refers back to this value has already made it: drop the parts and take that one (as Python does).
+  if (objects_.contains({parsed.arena_, parsed.bits_})) {
+    if (is_tuple && by_mark) put(op::pop_mark);
+    for (std::size_t i = 0; is_tuple && !by_mark && i < count; ++i) put(op::pop);
+    if (!is_tuple) put(op::pop);
+    recall_value(parsed);
+    return;
+  }
+  if (is_tuple && parsed.kind() == pickle_kind::frozenset)
+    put(op::frozenset);
+  else if (is_tuple && by_mark)
+    put(op::tuple);
+  else if (is_tuple)
+    put(static_cast<std::uint8_t>(op::tuple1 + count - 1));
+  remember(parsed);
+}
+
+result<void> pickle_writer::value(const pickle_value& parsed, std::size_t limit_bytes) {
+  const std::size_t begin = out_.size();
+  std::vector<work> pending{{work::what::open, 0, parsed}};
+  // Every part of the graph waits at most once, but for tuples that contain themselves.
+  const std::size_t most_pending = parsed.arena_ == nullptr ? 16 : 2 * parsed.arena_->words.size() + 16;
+  while (!pending.empty()) {
+    const work next = pending.back();
+    pending.pop_back();
+    if (next.task == work::what::open)
+      open(next.value, pending);
+    else
+      close(next);
+    if (out_.size() - begin > limit_bytes || pending.size() > most_pending)
+      return fail(errc::unsupported, "a value is too large to write again")
+          .with_values("at most " + std::to_string(limit_bytes) + " bytes", "more");
+  }
+  return {};
+}
+
+std::vector<std::byte> pickle_writer::finish() && {
+  put(op::stop);
+  return std::move(out_);
+}
+
+}  // namespace shardmesh

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// pickle_writer: emits protocol-4 pickles that Python loads, value by value, and parsed values again as they were.
+// Not here: what is written (dcp metadata, torch_archive).
+export module shardmesh.pickle:writer;
+
+import shardmesh.std;
+import shardmesh.core;
+import :value;
+
+export namespace shardmesh {
+
+/// Emits values in post-order, as the pickle machine reads them: what a composite takes is written before it.
+///
+///     pickle_writer w;
+///     w.begin_dict();                          // {"size": torch.Size((2, 3))}
+///     w.text("size");
+///     w.global("torch", "Size"); w.begin_tuple(); w.begin_tuple(); w.integer(2); w.integer(3); w.end_tuple();
+///     w.end_tuple(); w.reduce();
+///     w.end_dict();
+///     auto bytes = std::move(w).finish();
+///
+/// Strings, globals and `()` are memoized; so are objects when asked (`memoize`, `recall`). Wrong nesting is a broken
+/// precondition.
+class pickle_writer {
+ public:
+  /// Protocol 4 (the default of Python 3.8 to 3.13).
+  pickle_writer();
+
+  void none();
+  void boolean(bool value);
+  void integer(std::int64_t value);
+  void floating(double value);
+  /// `value` is UTF-8 (lone surrogates as three bytes each, as Python's "surrogatepass").
+  void text(std::string_view value);
+  void bytes(std::span<const std::byte> value);
+  /// A module's attribute: `module_name.attribute`.
+  void global(std::string_view module_name, std::string_view attribute);
+
+  void empty_tuple();
+  void begin_tuple();
+  void end_tuple();
+  void begin_list();
+  void end_list();
+  /// Keys and values alternate.
+  void begin_dict();
+  void end_dict();
+
+  /// Takes a callable and a tuple of arguments.
+  void reduce();
+  /// Takes a class and a tuple of arguments.
+  void newobj();
+  /// Takes an object and its state; leaves the object.
+  void build();
+  /// Takes an id; leaves what the reader's persistent_load makes of it.
+  void persistent();
+
+  /// Remembers the value written last; `recall` writes it again as the same object.
+  std::uint32_t memoize();
+  void recall(std::uint32_t memo);
+
+  /// A parsed value and all below it: shared references stay shared, cycles stay cycles, also between several calls
+  /// with values of one graph, which must outlive the writer. Records keep their form, arguments, items and state.
+  /// \errors errc::unsupported when the output would exceed `limit_bytes`
+  /// Cost: O(size of the subtree).
+  result<void> value(const pickle_value& parsed, std::size_t limit_bytes = std::size_t{1} << 32);
+
+  /// Bytes so far.
+  std::size_t size_bytes() const { return out_.size(); }
+  /// Ends the pickle. Precondition: exactly one value was written.
+  std::vector<std::byte> finish() &&;
+
+ private:
+  void put(std::uint8_t byte) { out_.push_back(static_cast<std::byte>(byte)); }
+  void put_raw(const void* data, std::size_t count);
+  void put_number(std::uint64_t value, int width);
+  void counted(std::uint8_t short_opcode, std::uint8_t opcode, std::uint8_t long_opcode, const void* data,
+               std::size_t count);
+  struct work;
+  void open(const pickle_value& parsed, std::vector<work>& pending);
+  void close(const work& done);
+  void remember(const pickle_value& parsed);
+  bool recall_value(const pickle_value& parsed);
+
+  struct object_hash {
+    std::size_t operator()(const std::pair<const void*, std::uint64_t>& object) const {
+      return (reinterpret_cast<std::uintptr_t>(object.first) ^ object.second) * 0x9e3779b97f4a7c15 >> 8;
+    }
+  };
+  std::vector<std::byte> out_;
+  std::uint32_t memo_count_ = 0;
+  std::unordered_map<std::string, std::uint32_t> texts_;
+  std::map<std::pair<std::string, std::string>, std::uint32_t> globals_;
+  std::unordered_map<std::pair<const void*, std::uint64_t>, std::uint32_t, object_hash> objects_;
+  std::vector<std::size_t> tuples_;  // where each open tuple began
+};
+
+}  // namespace shardmesh

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <iterator>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+module shardmesh.safetensors;
+
+import :object_value_check;
+import :objects_document;
+
+namespace shardmesh {
+namespace {
+
+using json = nlohmann::json;
+
+bool is_kind(std::string_view text) {
+  for (int kind = 0; kind <= static_cast<int>(object_kind::opaque); ++kind)
+    if (name(static_cast<object_kind>(kind)) == text) return true;
+  return false;
+}
+
+// What Python calls the type of plain values; other kinds have several.
+std::string_view type_of_kind(std::string_view kind) {
+  static constexpr std::pair<std::string_view, std::string_view> types[] = {{"none", "builtins.NoneType"},
+                                                                            {"bool", "builtins.bool"},
+                                                                            {"int", "builtins.int"},
+                                                                            {"float", "builtins.float"},
+                                                                            {"str", "builtins.str"},
+                                                                            {"complex", "builtins.complex"},
+                                                                            {"bytes", "builtins.bytes"},
+                                                                            {"size", "torch.Size"},
+                                                                            {"bytearray", "builtins.bytearray"},
+                                                                            {"dtype", "torch.dtype"},
+                                                                            {"device", "torch.device"},
+                                                                            {"list", "builtins.list"},
+                                                                            {"tuple", "builtins.tuple"},
+                                                                            {"set", "builtins.set"},
+                                                                            {"frozenset", "builtins.frozenset"},
+                                                                            {"odict", "collections.OrderedDict"}};
+  for (const auto& [known, type] : types)
+    if (known == kind) return type;
+  return {};
+}
+
+// An opaque value keeps its type alone, and so does an integer that is too long for its digits to be kept.
+bool matches(std::string_view stated, std::string_view found) {
+  if (found == "opaque")
+    return stated == "opaque" || stated == "opaque-tensor" || stated == "global" || stated == "int";
+  if (found == "none") return stated == "none" || stated == "opaque" || stated == "opaque-tensor";
+  return stated == found;
+}
+
+/// {"format":..,"xxh3":..,"objects":{KEY:{"path":[..],"kind":..,"type":..,"value":..}}}, event by event.
+class document_reader final : public nlohmann::json_sax<json> {
+ public:
+  std::vector<stored_object> objects;
+  error problem;
+  bool has_objects = false;
+
+  bool null() override { return in_value() ? checked(value_.null()) : misplaced(); }
+  bool boolean(bool value) override { return in_value() ? checked(value_.boolean(value)) : misplaced(); }
+  bool number_integer(std::int64_t value) override {
+    if (in_value()) return checked(value_.integer(value));
+    if (at_ != place::path) return misplaced();
+    objects.back().where.push_back(value);
+    return true;
+  }
+  bool number_unsigned(std::uint64_t value) override {
+    if (value <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
+      return number_integer(static_cast<std::int64_t>(value));
+    return in_value() ? checked(value_.wrong("an integer beyond 64 bits is written as $int")) : misplaced();
+  }
+  bool number_float(double, const std::string&) override {
+    return in_value() ? checked(value_.wrong("a number with a fraction is written as $float")) : misplaced();
+  }
+  bool binary(json::binary_t&) override { return misplaced(); }
+  bool string(std::string& value) override {
+    if (in_value()) return checked(value_.string(value));
+    if (at_ == place::path) return objects.back().where.push_back(value), true;
+    if (at_ == place::document) return member_ != "objects" || misplaced();
+    if (at_ != place::entry || (member_ != "kind" && member_ != "type")) return misplaced();
+    (member_ == "kind" ? objects.back().value.kind : objects.back().value.type) = value;
+    return true;
+  }
+
+  bool start_object(std::size_t) override {
+    if (in_value()) return checked(value_.start_object());
+    if (at_ == place::outside) return at_ = place::document, true;
+    if (at_ == place::document && member_ == "objects") return at_ = place::objects, has_objects = true;
+    if (at_ != place::objects) return misplaced();
+    at_ = place::entry;
+    return true;
+  }
+  bool key(std::string& name) override {
+    if (in_value()) return checked(value_.key(name));
+    if (at_ == place::objects) return begin_entry(name);
+    member_ = name;
+    if (at_ != place::entry) return true;
+    if (!members_.insert(name).second) return wrong(fmt::format("an entry has {} twice", escaped(name)));
+    if (name == "value") value_.begin();
+    return name == "path" || name == "kind" || name == "type" || name == "value" ||
+           wrong(fmt::format("an entry has an unknown member {}", escaped(name)));
+  }
+  bool end_object() override {
+    if (in_value()) return checked(value_.end_object());
+    if (at_ == place::entry) return end_entry();
+    at_ = at_ == place::objects ? place::document : place::outside;
+    return true;
+  }
+  bool start_array(std::size_t) override {
+    if (in_value()) return checked(value_.start_array());
+    if (at_ != place::entry || member_ != "path") return misplaced();
+    at_ = place::path;
+    return true;
+  }
+  bool end_array() override {
+    if (in_value()) return checked(value_.end_array());
+    at_ = place::entry;
+    return true;
+  }
+  bool parse_error(std::size_t at, const std::string&, const nlohmann::detail::exception&) override {
+    return wrong(fmt::format("not JSON at byte {}", at));
+  }
+
+ private:
+  enum class place { outside, document, objects, entry, path };
+
+  bool in_value() const { return at_ == place::entry && member_ == "value" && !value_.is_whole(); }
+  bool misplaced() { return wrong("something stands where its kind does not belong"); }
+  bool wrong(std::string_view what) {
+    if (problem.code != errc::ok) return false;
+    problem = fail(errc::bad_format, fmt::format("is not a file of objects: {}", what));
+    if (at_ == place::entry || at_ == place::path) problem.key = objects.back().key;
+    return false;
+  }
+  bool checked(bool good) { return good || wrong(value_.problem); }
+
+  bool begin_entry(const std::string& name) {
+    if (!keys_.insert(name).second) {
+      problem = fail(errc::duplicate_key, "two objects have one name").with_key(name);
+      return false;
+    }
+    objects.emplace_back().key = name;
+    members_.clear();
+    member_.clear();
+    return true;
+  }
+
+  bool end_entry() {
+    stored_object& object = objects.back();
+    for (const char* needed : {"kind", "type", "value"})
+      if (!members_.contains(needed)) return wrong(fmt::format("an entry lacks its {}", needed));
+    const std::string& kind = object.value.kind;
+    if (!is_kind(kind)) return wrong(fmt::format("'{}' is no kind of object", escaped(kind)));
+    if (!matches(kind, value_.kind)) return mismatch("a value is not of its kind", kind, value_.kind);
+    const std::string_view type = type_of_kind(kind);
+    if (object.value.type.empty() || (!type.empty() && type != object.value.type))
+      return mismatch("the type is not that of the kind", std::string(type), object.value.type);
+    object.value.json = std::move(value_.out);
+    at_ = place::objects;
+    return true;
+  }
+  bool mismatch(std::string_view what, std::string expected, std::string found) {
+    wrong(what);
+    problem.expected = std::move(expected);
+    problem.found = std::move(found);
+    return false;
+  }
+
+  place at_ = place::outside;
+  std::string member_;                       // the last of the document or of an entry
+  std::unordered_set<std::string> members_;  // of the entry
+  std::unordered_set<std::string> keys_;
+  object_value_check value_;
+};
+
+}  // namespace
+
+result<std::vector<stored_object>> read_objects_document(std::string_view text) {
+  document_reader reader;
+  if (!json::sax_parse(text, &reader)) return std::move(reader.problem);
+  if (!reader.has_objects) return fail(errc::bad_format, "is not a file of objects: it has none");
+  return std::move(reader.objects);
+}
+
+}  // namespace shardmesh

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include <fmt/format.h>
+#include <try.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+module shardmesh.safetensors;
+
+import :objects_document;
+
+namespace shardmesh {
+namespace {
+
+constexpr std::string_view opening = "{\"format\":\"shardmesh objects 1\",\n\"xxh3\":\"";
+constexpr std::size_t digit_count = 32;
+constexpr std::int64_t most_file_bytes = std::int64_t{4} << 30;
+
+std::string digest_of(std::string_view text) {
+  return to_hex(xxh3(std::as_bytes(std::span(text.data(), text.size()))));
+}
+
+std::string path_json(const path& where) {
+  std::string text = "[";
+  for (const path_key& item : where) {
+    if (text.size() > 1) text += ',';
+    text += item.is_index() ? fmt::format("{}", item.index()) : json_quoted(item.name());
+  }
+  return text + "]";
+}
+
+error malformed(std::string_view what) {
+  return fail(errc::bad_format, fmt::format("is not a file of objects: {}", what));
+}
+
+}  // namespace
+
+result<std::string> format_objects(std::span<const output_object> objects) {
+  std::string text = std::string(opening) + std::string(digit_count, '0') + "\",\n\"objects\":{";
+  std::string_view separator = "\n";
+  for (const output_object& object : objects) {
+    auto value = object.json();
+    if (!value) return std::move(value).error().with_key(object.key);
+    // The value is an object of its own: its members follow the path.
+    fmt::format_to(std::back_inserter(text), "{}{}:{{\"path\":{},{}", separator, json_quoted(object.key),
+                   path_json(object.where), std::string_view(*value).substr(1));
+    separator = ",\n";
+  }
+  text += "\n}}\n";
+  return text.replace(opening.size(), digit_count, digest_of(text));
+}
+
+result<std::vector<std::string>> objects_not_held_whole(std::span<const output_object> objects) {
+  std::vector<std::string> lines;
+  for (const output_object& object : objects) {
+    auto value = object.json();
+    if (!value) return std::move(value).error().with_key(object.key);
+    if (is_whole_json(*value)) continue;
+    const bool has_tensors = value->find("{\"$tensor\":") != std::string::npos;
+    lines.push_back(fmt::format(
+        "{} is not held whole by objects.json: it has {}", object.key,
+        has_tensors ? "tensors inside, of which only the digests are kept" : "values that are not plain data"));
+  }
+  return lines;
+}
+
+result<std::vector<stored_object>> parse_objects(std::string_view text) {
+  if (!text.starts_with(opening) || text.size() < opening.size() + digit_count)
+    return malformed("its first lines are unknown");
+  std::string zeroed(text);
+  zeroed.replace(opening.size(), digit_count, std::string(digit_count, '0'));
+  const std::string_view stated = text.substr(opening.size(), digit_count);
+  if (const std::string found = digest_of(zeroed); found != stated)
+    return fail(errc::checksum_mismatch, "is not what was written").with_values(std::string(stated), found);
+  return read_objects_document(text);
+}
+
+bool is_objects_file(const std::filesystem::path& file) {
+  const auto bytes = read_file(file, most_file_bytes);
+  if (!bytes) return false;
+  const auto objects = parse_objects({reinterpret_cast<const char*>(bytes->data()), bytes->size()});
+  return objects || objects.error().code == errc::checksum_mismatch;
+}
+
+}  // namespace shardmesh

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+// The reader of safetensors files and Hugging Face folders, with the objects.json that our own conversions put beside.
+module;
+#include <fmt/format.h>
+#include <try.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+module shardmesh.safetensors;
+
+namespace shardmesh {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr std::int64_t objects_limit_bytes = std::int64_t{4} << 30;
+
+class safetensors_reader final : public checkpoint_reader {
+ public:
+  explicit safetensors_reader(const open_options& options) : pool_(options.max_open_files) {}
+
+  result<void> open(const fs::path& path, checkpoint_format format) {
+    path_ = path;
+    contents_.format = format;
+    auto opened = open_hf_folder(path, pool_);
+    if (!opened) {
+      error cause = std::move(opened).error();
+      if (cause.sys == ENOENT)
+        cause.code = errc::bad_format;  // the index names a file that is missing: the data's fault
+      return cause;
+    }
+    hf_folder folder = std::move(*opened);
+    for (hf_file& file : folder.files) {
+      const auto number = static_cast<std::int32_t>(contents_.files.size());
+      contents_.files.push_back(file.name);
+      for (const auto& [key, value] : file.header.metadata)
+        if (is_carried_text(key)) contents_.texts.push_back({key, value, number});
+      SHARDMESH_CHECK(keep_checksums(file));
+      sources_.push_back(std::move(file.source));
+    }
+    if (!folder.set_aside.empty())
+      warnings_.push_back(fail(errc::duplicate_key, fmt::format("has other copies of the model, which are not read: {}",
+                                                                name_list(folder.set_aside)))
+                              .with_file(path.string())
+                              .with_hint("open one of them by its name to read it"));
+    contents_.stem = stem_for_folders(folder.stem, format);
+    for (hf_tensor& tensor : folder.tensors) {
+      tensor_entry entry;
+      entry.key = std::move(tensor.name);
+      entry.type = tensor.type;
+      entry.shape = tensor.shape;
+      contents_.tensors.push_back(std::move(entry));
+      for (const hf_chunk& chunk : tensor.chunks)
+        contents_.add_chunk({chunk.offsets, chunk.sizes},
+                            {static_cast<std::int32_t>(chunk.file), 0, chunk.begin, chunk.end - chunk.begin});
+    }
+    if (format == checkpoint_format::hf) return read_folder_objects(path / "objects.json");
+    return read_embedded_objects(folder.files.front().header, objects_beside(path));
+  }
+
+  result<std::shared_ptr<const opened_chunk>> open_chunk(const tensor_entry& tensor, std::int32_t chunk) override {
+    const stored_range& place = contents_.chunk_places[static_cast<std::size_t>(chunk)];
+    auto opened = std::make_shared<opened_chunk>();
+    opened->source = sources_[static_cast<std::size_t>(place.file)];
+    opened->tensor =
+        contiguous_stored_tensor(tensor.type, contents_.chunk_box(tensor, chunk).sizes, place.offset, place.length);
+    opened->digest = digest_of(place);
+    opened->item_begin = place.offset;
+    opened->item_length = place.length;
+    return std::shared_ptr<const opened_chunk>(std::move(opened));
+  }
+
+  result<object_value> read_object(std::size_t index) override { return objects_[index].value; }
+
+  result<std::vector<std::byte>> object_archive(std::size_t index) override {
+    auto bytes = archive_from_json(objects_[index].value.json);
+    if (bytes) return bytes;
+    return std::move(bytes).error().with_key(objects_[index].key).with_values("", objects_[index].value.type);
+  }
+
+ private:
+  // A folder's stem is kept. A single file may be called anything: only names that have a meaning are.
+  static std::string stem_for_folders(const std::string& stem, checkpoint_format format) {
+    constexpr auto known = std::to_array<std::string_view>(
+        {"adapter_model", "diffusion_pytorch_model", "pytorch_lora_weights", "open_clip_model"});
+    if (format == checkpoint_format::hf || std::find(known.begin(), known.end(), stem) != known.end()) return stem;
+    return "model";
+  }
+
+  // Checksums that our own writer put into the header; a header that differs from its own is a problem.
+  result<void> keep_checksums(const hf_file& file) {
+    if (!find_metadata(file.header, safetensors_checksum_key)) {
+      note_damaged_key(file);
+      return {};
+    }
+    std::vector<std::byte> header(static_cast<std::size_t>(file.header.data_begin));
+    SHARDMESH_CHECK(file.source->read(0, header));
+    auto digests = read_checksums(header, file.header);
+    if (!digests) {
+      problems_.push_back(std::move(digests).error().with_file(file.source->name()));
+      return {};
+    }
+    if (!*digests) return {};
+    const auto number = static_cast<std::int32_t>(contents_.files.size() - 1);
+    for (std::size_t i = 0; i < file.header.entries.size(); ++i)
+      digests_.push_back({{number, file.header.entries[i].begin, file.header.entries[i].end}, (**digests)[i]});
+    return {};
+  }
+
+  // A value as long as our checksums under a name that is ours but for a letter: a flipped bit.
+  void note_damaged_key(const hf_file& file) {
+    for (const auto& [key, value] : file.header.metadata) {
+      if (key.size() != safetensors_checksum_key.size() || value.size() != 32 * (file.header.entries.size() + 1))
+        continue;
+      std::size_t equal = 0;
+      for (std::size_t i = 0; i < key.size(); ++i) equal += key[i] == safetensors_checksum_key[i];
+      if (equal + 1 == key.size())
+        problems_.push_back(fail(errc::checksum_mismatch, "the name of its checksums is damaged")
+                                .with_file(file.source->name())
+                                .with_values(std::string(safetensors_checksum_key), key));
+    }
+  }
+
+  std::optional<digest128> digest_of(const stored_range& place) const {
+    const std::array<std::int64_t, 3> wanted{place.file, place.offset, place.offset + place.length};
+    const auto found = std::lower_bound(digests_.begin(), digests_.end(), wanted,
+                                        [](const auto& entry, const auto& key) { return entry.first < key; });
+    if (found == digests_.end() || found->first != wanted) return std::nullopt;
+    return found->second;
+  }
+
+  // The header is the truth; the copy beside it is only held against it.
+  result<void> read_embedded_objects(const safetensors_header& header, const fs::path& copy) {
+    const auto embedded = find_metadata(header, embedded_objects_key);
+    if (!embedded) return {};
+    auto objects = parse_objects(*embedded);
+    if (!objects) {
+      problems_.push_back(std::move(objects).error().with_file(path_.string()));
+      return {};
+    }
+    keep(std::move(*objects));
+    std::error_code code;
+    if (!fs::is_regular_file(copy, code)) return {};
+    SHARDMESH_TRY(const std::vector<std::byte> bytes, read_file(copy, objects_limit_bytes));
+    const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    if (text == *embedded) return {};
+    if (auto copied = parse_objects(text); !copied)
+      problems_.push_back(std::move(copied).error().with_file(copy.string()));
+    else
+      warnings_.push_back(
+          fail(errc::incomplete_save, "is of another save than the tensors: an overwrite was interrupted")
+              .with_file(copy.string()));
+    return {};
+  }
+
+  void keep(std::vector<stored_object> objects) {
+    objects_ = std::move(objects);
+    for (const stored_object& object : objects_) contents_.objects.push_back({object.key, object.where, {}});
+  }
+
+  result<void> read_folder_objects(const fs::path& file) {
+    std::error_code code;
+    if (!fs::is_regular_file(file, code)) return {};
+    SHARDMESH_TRY(const std::vector<std::byte> bytes, read_file(file, objects_limit_bytes));
+    auto objects = parse_objects({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+    if (!objects) {
+      // A file of that name that is not ours is none of our business; ours, damaged, is a problem.
+      if (objects.error().code == errc::checksum_mismatch)
+        problems_.push_back(std::move(objects).error().with_file(file.string()));
+      return {};
+    }
+    keep(std::move(*objects));
+    return {};
+  }
+
+  file_pool pool_;
+  std::vector<std::shared_ptr<const byte_source>> sources_;
+  std::vector<stored_object> objects_;
+  std::vector<std::pair<std::array<std::int64_t, 3>, digest128>> digests_;  // (file, begin, end), ascending
+};
+
+result<std::unique_ptr<checkpoint_reader>> open_as(const fs::path& path, const open_options& options,
+                                                   checkpoint_format format) {
+  auto reader = std::make_unique<safetensors_reader>(options);
+  SHARDMESH_CHECK(reader->open(path, format));
+  return std::unique_ptr<checkpoint_reader>(std::move(reader));
+}
+
+}  // namespace
+
+result<std::unique_ptr<checkpoint_reader>> open_safetensors(const fs::path& file, const open_options& options) {
+  return open_as(file, options, checkpoint_format::safetensors);
+}
+
+result<std::unique_ptr<checkpoint_reader>> open_hf(const fs::path& folder, const open_options& options) {
+  return open_as(folder, options, checkpoint_format::hf);
+}
+
+result<bool> looks_like_safetensors(const fs::path& file) {
+  file_pool pool(1);
+  SHARDMESH_TRY(const auto source, pool.open(file));
+  std::array<std::byte, 9> head{};
+  if (source->size_bytes() < 9) return false;
+  SHARDMESH_CHECK(source->read(0, head));
+  std::uint64_t length = 0;
+  for (int i = 7; i >= 0; --i) length = length << 8 | std::to_integer<std::uint64_t>(head[static_cast<std::size_t>(i)]);
+  return length <= static_cast<std::uint64_t>(max_safetensors_header_bytes) && head[8] == std::byte{'{'};
+}
+
+}  // namespace shardmesh

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// byte_sums: checksums of ranges of a source, in bounded memory.
+export module shardmesh.storage:byte_sums;
+
+import shardmesh.std;
+import shardmesh.core;
+import shardmesh.digest;
+import :source;
+
+export namespace shardmesh {
+
+/// Visits the range front to back in pieces of at most a MiB.
+result<void> for_each_piece(const byte_source& source, std::int64_t begin, std::int64_t length,
+                            function_ref<void(std::span<const std::byte>)> visit);
+
+/// CRC-32 of ZIP archives; XXH3-128. Cost: reads the range once.
+result<std::uint32_t> crc32_of_range(const byte_source& source, std::int64_t begin, std::int64_t length);
+result<digest128> xxh3_of_range(const byte_source& source, std::int64_t begin, std::int64_t length);
+
+}  // namespace shardmesh

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include <fmt/format.h>
+#include <try.hpp>
+
+#include <algorithm>
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <iterator>
+#include <limits>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+module shardmesh.storage;
+
+import :byte_sums;
+import :first_problems;
+
+namespace shardmesh {
+namespace {
+
+constexpr std::string_view first_line = "shardmesh-checksums 1 xxh3-128\n";
+
+std::span<const std::byte> bytes_of(std::string_view text) {
+  return std::as_bytes(std::span(text.data(), text.size()));
+}
+
+error damaged(std::string_view what) {
+  return fail(errc::checksum_mismatch, fmt::format("the checksum record is damaged: {}", what));
+}
+
+std::optional<std::int64_t> number(std::string_view& text) {
+  std::int64_t value = 0;
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (code != std::errc{} || value < 0 || end == text.data() + text.size() || *end != ' ') return std::nullopt;
+  text.remove_prefix(static_cast<std::size_t>(end - text.data()) + 1);
+  return value;
+}
+
+}  // namespace
+
+result<void> check_checksum(const byte_source& file, const checksum_range& range) {
+  SHARDMESH_TRY(const digest128 found, xxh3_of_range(file, range.offset, range.length));
+  if (to_hex(found) == range.digits) return {};
+  return fail(errc::checksum_mismatch,
+              fmt::format("bytes {} to {} are not what was written", range.offset, range.offset + range.length))
+      .with_file(file.name())
+      .with_values(range.digits, to_hex(found));
+}
+
+std::string format_checksums(std::span<const checksum_range> ranges) {
+  std::string text(first_line);
+  for (const checksum_range& range : ranges)
+    fmt::format_to(std::back_inserter(text), "{} {} {} {}\n", range.digits, range.offset, range.length,
+                   escaped(range.file));
+  return text + to_hex(xxh3(bytes_of(text))) + "\n";
+}
+
+result<std::vector<checksum_range>> parse_checksums(std::string_view text) {
+  if (!text.starts_with(first_line)) return damaged("its first line is unknown");
+  if (text.size() < first_line.size() + 33 || text.back() != '\n') return damaged("it is cut short");
+  const std::string_view body = text.substr(0, text.size() - 33);
+  if (to_hex(xxh3(bytes_of(body))) != text.substr(body.size(), 32)) return damaged("its own checksum differs");
+  std::vector<checksum_range> ranges;
+  for (std::string_view rest = body.substr(first_line.size()); !rest.empty();) {
+    std::string_view line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(rest.size(), line.size() + 1));
+    if (line.size() < 34) return damaged("a line is too short");
+    checksum_range range;
+    range.digits = line.substr(0, 32);
+    line.remove_prefix(33);
+    const auto offset = number(line);
+    const auto length = offset ? number(line) : std::nullopt;
+    if (!length || line.empty()) return damaged("a line has no range");
+    range.offset = *offset;
+    range.length = *length;
+    range.file = line;
+    if (range.file.find_first_of(std::string_view("/\0", 2)) != std::string::npos || range.file == "..")
+      return fail(errc::unsafe_path, "the checksum record names a file outside of the folder")
+          .with_values("", range.file);
+    ranges.push_back(std::move(range));
+  }
+  return ranges;
+}
+
+std::vector<error> check_checksums(const std::filesystem::path& folder, std::span<const checksum_range> ranges,
+                                   file_pool& files, int threads) {
+  std::vector<std::size_t> all(ranges.size());
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = i;
+  return check_checksums(folder, ranges, all, files, threads);
+}
+
+std::vector<error> check_checksums(const std::filesystem::path& folder, std::span<const checksum_range> ranges,
+                                   std::span<const std::size_t> chosen, file_pool& files, int threads) {
+  struct checked_file {
+    std::int64_t length = 0;  // what the record says
+    std::unique_ptr<byte_source> source;
+  };
+  std::map<std::string, checked_file> by_name;
+  for (const std::size_t i : chosen) by_name[ranges[i].file];
+  for (const checksum_range& range : ranges)
+    if (const auto file = by_name.find(range.file); file != by_name.end())
+      file->second.length = std::max(file->second.length, checked_add(range.offset, range.length).value_or(INT64_MAX));
+  std::vector<error> problems;
+  for (auto& [name, file] : by_name) {
+    auto opened = files.open(folder / name);
+    if (!opened) {
+      problems.push_back(std::move(opened).error());
+    } else if ((*opened)->size_bytes() != file.length) {
+      problems.push_back(
+          fail(errc::checksum_mismatch, "has another length than was written")
+              .with_file((folder / name).string())
+              .with_values(fmt::format("{} bytes", file.length), fmt::format("{}", (*opened)->size_bytes())));
+    } else {
+      file.source = std::move(*opened);
+    }
+  }
+  first_problems found(std::numeric_limits<std::size_t>::max());
+  static_cast<void>(
+      parallel_for(threads, static_cast<std::int64_t>(chosen.size()), [&](std::int64_t i) -> result<void> {
+        const checksum_range& range = ranges[chosen[static_cast<std::size_t>(i)]];
+        const checked_file& file = by_name.find(range.file)->second;
+        if (!file.source) return {};
+        auto checked = check_checksum(*file.source, range);
+        if (!checked) found.add(i, std::move(checked).error());
+        return {};
+      }));
+  for (error& problem : found.take()) problems.push_back(std::move(problem));
+  return problems;
+}
+
+}  // namespace shardmesh

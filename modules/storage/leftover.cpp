@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+#include <try.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+module shardmesh.storage;
+
+import :seen_destination;
+import :temporary_name;
+import :uninterrupted;
+
+namespace shardmesh {
+namespace fs = std::filesystem;
+namespace {
+
+// File systems of one kernel: its locks are all that there are.
+bool is_shared(int descriptor) {
+  struct statfs where{};
+  if (::fstatfs(descriptor, &where) != 0) return true;
+  constexpr std::uint32_t zfs = 0x2FC12FC1, bcachefs = 0xCA451A4E, exfat = 0x2011BAB0;
+  switch (static_cast<std::uint32_t>(where.f_type)) {
+    case EXT4_SUPER_MAGIC:
+    case XFS_SUPER_MAGIC:
+    case BTRFS_SUPER_MAGIC:
+    case TMPFS_MAGIC:
+    case RAMFS_MAGIC:
+    case OVERLAYFS_SUPER_MAGIC:
+    case F2FS_SUPER_MAGIC:
+    case REISERFS_SUPER_MAGIC:
+    case MSDOS_SUPER_MAGIC:
+    case zfs:
+    case bcachefs:
+    case exfat:
+      return false;
+    default:
+      return true;
+  }
+}
+
+// A leftover that is open, with its lock when nobody else has it: nobody else takes it away meanwhile.
+class opened_leftover {
+ public:
+  static result<opened_leftover> open(const fs::path& path, const temporary_name& name,
+                                      const leftover_options& options) {
+    const int fd =
+        uninterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY | O_CLOEXEC); });
+    if (fd < 0) return fail_sys(errno, "cannot open", path.string());
+    opened_leftover made(fd);
+    made.judge(name, options);
+    return made;
+  }
+  opened_leftover(opened_leftover&& other) noexcept : fd_(std::exchange(other.fd_, -1)), owner_(other.owner_) {}
+  ~opened_leftover() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  int descriptor() const { return fd_; }
+  leftover_owner owner() const { return owner_; }
+
+ private:
+  explicit opened_leftover(int fd) : fd_(fd) {}
+
+  void judge(const temporary_name& name, const leftover_options& options) {
+    const bool is_ours = !name.host.empty() && name.host == this_host();
+    if (!is_ours && options.shared.value_or(is_shared(fd_))) return;
+    if (::flock(fd_, LOCK_EX | LOCK_NB) != 0) {
+      owner_ = errno == EWOULDBLOCK ? leftover_owner::alive : leftover_owner::unknown;
+      return;
+    }
+    // Versions that wrote names without a host took no lock.
+    const bool runs = name.host.empty() && (::kill(static_cast<pid_t>(name.process), 0) == 0 || errno == EPERM);
+    owner_ = runs ? leftover_owner::alive : leftover_owner::dead;
+  }
+
+  int fd_;
+  leftover_owner owner_ = leftover_owner::unknown;
+};
+
+fs::path absolute_path(const fs::path& path) {
+  std::error_code code;
+  fs::path whole = fs::absolute(path, code);
+  if (!code) whole = fs::weakly_canonical(whole, code);
+  if (code) whole = path;
+  return whole.has_filename() ? whole : whole.parent_path();
+}
+
+// Appends the folder's leftovers, those of `stems` alone or all.
+result<void> list(const fs::path& folder, const std::vector<std::string>* stems, const leftover_options& options,
+                  std::vector<leftover>& found) {
+  std::error_code code;
+  for (fs::directory_iterator at(folder, code), end; !code && at != end; at.increment(code)) {
+    const auto name = parse_temporary_name(at->path().filename().string());
+    if (!name || (stems && std::find(stems->begin(), stems->end(), name->stem) == stems->end())) continue;
+    const auto seen = look_at(at->path());
+    if (!seen || !(seen->is_file() || seen->is_folder())) continue;
+    leftover one{at->path(), seen->is_file() ? seen->self->size_bytes : 0};
+    for (const auto& [entry, identity] : seen->entries) one.size_bytes += identity.size_bytes;
+    const auto opened = opened_leftover::open(at->path(), *name, options);
+    if (!opened && opened.error().sys == ENOENT) continue;  // gone meanwhile
+    if (opened) one.owner = opened->owner();
+    found.push_back(std::move(one));
+  }
+  if (code) return fail_sys(code.value(), "cannot list", folder.string());
+  return {};
+}
+
+}  // namespace
+
+result<std::vector<leftover>> find_leftovers_of(const fs::path& destination) {
+  const std::vector<std::string> stems{temporary_stem(destination)};
+  std::vector<leftover> found;
+  SHARDMESH_CHECK(list(destination.parent_path(), &stems, {}, found));
+  return found;
+}
+
+result<std::vector<leftover>> find_leftovers(const fs::path& path, const leftover_options& options) {
+  const fs::path whole = absolute_path(path);
+  std::vector<leftover> found;
+  std::vector<std::string> stems{temporary_stem(whole), temporary_stem(objects_beside(whole))};
+  // One that is named itself.
+  if (const auto name = parse_temporary_name(whole.filename().string())) stems.push_back(name->stem);
+  if (whole.has_relative_path())
+    if (const auto listed = list(whole.parent_path(), &stems, options, found); !listed)
+      return fail_sys(listed.error().sys, "cannot list the folder of", path.string());
+  std::error_code code;
+  if (fs::is_directory(whole, code)) SHARDMESH_CHECK(list(whole, nullptr, options, found));
+  std::sort(found.begin(), found.end(), [](const leftover& a, const leftover& b) { return a.path < b.path; });
+  return found;
+}
+
+result<void> remove_leftover(const fs::path& path, const leftover_options& options) {
+  const auto refuse = [&](std::string message) {
+    return fail(errc::destination_exists, std::move(message)).with_file(path.string());
+  };
+  const auto name = parse_temporary_name(path.filename().string());
+  if (!name) return refuse("is not a temporary name of shardmesh");
+  SHARDMESH_TRY(const opened_leftover opened, opened_leftover::open(path, *name, options));
+  if (opened.owner() == leftover_owner::alive) return refuse("is being written");
+  if (opened.owner() == leftover_owner::unknown)
+    return refuse("is kept: whether its owner lives cannot be seen from here");
+  SHARDMESH_TRY(const seen_destination seen, look_at(opened.descriptor(), path));
+  if (seen.is_file()) {
+    if (::unlink(path.c_str()) != 0) return fail_sys(errno, "cannot remove", path.string());
+    return {};
+  }
+  // A whole checkpoint may be the old one of a run that was killed while it replaced it: not more than that goes.
+  if (seen.entries.contains(".metadata") || seen.entries.contains(std::string(checksum_file_name)))
+    SHARDMESH_CHECK(check_replaceable(options.may_replace, path, seen));
+  remove_seen(opened.descriptor(), seen);
+  if (::rmdir(path.c_str()) != 0) return fail_sys(errno, "cannot remove", path.string());
+  return {};
+}
+
+}  // namespace shardmesh

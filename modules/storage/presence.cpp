@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <utility>
+module shardmesh.storage;
+
+import :presence;
+
+namespace shardmesh {
+
+presence& presence::operator=(presence&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  return *this;
+}
+
+presence::~presence() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+result<presence> presence::on(const std::filesystem::path& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+  if (fd < 0) return fail_sys(errno, "cannot open", path.string());
+  presence made(fd);
+  // Whoever takes leftovers away holds the lock alone meanwhile: then, or when the name is gone already, this one is
+  // lost.
+  const bool is_taken = ::flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  if (is_taken || !made.is_at(path)) return fail_sys(ENOENT, "was taken away", path.string());
+  return made;
+}
+
+bool presence::is_at(const std::filesystem::path& path) const {
+  struct stat mine{}, there{};
+  return fd_ >= 0 && ::fstat(fd_, &mine) == 0 && ::lstat(path.c_str(), &there) == 0 && mine.st_dev == there.st_dev &&
+         mine.st_ino == there.st_ino;
+}
+
+}  // namespace shardmesh

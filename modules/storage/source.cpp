@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <try.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+module shardmesh.storage;
+
+import :seen_destination;
+import :uninterrupted;
+
+namespace shardmesh {
+namespace {
+
+result<void> check_range(const byte_source& source, std::int64_t offset, std::size_t length) {
+  const std::int64_t size = source.size_bytes();
+  if (offset < 0 || offset > size || static_cast<std::int64_t>(length) > size - offset)
+    return fail(errc::out_of_bounds, fmt::format("bytes {} to {} lie outside of the file's {} bytes", offset,
+                                                 offset + static_cast<std::int64_t>(length), size))
+        .with_file(source.name());
+  return {};
+}
+
+result<void> check_regular(const struct stat& status, const std::string& path) {
+  if (S_ISREG(status.st_mode)) return {};
+  return fail(errc::bad_format, fmt::format("is {}, not a file", name_of_kind(status.st_mode & S_IFMT)))
+      .with_file(path);
+}
+
+// For reading. Opening a FIFO would wait for a writer, and opening a device can do things: it is looked at first, and
+// again once it is open.
+result<int> open_regular(const std::string& path) {
+  struct stat status{};
+  if (::stat(path.c_str(), &status) != 0) return fail_sys(errno, "cannot open", path);
+  SHARDMESH_CHECK(check_regular(status, path));
+  const int fd = uninterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC); });
+  if (fd < 0) return fail_sys(errno, "cannot open", path);
+  auto looked = ::fstat(fd, &status) == 0 ? check_regular(status, path) : fail_sys(errno, "cannot stat", path);
+  if (looked) return fd;
+  ::close(fd);
+  return std::move(looked).error();
+}
+
+}  // namespace
+
+std::size_t descriptor_share(std::size_t most) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) == 0) most = std::min<std::size_t>(most, limit.rlim_cur / 5);
+  return std::max<std::size_t>(most, 1);
+}
+
+result<void> memory_source::read(std::int64_t offset, std::span<std::byte> out) const {
+  SHARDMESH_CHECK(check_range(*this, offset, out.size()));
+  std::copy_n(bytes_.begin() + offset, out.size(), out.begin());
+  return {};
+}
+
+result<void> section_source::read(std::int64_t offset, std::span<std::byte> out) const {
+  SHARDMESH_CHECK(check_range(*this, offset, out.size()));
+  return whole_.read(offset_ + offset, out);
+}
+
+// At most `max_open` descriptors are open: whoever needs another one while all are in use waits for one. Nobody holds
+// one while waiting.
+struct file_pool::state {
+  struct entry {
+    const void* file;
+    int fd;
+    int users;
+  };
+  std::size_t max_open;
+  std::size_t opening = 0;
+  std::mutex lock;
+  std::condition_variable released;
+  std::list<entry> recent;  // most recently used first
+  std::unordered_map<const void*, std::list<entry>::iterator> by_file;
+
+  ~state() {
+    for (const entry& e : recent) ::close(e.fd);
+  }
+
+  result<std::list<entry>::iterator> acquire(const void* file, const std::string& path) {
+    std::unique_lock guard(lock);
+    for (;;) {
+      if (const auto found = by_file.find(file); found != by_file.end()) {
+        recent.splice(recent.begin(), recent, found->second);
+        ++recent.front().users;
+        return recent.begin();
+      }
+      if (recent.size() + opening >= max_open && !close_idle()) {
+        released.wait(guard);
+        continue;
+      }
+      ++opening;
+      guard.unlock();  // others go on: a network's open can take long
+      auto fd = open_regular(path);
+      guard.lock();
+      --opening;
+      if (!fd && fd.error().sys == EMFILE && close_idle()) continue;
+      released.notify_all();
+      if (!fd) return std::move(fd).error();
+      if (by_file.contains(file)) {
+        ::close(*fd);
+        continue;
+      }
+      recent.push_front({file, *fd, 1});
+      by_file[file] = recent.begin();
+      return recent.begin();
+    }
+  }
+
+  void release(std::list<entry>::iterator used) {
+    {
+      const std::scoped_lock guard(lock);
+      --used->users;
+    }
+    released.notify_one();
+  }
+
+  void forget(const void* file) {
+    const std::scoped_lock guard(lock);
+    if (const auto found = by_file.find(file); found != by_file.end()) close(found->second);
+  }
+
+ private:
+  bool close_idle() {
+    for (auto last = recent.end(); last != recent.begin();)
+      if ((--last)->users == 0) {
+        close(last);
+        return true;
+      }
+    return false;
+  }
+  void close(std::list<entry>::iterator closed) {
+    ::close(closed->fd);
+    by_file.erase(closed->file);
+    recent.erase(closed);
+  }
+};
+
+namespace {
+
+template <class Pool>
+class pooled_file final : public byte_source {
+ public:
+  pooled_file(std::shared_ptr<Pool> pool, std::string path) : pool_(std::move(pool)), path_(std::move(path)) {}
+  ~pooled_file() override { pool_->forget(this); }
+
+  result<void> find_size() {
+    SHARDMESH_TRY(const auto opened, pool_->acquire(this, path_));
+    struct stat status{};
+    const int failed = ::fstat(opened->fd, &status) != 0 ? errno : 0;
+    pool_->release(opened);
+    if (failed != 0) return fail_sys(failed, "cannot stat", path_);
+    size_ = status.st_size;
+    return {};
+  }
+  std::int64_t size_bytes() const override { return size_; }
+  std::string name() const override { return path_; }
+  result<void> read(std::int64_t offset, std::span<std::byte> out) const override {
+    SHARDMESH_CHECK(check_range(*this, offset, out.size()));
+    SHARDMESH_TRY(const auto opened, pool_->acquire(this, path_));
+    auto done = read_from(opened->fd, offset, out);
+    pool_->release(opened);
+    return done;
+  }
+
+ private:
+  result<void> read_from(int fd, std::int64_t offset, std::span<std::byte> out) const {
+    while (!out.empty()) {
+      const ssize_t got = uninterrupted([&] { return ::pread(fd, out.data(), out.size(), offset); });
+      if (got < 0) return fail_sys(errno, "cannot read", path_);
+      if (got == 0) return fail(errc::io, "became shorter while it was read").with_file(path_);
+      out = out.subspan(static_cast<std::size_t>(got));
+      offset += got;
+    }
+    return {};
+  }
+
+  std::shared_ptr<Pool> pool_;
+  std::string path_;
+  std::int64_t size_ = 0;
+};
+
+}  // namespace
+
+file_pool::file_pool(std::size_t max_open) : state_(std::make_shared<state>()) {
+  state_->max_open = descriptor_share(max_open);
+}
+file_pool::~file_pool() = default;
+
+result<std::unique_ptr<byte_source>> file_pool::open(const std::filesystem::path& path) {
+  auto file = std::make_unique<pooled_file<state>>(state_, path.string());
+  SHARDMESH_CHECK(file->find_size());
+  return std::unique_ptr<byte_source>(std::move(file));
+}
+
+result<std::vector<std::byte>> read_all(const byte_source& source, std::int64_t limit_bytes) {
+  if (source.size_bytes() > limit_bytes)
+    return fail(errc::invalid_argument, "is too large")
+        .with_file(source.name())
+        .with_values(fmt::format("at most {} bytes", limit_bytes), fmt::format("{}", source.size_bytes()));
+  std::vector<std::byte> bytes(static_cast<std::size_t>(source.size_bytes()));
+  SHARDMESH_CHECK(source.read(0, bytes));
+  return bytes;
+}
+
+result<std::vector<std::byte>> read_file(const std::filesystem::path& path, std::int64_t limit_bytes) {
+  file_pool pool(1);
+  SHARDMESH_TRY(const auto source, pool.open(path));
+  return read_all(*source, limit_bytes);
+}
+
+}  // namespace shardmesh

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// storage: bytes that are read by range. Local files first; anything that answers ranges can follow.
+export module shardmesh.storage:source;
+
+import shardmesh.std;
+import shardmesh.core;
+
+export namespace shardmesh {
+
+/// Random access to a run of bytes. Thread-safe. Every reader of a format takes one of these.
+class byte_source {
+ public:
+  virtual ~byte_source() = default;
+  virtual std::int64_t size_bytes() const = 0;
+  /// Fills `out` from [offset, offset + out.size()). errc::out_of_bounds past the end, errc::io; both name the file.
+  virtual result<void> read(std::int64_t offset, std::span<std::byte> out) const = 0;
+  /// The file's path for messages.
+  virtual std::string name() const = 0;
+};
+
+/// Bytes in memory, not owned.
+class memory_source final : public byte_source {
+ public:
+  memory_source(std::span<const std::byte> bytes, std::string name) : bytes_(bytes), name_(std::move(name)) {}
+  std::int64_t size_bytes() const override { return static_cast<std::int64_t>(bytes_.size()); }
+  result<void> read(std::int64_t offset, std::span<std::byte> out) const override;
+  std::string name() const override { return name_; }
+
+ private:
+  std::span<const std::byte> bytes_;
+  std::string name_;
+};
+
+/// The bytes [offset, offset + length) of another source, which must outlive it.
+/// Precondition: the range lies within.
+class section_source final : public byte_source {
+ public:
+  section_source(const byte_source& whole, std::int64_t offset, std::int64_t length)
+      : whole_(whole), offset_(offset), length_(length) {}
+  std::int64_t size_bytes() const override { return length_; }
+  result<void> read(std::int64_t offset, std::span<std::byte> out) const override;
+  std::string name() const override { return whole_.name(); }
+
+ private:
+  const byte_source& whole_;
+  std::int64_t offset_, length_;
+};
+
+/// Open files, at most `max_open` (and a fifth of what the process may open) at a time: the least recently used
+/// descriptor is closed and reopened when needed; a read waits while all of them are in use.
+class file_pool {
+ public:
+  explicit file_pool(std::size_t max_open = 128);
+  ~file_pool();
+  file_pool(const file_pool&) = delete;
+
+  /// A source of this file; the pool must outlive it. errc::io when it cannot be opened, errc::bad_format when it is
+  /// not a regular file: a FIFO, a device or a folder is not opened at all, so it neither blocks nor does anything.
+  result<std::unique_ptr<byte_source>> open(const std::filesystem::path& path);
+
+ private:
+  struct state;
+  std::shared_ptr<state> state_;
+};
+
+/// The whole file. errc::io; errc::invalid_argument when it is larger than `limit_bytes`.
+result<std::vector<std::byte>> read_file(const std::filesystem::path& path, std::int64_t limit_bytes);
+/// The whole source, likewise.
+result<std::vector<std::byte>> read_all(const byte_source& source, std::int64_t limit_bytes);
+
+}  // namespace shardmesh
+
+namespace shardmesh {
+
+// How many descriptors one pool may hold, at least one: `most`, or a fifth of the process's limit, since several pools
+// are open at a time (two readers of a diff, checksums, a destination).
+std::size_t descriptor_share(std::size_t most);
+
+}  // namespace shardmesh

@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reading of ZIP archives: end records, central directory, local headers.
+module;
+#include <fmt/format.h>
+#include <zlib.h>
+#include <try.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+module shardmesh.storage;
+
+namespace shardmesh {
+namespace {
+
+constexpr std::int64_t end_bytes = 22, locator_bytes = 20, end64_bytes = 56, local_bytes = 30, central_bytes = 46;
+constexpr std::uint64_t saturated32 = 0xffffffff;
+
+std::uint64_t number_at(std::span<const std::byte> bytes, std::size_t offset, std::size_t width) {
+  std::uint64_t number = 0;
+  for (std::size_t i = 0; i < width; ++i) number |= std::to_integer<std::uint64_t>(bytes[offset + i]) << (8 * i);
+  return number;
+}
+std::uint64_t u16(std::span<const std::byte> bytes, std::size_t offset) {
+  return number_at(bytes, offset, 2);
+}
+std::uint64_t u32(std::span<const std::byte> bytes, std::size_t offset) {
+  return number_at(bytes, offset, 4);
+}
+std::uint64_t u64(std::span<const std::byte> bytes, std::size_t offset) {
+  return number_at(bytes, offset, 8);
+}
+
+constexpr std::uint64_t local_signature = 0x04034b50, central_signature = 0x02014b50, end_signature = 0x06054b50,
+                        end64_signature = 0x06064b50, locator_signature = 0x07064b50;
+
+error bad(const byte_source& source, std::string message) {
+  return fail(errc::bad_format, "malformed ZIP archive: " + std::move(message)).with_file(source.name());
+}
+
+/// Where the central directory lies, and how many records it has.
+struct extent {
+  std::uint64_t offset = 0, length = 0, records = 0;
+};
+
+/// Offset of the end record. A comment may follow it; a comment that holds another end record is refused, because
+/// readers then disagree about what the archive contains.
+result<std::int64_t> find_end(const byte_source& source) {
+  const std::int64_t size = source.size_bytes();
+  if (size < end_bytes) return bad(source, "it is too short");
+  std::optional<std::int64_t> found;
+  for (const std::int64_t window : {std::int64_t{4096}, std::int64_t{0xffff} + end_bytes}) {
+    const std::int64_t length = std::min(window, size);
+    std::vector<std::byte> tail(static_cast<std::size_t>(length));
+    SHARDMESH_CHECK(source.read(size - length, tail));
+    for (std::size_t at = tail.size() - end_bytes + 1; at-- > 0;) {
+      if (tail[at] != std::byte{'P'} || u32(tail, at) != end_signature) continue;
+      if (u16(tail, at + 20) != tail.size() - at - end_bytes) continue;
+      if (found) return bad(source, "it has two end records");
+      found = size - length + static_cast<std::int64_t>(at);
+    }
+    if (found || length == size) break;
+  }
+  if (!found) return bad(source, "it has no end record (cut off?)");
+  return *found;
+}
+
+result<extent> find_directory(const byte_source& source) {
+  SHARDMESH_TRY(const std::int64_t end_at, find_end(source));
+  std::array<std::byte, end_bytes> end;
+  SHARDMESH_CHECK(source.read(end_at, end));
+  if (u16(end, 4) != 0 || u16(end, 6) != 0 || u16(end, 8) != u16(end, 10)) return bad(source, "it spans several disks");
+  extent found{u32(end, 16), u32(end, 12), u16(end, 10)};
+  std::int64_t directory_end = end_at;
+
+  std::array<std::byte, locator_bytes> locator{};
+  if (end_at >= locator_bytes) SHARDMESH_CHECK(source.read(end_at - locator_bytes, locator));
+  if (u32(locator, 0) == locator_signature) {
+    const std::uint64_t at = u64(locator, 8);
+    if (end_at < locator_bytes + end64_bytes || at > static_cast<std::uint64_t>(end_at - locator_bytes - end64_bytes) ||
+        u32(locator, 4) != 0)
+      return bad(source, "the ZIP64 end record lies outside");
+    std::array<std::byte, end64_bytes> end64;
+    SHARDMESH_CHECK(source.read(static_cast<std::int64_t>(at), end64));
+    const extent wide{u64(end64, 48), u64(end64, 40), u64(end64, 32)};
+    if (u32(end64, 0) != end64_signature || u64(end64, 24) != wide.records || u32(end64, 16) != 0 ||
+        u32(end64, 20) != 0)
+      return bad(source, "the ZIP64 end record is damaged");
+    const auto agrees = [](std::uint64_t narrow, std::uint64_t value, std::uint64_t limit) {
+      return narrow == value || narrow == limit;
+    };
+    if (!agrees(found.records, wide.records, 0xffff) || !agrees(found.length, wide.length, saturated32) ||
+        !agrees(found.offset, wide.offset, saturated32))
+      return bad(source, "its two end records disagree");
+    found = wide;
+    directory_end = static_cast<std::int64_t>(at);
+  }
+  const auto limit = static_cast<std::uint64_t>(directory_end);
+  if (found.offset > limit || found.length != limit - found.offset)
+    return bad(source, "the directory does not lie before its end record");
+  if (found.records > found.length / central_bytes)
+    return bad(source, fmt::format("{} records do not fit into a directory of {} bytes", found.records, found.length));
+  return found;
+}
+
+/// Takes one 64-bit value of a ZIP64 extra field when `value` is saturated. False when it is missing.
+bool widen(std::uint64_t& value, std::span<const std::byte>& wide) {
+  if (value != saturated32) return true;
+  if (wide.size() < 8) return false;
+  value = u64(wide, 0);
+  wide = wide.subspan(8);
+  return true;
+}
+
+/// One entry of the directory; `at` moves past it.
+result<zip_record> read_entry(const byte_source& source, std::span<const std::byte> directory, std::size_t& at,
+                              std::uint64_t directory_offset) {
+  const auto entry = directory.subspan(at);
+  if (entry.size() < central_bytes || u32(entry, 0) != central_signature)
+    return bad(source, "the directory has fewer records than it says");
+  const std::size_t name_bytes = u16(entry, 28), extra_bytes = u16(entry, 30), comment_bytes = u16(entry, 32);
+  if (entry.size() - central_bytes < name_bytes + extra_bytes + comment_bytes)
+    return bad(source, "a directory entry is cut off");
+  zip_record record;
+  record.name.assign(reinterpret_cast<const char*>(entry.data()) + central_bytes, name_bytes);
+  record.flags = static_cast<std::uint16_t>(u16(entry, 8));
+  record.method = static_cast<std::uint16_t>(u16(entry, 10));
+  record.crc32 = static_cast<std::uint32_t>(u32(entry, 16));
+  std::uint64_t compressed = u32(entry, 20), size = u32(entry, 24), offset = u32(entry, 42);
+  for (auto extra = entry.subspan(central_bytes + name_bytes, extra_bytes); extra.size() >= 4;) {
+    const std::size_t length = std::min<std::size_t>(u16(extra, 2), extra.size() - 4);
+    if (u16(extra, 0) == 1) {
+      auto wide = extra.subspan(4, length);
+      if (!widen(size, wide) || !widen(compressed, wide) || !widen(offset, wide))
+        return bad(source, fmt::format("record \"{}\" lacks its ZIP64 sizes", record.name));
+    }
+    extra = extra.subspan(4 + length);
+  }
+  at += central_bytes + name_bytes + extra_bytes + comment_bytes;
+  if (record.name.empty() || record.name.find('\0') != std::string::npos)
+    return bad(source, fmt::format("a record's name, \"{}\", is empty or holds a NUL", record.name));
+  if ((record.flags & 0x2041) != 0) return bad(source, fmt::format("record \"{}\" is encrypted", record.name));
+  if (u16(entry, 34) != 0) return bad(source, "it spans several disks");
+  const std::uint64_t header = static_cast<std::uint64_t>(local_bytes) + name_bytes;
+  if (offset > directory_offset || header > directory_offset - offset ||
+      compressed > directory_offset - offset - header || size > static_cast<std::uint64_t>(INT64_MAX))
+    return bad(source, fmt::format("record \"{}\" lies outside", record.name));
+  if (record.method == 0 && size != compressed)
+    return bad(source, fmt::format("stored record \"{}\" has two sizes", record.name));
+  record.compressed_bytes = static_cast<std::int64_t>(compressed);
+  record.size_bytes = static_cast<std::int64_t>(size);
+  record.header_offset = static_cast<std::int64_t>(offset);
+  return record;
+}
+
+/// Each record's limit is the beginning of the next; its header, name and data must fit before it.
+result<void> check_extents(const byte_source& source, std::vector<zip_record>& records, std::int64_t directory_offset) {
+  std::vector<std::size_t> order(records.size());
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::sort(order.begin(), order.end(),
+            [&records](std::size_t a, std::size_t b) { return records[a].header_offset < records[b].header_offset; });
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    zip_record& record = records[order[i]];
+    record.limit = i + 1 < order.size() ? records[order[i + 1]].header_offset : directory_offset;
+    const std::int64_t least = local_bytes + static_cast<std::int64_t>(record.name.size()) + record.compressed_bytes;
+    if (record.limit - record.header_offset < least)
+      return bad(source, fmt::format("record \"{}\" overlaps the next", record.name));
+  }
+  return {};
+}
+
+}  // namespace
+
+result<windowed_source> windowed_source::open(const byte_source& source, std::int64_t head_bytes,
+                                              std::int64_t tail_bytes) {
+  windowed_source made(source);
+  const std::int64_t size = source.size_bytes();
+  const bool whole = size <= head_bytes + tail_bytes;
+  made.head_.resize(static_cast<std::size_t>(whole ? size : head_bytes));
+  SHARDMESH_CHECK(source.read(0, made.head_));
+  if (whole) return made;
+  made.tail_.resize(static_cast<std::size_t>(tail_bytes));
+  SHARDMESH_CHECK(source.read(size - tail_bytes, made.tail_));
+  return made;
+}
+
+result<void> windowed_source::read(std::int64_t offset, std::span<std::byte> out) const {
+  const auto served = [&](const std::vector<std::byte>& window, std::int64_t begin) {
+    const auto length = static_cast<std::int64_t>(window.size()), wanted = static_cast<std::int64_t>(out.size());
+    if (offset < begin || offset - begin > length || wanted > length - (offset - begin)) return false;
+    std::copy_n(window.begin() + (offset - begin), wanted, out.begin());
+    return true;
+  };
+  if (served(head_, 0) || served(tail_, size_bytes() - static_cast<std::int64_t>(tail_.size()))) return {};
+  return source_->read(offset, out);
+}
+
+result<zip_directory> zip_directory::read(const byte_source& source) {
+  SHARDMESH_TRY(const extent where, find_directory(source));
+  // The length is bounded by the source, so this allocation is too.
+  std::vector<std::byte> bytes(where.length);
+  SHARDMESH_CHECK(source.read(static_cast<std::int64_t>(where.offset), bytes));
+  zip_directory directory;
+  std::unordered_set<std::string> folded;
+  std::size_t at = 0;
+  for (std::uint64_t i = 0; i < where.records; ++i) {
+    SHARDMESH_TRY(zip_record record, read_entry(source, bytes, at, where.offset));
+    if (!directory.by_name_.emplace(record.name, directory.records_.size()).second)
+      return bad(source, fmt::format("two records are named \"{}\"", record.name));
+    // PyTorch's reader looks names up without regard to case, others with: they would see different records.
+    std::string lower = record.name;
+    for (char& c : lower)
+      if (c >= 'A' && c <= 'Z') c = static_cast<char>(c | 32);
+    if (!folded.insert(std::move(lower)).second)
+      return bad(source, fmt::format("two records are named \"{}\" but for case", record.name));
+    directory.records_.push_back(std::move(record));
+  }
+  if (at != bytes.size()) return bad(source, "the directory has more records than it says");
+  SHARDMESH_CHECK(check_extents(source, directory.records_, static_cast<std::int64_t>(where.offset)));
+  return directory;
+}
+
+const zip_record* zip_directory::find(std::string_view name) const {
+  const auto found = by_name_.find(std::string(name));
+  return found == by_name_.end() ? nullptr : &records_[found->second];
+}
+
+bool looks_like_zip(const byte_source& source) {
+  std::array<std::byte, 4> start;
+  return source.size_bytes() >= 4 && source.read(0, start) && u32(start, 0) == local_signature;
+}
+
+namespace {
+
+// Of the two sets of flags, bit 3 (sizes follow the data) and bits 1 and 2 (effort) may differ: they change nothing.
+bool flags_agree(std::uint64_t local, std::uint64_t central) {
+  return ((local ^ central) & ~std::uint64_t{0x000e}) == 0;
+}
+
+// CRC-32 and sizes of a local header: 0 where they follow the data (PyTorch leaves them 0 always), saturated where a
+// ZIP64 field has them, else those of the directory.
+bool sizes_agree(std::span<const std::byte> header, const zip_record& record) {
+  const auto agrees = [](std::uint64_t local, std::uint64_t value) {
+    return local == 0 || local == saturated32 || local == value;
+  };
+  return (u32(header, 14) == 0 || u32(header, 14) == record.crc32) &&
+         agrees(u32(header, 18), static_cast<std::uint64_t>(record.compressed_bytes)) &&
+         agrees(u32(header, 22), static_cast<std::uint64_t>(record.size_bytes));
+}
+
+}  // namespace
+
+result<std::int64_t> data_offset(const byte_source& source, const zip_record& record) {
+  std::vector<std::byte> header(static_cast<std::size_t>(local_bytes) + record.name.size());
+  SHARDMESH_CHECK(source.read(record.header_offset, header));
+  const auto name_bytes = static_cast<std::int64_t>(u16(header, 26)),
+             extra_bytes = static_cast<std::int64_t>(u16(header, 28));
+  const std::string_view name(reinterpret_cast<const char*>(header.data()) + local_bytes, record.name.size());
+  if (u32(header, 0) != local_signature || name_bytes != static_cast<std::int64_t>(record.name.size()) ||
+      name != record.name || u16(header, 8) != record.method || !flags_agree(u16(header, 6), record.flags) ||
+      !sizes_agree(header, record))
+    return bad(source, fmt::format("the local header of record \"{}\" does not match the directory", record.name));
+  const std::int64_t begin = record.header_offset + local_bytes + name_bytes + extra_bytes;
+  if (begin > record.limit || record.compressed_bytes > record.limit - begin)
+    return bad(source, fmt::format("record \"{}\" overlaps the next", record.name));
+  return begin;
+}
+
+result<std::vector<std::byte>> inflate(std::span<const std::byte> compressed, std::int64_t size_bytes) {
+  // Deflate expands by at most 1032: a larger claim is false, and nothing is allocated for it.
+  const auto most = checked_multiply(static_cast<std::int64_t>(compressed.size()) + 1, 1032);
+  if (size_bytes < 0 || !most || size_bytes > *most)
+    return fail(errc::bad_format, "deflated data cannot have the size that is stated");
+  std::vector<std::byte> out(static_cast<std::size_t>(size_bytes));
+  z_stream stream{};
+  if (inflateInit2(&stream, -15) != Z_OK) return fail(errc::io, "cannot start zlib");
+  std::size_t in_at = 0, out_at = 0;
+  int status = Z_OK;
+  std::byte beyond{};  // zlib wants room to notice that there is more than stated
+  while (status == Z_OK) {
+    const std::size_t in_now = std::min<std::size_t>(compressed.size() - in_at, 1U << 30);
+    const std::size_t out_now = std::min<std::size_t>(out.size() - out_at, 1U << 30);
+    stream.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(compressed.data() + in_at));
+    stream.avail_in = static_cast<uInt>(in_now);
+    stream.next_out = reinterpret_cast<Bytef*>(out_now > 0 ? out.data() + out_at : &beyond);
+    stream.avail_out = static_cast<uInt>(out_now > 0 ? out_now : 1);
+    status = ::inflate(&stream, Z_NO_FLUSH);
+    in_at += in_now - stream.avail_in;
+    if (out_now > 0)
+      out_at += out_now - stream.avail_out;
+    else if (stream.avail_out == 0)
+      status = Z_DATA_ERROR;
+  }
+  inflateEnd(&stream);
+  if (status != Z_STREAM_END || out_at != out.size() || in_at != compressed.size())
+    return fail(errc::bad_format, "deflated data is damaged or does not have the size that is stated");
+  return out;
+}
+
+result<std::vector<std::byte>> read_record(const byte_source& source, const zip_record& record,
+                                           std::int64_t limit_bytes, bool check_crc) {
+  if (record.method != 0 && record.method != 8)
+    return fail(errc::unsupported,
+                fmt::format("ZIP compression method {} of record \"{}\" is not supported", record.method, record.name))
+        .with_file(source.name());
+  if (record.size_bytes > limit_bytes)
+    return fail(errc::invalid_argument, fmt::format("record \"{}\" is too large", record.name))
+        .with_file(source.name())
+        .with_values(fmt::format("at most {} bytes", limit_bytes), fmt::format("{}", record.size_bytes));
+  SHARDMESH_TRY(const std::int64_t offset, data_offset(source, record));
+  std::vector<std::byte> bytes(static_cast<std::size_t>(record.compressed_bytes));
+  SHARDMESH_CHECK(source.read(offset, bytes));
+  if (record.method == 8) {
+    auto inflated = inflate(bytes, record.size_bytes);
+    if (!inflated) return std::move(inflated).error().with_file(source.name());
+    bytes = *std::move(inflated);
+  }
+  if (check_crc && record.crc32 != 0 && crc32_of(bytes) != record.crc32)
+    return fail(errc::checksum_mismatch, fmt::format("record \"{}\" is damaged: its CRC-32 differs", record.name))
+        .with_file(source.name())
+        .with_values(fmt::format("{:08x}", record.crc32), fmt::format("{:08x}", crc32_of(bytes)));
+  return bytes;
+}
+
+}  // namespace shardmesh

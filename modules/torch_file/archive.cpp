@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: Apache-2.0
+// The bytes of torch.save, reproduced. Field by field as miniz and PyTorch's writer do it, ZIP64 included.
+module;
+#include <fmt/format.h>
+#include <try.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+module shardmesh.torch_file;
+
+namespace shardmesh {
+namespace {
+
+using buffer = std::vector<std::byte>;
+
+constexpr std::int64_t saturated = 0xffffffff, alignment = 64, local_header_bytes = 30;
+
+void put(buffer& out, std::uint64_t value, int width) {
+  for (int i = 0; i < width; ++i) out.push_back(static_cast<std::byte>(value >> (8 * i)));
+}
+void put(buffer& out, std::int64_t value, int width) {
+  put(out, static_cast<std::uint64_t>(value), width);
+}
+void put(buffer& out, std::string_view text) {
+  const auto bytes = std::as_bytes(std::span(text));
+  out.insert(out.end(), bytes.begin(), bytes.end());
+}
+void append(buffer& out, const buffer& more) {
+  out.insert(out.end(), more.begin(), more.end());
+}
+
+/// The ZIP64 extra field: only the numbers that do not fit into 32 bits, in this order. In local headers the compressed
+/// size is still 0.
+buffer wide_field(std::int64_t size_bytes, std::int64_t compressed_bytes, std::int64_t header_offset) {
+  buffer numbers;
+  if (size_bytes >= saturated) put(numbers, size_bytes, 8), put(numbers, compressed_bytes, 8);
+  if (header_offset >= saturated) put(numbers, header_offset, 8);
+  if (numbers.empty()) return {};
+  buffer field;
+  put(field, std::int64_t{1}, 2);
+  put(field, static_cast<std::int64_t>(numbers.size()), 2);
+  append(field, numbers);
+  return field;
+}
+
+/// Bit 11: names are UTF-8. Bit 3: sizes follow the data; empty records have nothing to follow.
+std::int64_t flags_of(std::int64_t size_bytes) {
+  return size_bytes > 0 ? 0x0808 : 0x0800;
+}
+
+/// c10::hash_combine
+std::uint64_t combined(std::uint64_t seed, std::uint64_t value) {
+  return seed ^ (value + 0x9e3779b9 + (seed << 6) + (seed >> 2));
+}
+
+/// PyTorch's fingerprint of an archive: the hashes of its records' names, in the order of a hash set, and of their
+/// CRCs. Equal to PyTorch's where the standard library's hash is (libstdc++); readers never check it.
+std::string serialization_id(const std::vector<std::string>& names, std::uint64_t crcs) {
+  std::unordered_set<std::string> written;
+  for (const std::string& name : names) written.insert(name);
+  std::uint64_t hash = 0;
+  for (const std::string& name : written) hash = combined(hash, std::hash<std::string>{}(name));
+  return fmt::format("{:020}{:020}", hash, crcs);
+}
+
+}  // namespace
+
+torch_archive::torch_archive(std::string prefix) : prefix_(std::move(prefix)) {}
+
+std::vector<std::byte> torch_archive::begin_record(std::string_view name, std::int64_t size_bytes) {
+  const std::string full = prefix_ + "/" + std::string(name);
+  const buffer wide = wide_field(size_bytes, 0, at_);
+  const auto name_bytes = static_cast<std::int64_t>(full.size()), wide_bytes = static_cast<std::int64_t>(wide.size());
+  const std::int64_t data_at = at_ + local_header_bytes + name_bytes + wide_bytes + 4;
+  const std::int64_t padding = (alignment - data_at % alignment) % alignment;
+
+  buffer out;
+  put(out, std::int64_t{0x04034b50}, 4);
+  put(out, std::int64_t{0}, 2);  // version needed
+  put(out, flags_of(size_bytes), 2);
+  put(out, std::int64_t{0}, 2);  // stored
+  put(out, std::int64_t{0}, 4);  // no time
+  put(out, std::int64_t{0}, 4);  // CRC-32 and sizes: in the descriptor
+  put(out, std::int64_t{0}, 8);
+  put(out, name_bytes, 2);
+  put(out, wide_bytes + 4 + padding, 2);
+  put(out, full);
+  append(out, wide);
+  put(out, "FB");
+  put(out, padding, 2);
+  out.resize(out.size() + static_cast<std::size_t>(padding), std::byte{'Z'});
+
+  entries_.push_back({std::string(name), size_bytes, at_, 0});
+  at_ += static_cast<std::int64_t>(out.size()) + size_bytes;
+  return out;
+}
+
+std::vector<std::byte> torch_archive::end_record(std::uint32_t crc32) {
+  entry& last = entries_.back();
+  buffer out;
+  if (last.size_bytes == 0) return out;
+  last.crc32 = crc32;
+  const int width = last.size_bytes >= saturated || last.header_offset >= saturated ? 8 : 4;
+  put(out, std::int64_t{0x08074b50}, 4);
+  put(out, std::int64_t{crc32}, 4);
+  put(out, last.size_bytes, width);
+  put(out, last.size_bytes, width);
+  combined_crc_ = combined(combined_crc_, crc32);
+  at_ += static_cast<std::int64_t>(out.size());
+  return out;
+}
+
+std::vector<std::byte> torch_archive::record(std::string_view name, std::span<const std::byte> data) {
+  buffer out = begin_record(name, static_cast<std::int64_t>(data.size()));
+  out.insert(out.end(), data.begin(), data.end());
+  append(out, end_record(crc32_of(data)));
+  return out;
+}
+
+std::vector<std::byte> torch_archive::head(std::span<const std::byte> data_pkl) {
+  buffer out = record("data.pkl", data_pkl);
+  append(out, record(".format_version", std::as_bytes(std::span("1", 1))));
+  append(out, record(".storage_alignment", std::as_bytes(std::span("64", 2))));
+  append(out, record("byteorder", std::as_bytes(std::span("little", 6))));
+  return out;
+}
+
+std::vector<std::byte> torch_archive::tail() {
+  buffer out = record("version", std::as_bytes(std::span("3\n", 2)));
+  std::vector<std::string> names;
+  for (const entry& written : entries_) names.push_back(written.name);
+  const std::string id = serialization_id(names, combined_crc_);
+  append(out, record(".data/serialization_id", std::as_bytes(std::span(id))));
+
+  const std::int64_t directory_at = at_;
+  buffer directory;
+  for (const entry& written : entries_) {
+    const std::string full = prefix_ + "/" + written.name;
+    const buffer wide = wide_field(written.size_bytes, written.size_bytes, written.header_offset);
+    put(directory, std::int64_t{0x02014b50}, 4);
+    put(directory, std::int64_t{0}, 4);  // versions made by and needed
+    put(directory, flags_of(written.size_bytes), 2);
+    put(directory, std::int64_t{0}, 2);
+    put(directory, std::int64_t{0}, 4);
+    put(directory, std::int64_t{written.crc32}, 4);
+    put(directory, std::min(written.size_bytes, saturated), 4);
+    put(directory, std::min(written.size_bytes, saturated), 4);
+    put(directory, static_cast<std::int64_t>(full.size()), 2);
+    put(directory, static_cast<std::int64_t>(wide.size()), 2);
+    put(directory, std::int64_t{0}, 2);  // comment
+    put(directory, std::int64_t{0}, 8);  // disk and attributes
+    put(directory, std::min(written.header_offset, saturated), 4);
+    put(directory, full);
+    append(directory, wide);
+  }
+  const auto count = static_cast<std::int64_t>(entries_.size()), bytes = static_cast<std::int64_t>(directory.size());
+  append(out, directory);
+
+  put(out, std::int64_t{0x06064b50}, 4);  // ZIP64 end record
+  put(out, std::int64_t{44}, 8);
+  put(out, std::int64_t{0x031e}, 2);
+  put(out, std::int64_t{0x002d}, 2);
+  put(out, std::int64_t{0}, 8);
+  put(out, count, 8);
+  put(out, count, 8);
+  put(out, bytes, 8);
+  put(out, directory_at, 8);
+  put(out, std::int64_t{0x07064b50}, 4);  // its locator
+  put(out, std::int64_t{0}, 4);
+  put(out, directory_at + bytes, 8);
+  put(out, std::int64_t{1}, 4);
+  put(out, std::int64_t{0x06054b50}, 4);  // end record
+  put(out, std::int64_t{0}, 4);
+  put(out, std::min<std::int64_t>(count, 0xffff), 2);
+  put(out, std::min<std::int64_t>(count, 0xffff), 2);
+  put(out, std::min(bytes, saturated), 4);
+  put(out, std::min(directory_at, saturated), 4);
+  put(out, std::int64_t{0}, 2);
+  at_ += bytes + 98;
+  return out;
+}
+
+namespace {
+
+/// Emits protocol 2 the way Python's pickler does: every string, global and non-empty tuple is put into the memo.
+class protocol2 {
+ public:
+  protocol2() { put(out, std::int64_t{0x80}, 1), put(out, std::int64_t{2}, 1); }
+  void memoize() {
+    put(out, "q");
+    put(out, std::int64_t{memo++}, 1);
+  }
+  void text(std::string_view value) {
+    put(out, "X");
+    put(out, static_cast<std::int64_t>(value.size()), 4);
+    put(out, value);
+    memoize();
+  }
+  void global(std::string_view module_name, std::string_view attribute) {
+    put(out, "c");
+    put(out, module_name), put(out, "\n");
+    put(out, attribute), put(out, "\n");
+    memoize();
+  }
+  void integer(std::int64_t value) {
+    if (value <= 0xff) return put(out, "K"), put(out, value, 1);
+    if (value <= 0xffff) return put(out, "M"), put(out, value, 2);
+    if (value <= 0x7fffffff) return put(out, "J"), put(out, value, 4);
+    int width = 5;
+    while (width < 8 && value >> (8 * width - 1) != 0) ++width;
+    put(out, std::int64_t{0x8a}, 1), put(out, std::int64_t{width}, 1), put(out, value, width);
+  }
+  void integers(const extents& values) {
+    if (values.rank() == 0) return put(out, ")");
+    if (values.rank() > 3) put(out, "(");
+    for (const std::int64_t value : values) integer(value);
+    if (values.rank() > 3)
+      put(out, "t");
+    else
+      put(out, static_cast<std::int64_t>(0x84 + values.rank()), 1);
+    memoize();
+  }
+  buffer out;
+
+ private:
+  std::int64_t memo = 0;
+};
+
+/// dtypes that PyTorch saves as untyped bytes with the dtype beside them. Source: torch.storage._new_dtypes
+bool is_saved_untyped(dtype type) {
+  switch (type) {
+    case dtype::uint16:
+    case dtype::uint32:
+    case dtype::uint64:
+    case dtype::complex32:
+    case dtype::float8_e4m3fn:
+    case dtype::float8_e5m2:
+    case dtype::float8_e4m3fnuz:
+    case dtype::float8_e5m2fnuz:
+    case dtype::float8_e8m0fnu:
+    case dtype::float4_e2m1fn_x2:
+    case dtype::bits8:
+    case dtype::bits16:
+    case dtype::bits1x8:
+    case dtype::bits2x4:
+    case dtype::bits4x2:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+result<std::vector<std::byte>> torch_tensor_pickle(dtype type, const extents& sizes) {
+  const bool untyped = is_saved_untyped(type);
+  const auto storage_class = torch_storage_class(type);
+  if (!untyped && !storage_class)
+    return fail(errc::unsupported, fmt::format("PyTorch cannot save tensors of dtype {}", name(type)));
+  const auto count = checked_volume(sizes);
+  const auto bytes = count ? size_bytes(type, *count) : std::nullopt;
+  if (!bytes) return fail(errc::overflow, "the tensor's size does not fit: " + to_string(sizes));
+
+  protocol2 p;
+  p.global("torch._utils", untyped ? "_rebuild_tensor_v3" : "_rebuild_tensor_v2");
+  put(p.out, "((");
+  p.text("storage");
+  untyped ? p.global("torch.storage", "UntypedStorage") : p.global("torch", *storage_class);
+  p.text("0");
+  p.text("cpu");
+  p.integer(untyped ? *bytes : *count);
+  put(p.out, "t");
+  p.memoize();
+  put(p.out, "Q");
+  p.integer(0);  // storage offset
+  p.integers(sizes);
+  p.integers(contiguous_strides(sizes));
+  put(p.out, std::int64_t{0x89}, 1);  // requires_grad
+  p.global("collections", "OrderedDict");
+  put(p.out, ")R");
+  p.memoize();
+  if (untyped) p.global("torch", name(type));
+  put(p.out, "t");
+  p.memoize();
+  put(p.out, "R");
+  p.memoize();
+  put(p.out, ".");
+  return p.out;
+}
+
+result<torch_tensor_archive> torch_tensor_archive::make(dtype type, const extents& sizes) {
+  SHARDMESH_TRY(const auto data_pkl, torch_tensor_pickle(type, sizes));
+  torch_tensor_archive made;
+  made.data_bytes_ = *shardmesh::size_bytes(type, *checked_volume(sizes));
+  made.prefix_ = made.archive_.head(data_pkl);
+  append(made.prefix_, made.archive_.begin_record("data/0", made.data_bytes_));
+  made.suffix_bytes_ = static_cast<std::int64_t>(made.suffix(0).size());
+  return made;
+}
+
+std::vector<std::byte> torch_tensor_archive::suffix(std::uint32_t crc32) const {
+  torch_archive archive = archive_;
+  buffer out = archive.end_record(crc32);
+  append(out, archive.tail());
+  return out;
+}
+
+std::vector<std::byte> torch_object_archive(std::span<const std::byte> data_pkl) {
+  torch_archive archive;
+  buffer out = archive.head(data_pkl);
+  append(out, archive.tail());
+  return out;
+}
+
+}  // namespace shardmesh

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include <fmt/format.h>
+#include <try.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <variant>
+#include <vector>
+module shardmesh.torch_file;
+
+import :object_parts;
+
+namespace shardmesh {
+namespace {
+
+class walker {
+ public:
+  walker(const torch_item& item, const flatten_options& options)
+      : item_(item), options_(options), most_entries_(most_entries(item, options)) {}
+  result<void> enter(const pickle_value& mapping);
+  std::vector<flat_entry> entries;
+
+ private:
+  result<void> visit(const pickle_value& value);
+  result<bool> is_leaf(const pickle_value& value, std::size_t depth);
+  result<void> add(const pickle_value& value);
+  result<void> check_step(std::size_t depth);
+  bool is_tensor(const pickle_value& value) const {
+    return item_.tensor_of(value).has_value() || item_.is_opaque_tensor(value);
+  }
+
+  const torch_item& item_;
+  const flatten_options& options_;
+  std::size_t most_entries_;
+  std::vector<flat_path_item> path_;
+  std::unordered_map<std::uint64_t, bool> leaves_;  // answers of is_leaf for containers
+  std::unordered_set<std::uint64_t> in_question_, open_;
+  std::unordered_set<std::string> names_;
+  std::size_t path_bytes_ = 0, steps_ = 0;
+};
+
+result<void> walker::check_step(std::size_t depth) {
+  if (depth > options_.max_depth)
+    return fail(errc::unsupported,
+                fmt::format("the state dict is nested deeper than {} levels, or contains itself", options_.max_depth));
+  // Shared references can make a small file walk for ever without one entry.
+  if (++steps_ / 16 > most_entries_)
+    return fail(errc::unsupported, fmt::format("the state dict has more than {} entries", most_entries_));
+  return {};
+}
+
+// Python's str() of every key is known.
+bool has_text_keys(const pickle_value& mapping) {
+  for (const pickle_pair pair : mapping_entries(mapping).pairs())
+    if (!pair.key.text() && !python_str(pair.key)) return false;
+  return true;
+}
+
+/// PyTorch's `_is_terminal`. Answers are kept, so shared containers are examined once.
+result<bool> walker::is_leaf(const pickle_value& value, std::size_t depth) {
+  const bool mapping = is_mapping(value);
+  if (!mapping && value.kind() != pickle_kind::list) return true;
+  if (const auto known = leaves_.find(value.identity()); known != leaves_.end()) return known->second;
+  if (mapping && !has_text_keys(value)) return leaves_.emplace(value.identity(), true), true;
+  if (mapping && options_.rule == flatten_rule::torch_2_4) return leaves_.emplace(value.identity(), false), false;
+  // What is nested this deep or lies inside itself is one object; `take_apart` finds what tensors it has.
+  if (depth > options_.max_depth || !in_question_.insert(value.identity()).second) return true;
+  SHARDMESH_CHECK(check_step(depth));
+  bool leaf = true;
+  const auto examine = [&](const pickle_value& part) -> result<void> {
+    if (is_tensor(part)) return leaf = false, result<void>{};
+    SHARDMESH_TRY(const bool below, is_leaf(part, depth + 1));
+    leaf = leaf && below;
+    return {};
+  };
+  if (mapping) {
+    for (const pickle_pair pair : mapping_entries(value).pairs()) {
+      if (!leaf) break;
+      SHARDMESH_CHECK(examine(pair.value));
+    }
+  } else {
+    for (const pickle_value part : value.items()) {
+      if (!leaf) break;
+      SHARDMESH_CHECK(examine(part));
+    }
+  }
+  in_question_.erase(value.identity());
+  leaves_.emplace(value.identity(), leaf);
+  return leaf;
+}
+
+result<void> walker::add(const pickle_value& value) {
+  flat_entry entry{path_, {}, value, item_.tensor_of(value)};
+  for (const flat_path_item& part : path_) {
+    if (&part != &path_.front()) entry.fqn += '.';
+    entry.fqn += to_text(part);
+  }
+  path_bytes_ += 2 * entry.fqn.size() + path_.size() * sizeof(flat_path_item);
+  if (entries.size() >= most_entries_ || path_bytes_ > options_.max_path_bytes)
+    return fail(errc::unsupported,
+                fmt::format("the state dict has more than {} entries, or names of more than {} bytes", most_entries_,
+                            options_.max_path_bytes));
+  if (!names_.insert(entry.fqn).second)
+    return fail(errc::duplicate_key, "two entries of the state dict flatten to one name").with_key(entry.fqn);
+  entries.push_back(std::move(entry));
+  return {};
+}
+
+result<void> walker::enter(const pickle_value& mapping) {
+  SHARDMESH_CHECK(check_step(path_.size()));
+  open_.insert(mapping.identity());
+  const pickle_pairs pairs = mapping_entries(mapping).pairs();
+  for (std::size_t i = 0; i < pairs.size(); ++i) {
+    path_.emplace_back(python_str(pairs[i].key).value_or(fmt::format("#{}", i)));
+    SHARDMESH_CHECK(visit(pairs[i].value));
+    path_.pop_back();
+  }
+  open_.erase(mapping.identity());
+  return {};
+}
+
+result<void> walker::visit(const pickle_value& value) {
+  SHARDMESH_TRY(const bool leaf, is_leaf(value, path_.size()));
+  // What lies inside itself is one object there; `take_apart` finds what tensors it has.
+  if (leaf || open_.contains(value.identity())) return add(value);
+  if (is_mapping(value)) return enter(value);
+  SHARDMESH_CHECK(check_step(path_.size()));
+  open_.insert(value.identity());
+  const pickle_items items = value.items();
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    path_.emplace_back(static_cast<std::int64_t>(i));
+    SHARDMESH_CHECK(visit(items[i]));
+    path_.pop_back();
+  }
+  open_.erase(value.identity());
+  return {};
+}
+
+}  // namespace
+
+result<std::vector<flat_entry>> flatten_state_dict(const torch_item& item, const pickle_value& root,
+                                                   const flatten_options& options) {
+  if (!is_mapping(root))
+    return fail(errc::bad_format, fmt::format("a state dict is expected, not a {}", classify(item, root).type));
+  walker made(item, options);  // the root is entered whatever its keys are
+  SHARDMESH_CHECK(made.enter(root));
+  return std::move(made.entries);
+}
+
+}  // namespace shardmesh

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// torch_item: what one torch.save wrote: the pickled root value, its storages (where their bytes lie) and its tensors
+// (views of storages). Items of .distcp files and whole .pt files alike. Not here: directories of items (dcp).
+export module shardmesh.torch_file:item;
+
+import shardmesh.std;
+import shardmesh.core;
+import shardmesh.storage;
+import shardmesh.pickle;
+
+namespace shardmesh {
+class torch_item_reader;
+}
+
+export namespace shardmesh {
+
+/// How an item's bytes are laid out: torch.save's ZIP (1.6 on), its older stream of pickles, or a bare pickle.
+enum class torch_item_format : std::uint8_t { zip, legacy_stream, pickle };
+
+/// A storage: a run of bytes that tensors view.
+struct torch_storage {
+  std::string key;                // "0": record data/0
+  dtype type = dtype::undefined;  // of a typed storage; undefined for UntypedStorage
+  std::int64_t size_bytes = 0;    // uncompressed
+  std::int64_t offset = 0;        // of the stored bytes, from the item's first byte
+  std::int64_t stored_bytes = 0;  // compressed; equals size_bytes when method is 0
+  std::uint16_t method = 0;       // 0 stored: pread the bytes; 8 deflated: use `read_storage`
+  std::uint32_t crc32 = 0;        // of the uncompressed bytes; 0 when unknown
+};
+
+/// A strided view of a storage. Checked: every element lies within the storage.
+struct torch_tensor {
+  dtype type = dtype::undefined;
+  extents sizes, strides;           // strides in elements, not negative
+  std::size_t storage = 0;          // index into `storages()`
+  std::int64_t storage_offset = 0;  // in elements
+  bool requires_grad = false;
+  bool conj = false, neg = false;  // the stored bytes are unresolved: conjugate or negate them
+  std::string python_type;         // "torch.Tensor", "torch.nn.parameter.Parameter"
+};
+
+struct torch_item_options {
+  /// Largest data.pkl that is read.
+  std::int64_t pickle_limit_bytes = std::int64_t{1} << 30;
+  /// Of the checkpoint that the item belongs to; null: the item has one of its own.
+  read_budget* budget = nullptr;
+};
+
+/// An opened item. Owns its pickle; holds no reference to the source.
+class torch_item {
+ public:
+  /// \param source  exactly the item's bytes (see `section_source`)
+  /// \errors errc::bad_format (archive, storages), errc::bad_pickle, errc::rank_too_large, errc::overflow,
+  ///   errc::out_of_bounds (a tensor that leaves its storage), errc::unsupported; all name the file
+  /// Cost: an item of at most 16 KiB is read at once; larger ones in two reads (head, tail) and one small read per
+  ///   storage that neither contains. Tensor data is not read.
+  static result<torch_item> open(const byte_source& source, const torch_item_options& options = {});
+
+  torch_item_format format() const { return format_; }
+  /// Byte order of the storages' elements.
+  std::endian byte_order() const { return byte_order_; }
+  pickle_value root() const { return graph_.root(); }
+  const pickle_graph& graph() const { return graph_; }
+  std::span<const torch_storage> storages() const { return storages_; }
+  std::span<const torch_tensor> tensors() const { return tensors_; }
+  /// Index of the tensor that this record rebuilds; nothing when it is not a tensor that we expose.
+  std::optional<std::size_t> tensor_of(const pickle_value& value) const;
+  /// True for a record that rebuilds a tensor of a kind that we do not expose (quantized, sparse, nested, subclasses).
+  bool is_opaque_tensor(const pickle_value& value) const;
+
+ private:
+  friend torch_item_reader;
+  explicit torch_item(pickle_graph graph) : graph_(std::move(graph)) {}
+  pickle_graph graph_;
+  torch_item_format format_ = torch_item_format::zip;
+  std::endian byte_order_ = std::endian::little;
+  std::vector<torch_storage> storages_;
+  std::vector<torch_tensor> tensors_;
+  std::unordered_map<std::uint64_t, std::size_t> tensor_of_;  // by identity
+};
+
+/// The uncompressed bytes of a storage. errc::io, errc::bad_format, errc::checksum_mismatch (when `check_crc` and the
+/// archive has a CRC); errc::invalid_argument when it has more than `limit_bytes`.
+result<std::vector<std::byte>> read_storage(const byte_source& source, const torch_storage& storage,
+                                            std::int64_t limit_bytes, bool check_crc = true);
+
+/// A tensor's elements: row-major, contiguous, little-endian, conjugation and negation applied. `storage_bytes` are the
+/// whole storage's, in the item's byte order. errc::invalid_argument when there are more than `limit_bytes`.
+/// Cost: O(elements).
+result<std::vector<std::byte>> resolved_bytes(const torch_tensor& tensor, std::span<const std::byte> storage_bytes,
+                                              std::endian byte_order, std::int64_t limit_bytes);
+/// The same, reading the storage. Cost: reads the whole storage.
+result<std::vector<std::byte>> read_tensor(const byte_source& source, const torch_item& item, std::size_t tensor,
+                                           std::int64_t limit_bytes, bool check_crc = true);
+
+/// Reverses the bytes of every element (of each half of complex ones) in place. Precondition: whole elements.
+void swap_bytes(std::span<std::byte> bytes, dtype type);
+
+/// PyTorch's name for the class of a typed storage ("FloatStorage" for float32); nothing for dtypes that are saved as
+/// untyped storages.
+std::optional<std::string_view> torch_storage_class(dtype type);
+
+}  // namespace shardmesh

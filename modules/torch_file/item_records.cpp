@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include <fmt/format.h>
+#include <try.hpp>
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+module shardmesh.torch_file;
+
+import :item_records;
+
+namespace shardmesh {
+namespace {
+
+// The uncompressed bytes of a run of an archive.
+result<std::unique_ptr<byte_source>> open_record(const byte_source& source, std::int64_t offset,
+                                                 std::int64_t stored_bytes, std::int64_t size_bytes,
+                                                 std::uint16_t method, const std::string& name, read_budget* budget,
+                                                 const std::string& place) {
+  auto section = std::make_unique<section_source>(source, offset, stored_bytes);
+  if (method == 0) return std::unique_ptr<byte_source>(std::move(section));
+  if (method != 8)
+    return fail(errc::unsupported,
+                fmt::format("ZIP compression method {} of record \"{}\" is not supported", method, escaped(name)))
+        .with_file(source.name());
+  SHARDMESH_TRY(std::unique_ptr<byte_source> decoded,
+                open_decoding_source(std::move(section), codec::deflate, budget, fmt::format("{}:{}", place, offset)));
+  if (decoded->size_bytes() != size_bytes)
+    return fail(errc::bad_format, fmt::format("record \"{}\" has another length than declared", escaped(name)))
+        .with_file(source.name())
+        .with_values(fmt::format("{} bytes", size_bytes), fmt::format("{}", decoded->size_bytes()));
+  return decoded;
+}
+
+result<record_sums> check_record(const byte_source& record, std::uint32_t crc32, std::string_view name) {
+  if (crc32 == 0) return record_sums{0, record.size_bytes()};
+  SHARDMESH_TRY(const std::uint32_t found, crc32_of_range(record, 0, record.size_bytes()));
+  if (found == crc32) return record_sums{record.size_bytes(), 0};
+  return fail(errc::checksum_mismatch, fmt::format("record \"{}\" is damaged: its CRC-32 differs", escaped(name)))
+      .with_file(record.name())
+      .with_values(fmt::format("{:08x}", crc32), fmt::format("{:08x}", found));
+}
+
+// The parts of a value, in order.
+void push_parts(const pickle_value& value, std::vector<pickle_value>& pending) {
+  switch (value.kind()) {
+    case pickle_kind::list:
+    case pickle_kind::tuple:
+    case pickle_kind::set:
+    case pickle_kind::frozenset:
+      for (const pickle_value part : value.items()) pending.push_back(part);
+      return;
+    case pickle_kind::dict:
+      for (const pickle_pair pair : value.pairs()) pending.push_back(pair.key), pending.push_back(pair.value);
+      return;
+    case pickle_kind::record:
+      for (const pickle_value part :
+           {value.callable(), value.args(), value.keyword_args(), value.state(), value.appended(), value.assigned()})
+        pending.push_back(part);
+      return;
+    default:
+      return;
+  }
+}
+
+// Writes values one after the other into a sum; each begins with its kind and the number of its parts, so that
+// different values never give the same bytes.
+class content_sum {
+ public:
+  void number(std::uint64_t value) {
+    const auto bytes = std::bit_cast<std::array<std::byte, 8>>(value);
+    sum_.update(bytes);
+  }
+  void text(std::string_view value) {
+    number(value.size());
+    sum_.update(std::as_bytes(std::span(value.data(), value.size())));
+  }
+  void leaf(const pickle_value& value) {
+    number(static_cast<std::uint64_t>(value.kind()));
+    switch (value.kind()) {
+      case pickle_kind::boolean:
+        return number(*value.as_bool() ? 1 : 0);
+      case pickle_kind::integer:
+        return text(value.decimal(1 << 20).value_or("beyond bounds"));
+      case pickle_kind::floating:
+        return number(std::bit_cast<std::uint64_t>(*value.as_float()));
+      case pickle_kind::text:
+        return text(*value.text());
+      case pickle_kind::bytes:
+      case pickle_kind::bytearray:
+        number(value.bytes()->size());
+        return sum_.update(*value.bytes());
+      case pickle_kind::global:
+        text(value.global_module());
+        return text(value.global_name());
+      case pickle_kind::extension:
+        return number(value.extension_code());
+      default:
+        return;
+    }
+  }
+  digest128 digest() const { return sum_.digest(); }
+
+ private:
+  xxh3_stream sum_;
+};
+
+// The key of the storage that a persistent reference means: ("storage", class, key, location, count).
+std::optional<std::string> storage_key(const pickle_value& reference) {
+  const pickle_items id = reference.persistent_id().items();
+  if (id.size() < 5 || id[0].text() != "storage" || !id[2].text()) return std::nullopt;
+  return std::string(*id[2].text());
+}
+bool is_empty_storage(const pickle_value& reference) {
+  return reference.persistent_id().items()[4].as_int() == 0;
+}
+
+// A Parameter is saved as the tensor that it is by some writers.
+pickle_value without_parameter(const pickle_value& value) {
+  const bool parameter = value.is_record_of("torch._utils", "_rebuild_parameter") ||
+                         value.is_record_of("torch._utils", "_rebuild_parameter_with_state");
+  return parameter && value.args().size() >= 2 ? value.args().items()[0] : value;
+}
+
+}  // namespace
+
+result<record_sums> check_archive(const byte_source& archive, read_budget* budget, const std::string& place) {
+  if (!looks_like_zip(archive)) return record_sums{0, archive.size_bytes()};
+  SHARDMESH_TRY(const auto windows, windowed_source::open(archive));
+  SHARDMESH_TRY(const zip_directory directory, zip_directory::read(windows));
+  record_sums total;
+  for (const zip_record& record : directory.records()) {
+    SHARDMESH_TRY(const std::int64_t offset, data_offset(windows, record));
+    SHARDMESH_TRY(const auto bytes, open_record(windows, offset, record.compressed_bytes, record.size_bytes,
+                                                record.method, record.name, budget, place));
+    SHARDMESH_TRY(const record_sums sums, check_record(*bytes, record.crc32, record.name));
+    total = total + sums;
+  }
+  return total;
+}
+
+result<item_storages> item_storages::open(const byte_source& source, const torch_item& item, read_budget* budget,
+                                          const std::string& place) {
+  item_storages made(source);
+  made.budget_ = budget;
+  made.place_ = place;
+  for (const torch_storage& storage : item.storages()) made.by_key_.emplace(storage.key, storage);
+  if (item.format() != torch_item_format::zip) return made;
+  SHARDMESH_TRY(const auto windows, windowed_source::open(source));
+  SHARDMESH_TRY(const zip_directory directory, zip_directory::read(windows));
+  if (directory.records().empty()) return made;
+  const std::string& first = directory.records().front().name;
+  const std::string prefix = first.substr(0, first.find('/') + 1) + "data/";
+  for (const zip_record& record : directory.records()) {
+    if (!record.name.starts_with(prefix)) continue;
+    std::string key = record.name.substr(prefix.size());
+    if (made.by_key_.contains(key)) continue;
+    torch_storage storage{key,           dtype::undefined, record.size_bytes, 0, record.compressed_bytes,
+                          record.method, record.crc32};
+    SHARDMESH_TRY(storage.offset, data_offset(windows, record));
+    made.by_key_.emplace(std::move(key), std::move(storage));
+  }
+  return made;
+}
+
+result<item_storages::opened_storage> item_storages::open_storage(const std::string& key, bool is_empty) const {
+  opened_storage opened;
+  const auto found = by_key_.find(key);
+  if (found == by_key_.end()) {
+    if (is_empty) return opened;
+    return fail(errc::bad_format, fmt::format("there is no data of storage \"{}\"", escaped(key)))
+        .with_file(source_->name());
+  }
+  const torch_storage& storage = found->second;
+  opened.crc32 = storage.crc32;
+  SHARDMESH_TRY(opened.bytes, open_record(*source_, storage.offset, storage.stored_bytes, storage.size_bytes,
+                                          storage.method, "data/" + key, budget_, place_));
+  return opened;
+}
+
+result<record_sums> item_storages::check_reachable(const pickle_value& value) {
+  record_sums total;
+  std::vector<pickle_value> pending{value};
+  while (!pending.empty()) {
+    const pickle_value at = pending.back();
+    pending.pop_back();
+    const bool has_parts = at.kind() >= pickle_kind::list && at.kind() != pickle_kind::global;
+    if (!at || !has_parts || !seen_.emplace(at.identity(), true).second) continue;
+    push_parts(at, pending);
+    if (at.kind() != pickle_kind::persistent) continue;
+    const auto key = storage_key(at);
+    if (!key || !checked_.emplace(*key, true).second) continue;
+    SHARDMESH_TRY(const opened_storage storage, open_storage(*key, is_empty_storage(at)));
+    if (!storage.bytes) continue;
+    SHARDMESH_TRY(const record_sums sums, check_record(*storage.bytes, storage.crc32, "data/" + *key));
+    total = total + sums;
+  }
+  return total;
+}
+
+result<digest128> item_storages::content_of(const pickle_value& value) {
+  constexpr std::int64_t most_parts = 50'000'000;
+  content_sum sum;
+  std::unordered_map<std::uint64_t, std::uint64_t> numbers;  // of what was met before, by identity
+  std::vector<pickle_value> pending{without_parameter(value)}, parts;
+  for (std::int64_t visited = 0; !pending.empty(); ++visited) {
+    if (visited == most_parts)
+      return fail(errc::unsupported, "an object has too many parts to be compared")
+          .with_file(source_->name())
+          .with_values(fmt::format("at most {}", most_parts), "more");
+    const pickle_value at = pending.back();
+    pending.pop_back();
+    sum.leaf(at);
+    if (at.kind() == pickle_kind::persistent) {
+      const auto key = storage_key(at);
+      if (!key) continue;
+      sum.leaf(at.persistent_id().items()[1]);
+      const auto [known, is_new] = contents_.try_emplace(*key);
+      if (is_new) {
+        SHARDMESH_TRY(const opened_storage storage, open_storage(*key, is_empty_storage(at)));
+        const std::int64_t size = storage.bytes ? storage.bytes->size_bytes() : 0;
+        if (size > 0) {
+          SHARDMESH_TRY(known->second, xxh3_of_range(*storage.bytes, 0, size));
+        }
+      }
+      sum.number(known->second.high), sum.number(known->second.low);
+      continue;
+    }
+    parts.clear();
+    push_parts(at, parts);
+    if (parts.empty()) continue;
+    // Equal tuples may be one object or two, as the writer pleases: only what can be changed has an identity.
+    if (at.kind() != pickle_kind::tuple) {
+      const auto [known, is_new] = numbers.try_emplace(at.identity(), numbers.size());
+      sum.number(is_new ? UINT64_MAX : known->second);
+      if (!is_new) continue;
+    }
+    sum.number(parts.size());
+    pending.insert(pending.end(), parts.rbegin(), parts.rend());
+  }
+  return sum.digest();
+}
+
+}  // namespace shardmesh

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include <fmt/format.h>
+#include <try.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+module shardmesh.torch_file;
+
+namespace shardmesh {
+
+item_writer::item_writer(staged_output& output, std::vector<written_item> items)
+    : output_(output), items_(std::move(items)), progress_(items_.size()) {}
+
+result<void> item_writer::write(item_id item, std::int64_t first_byte, std::span<const std::byte> bytes) {
+  const auto i = static_cast<std::size_t>(item.slot);
+  if (first_byte == 0) SHARDMESH_CHECK(write_head(i));
+  progress& state = progress_[i];
+  if (first_byte != state.written)
+    return fail(errc::io,
+                fmt::format("internal: item {} was written at byte {} instead of {}", i, first_byte, state.written));
+  SHARDMESH_CHECK(output_.write(items_[i].file, items_[i].data_begin + first_byte, bytes));
+  state.sum->update(bytes);
+  if (items_[i].is_archive) state.crc32 = crc32_of(bytes, state.crc32);
+  state.written += static_cast<std::int64_t>(bytes.size());
+  return state.written == items_[i].size_bytes ? write_tail(i) : result<void>{};
+}
+
+result<void> item_writer::write_empty_items() {
+  for (std::size_t i = 0; i < items_.size(); ++i) {
+    if (items_[i].size_bytes != 0) continue;
+    SHARDMESH_CHECK(write_head(i));
+    SHARDMESH_CHECK(write_tail(i));
+  }
+  return {};
+}
+
+result<void> item_writer::check_complete() const {
+  for (std::size_t i = 0; i < items_.size(); ++i)
+    if (progress_[i].sum || progress_[i].written != items_[i].size_bytes)
+      return fail(errc::io,
+                  fmt::format("internal: item {} has {} of {} bytes", i, progress_[i].written, items_[i].size_bytes));
+  return {};
+}
+
+result<void> item_writer::write_head(std::size_t i) {
+  progress_[i].sum = std::make_unique<xxh3_stream>();
+  if (!items_[i].is_archive) return {};
+  SHARDMESH_TRY(const torch_tensor_archive archive, torch_tensor_archive::make(items_[i].type, items_[i].sizes));
+  progress_[i].sum->update(archive.prefix());
+  return output_.write(items_[i].file, items_[i].begin, archive.prefix());
+}
+
+result<void> item_writer::write_tail(std::size_t i) {
+  progress& state = progress_[i];
+  state.end = items_[i].data_begin + items_[i].size_bytes;
+  if (items_[i].is_archive) {
+    SHARDMESH_TRY(const torch_tensor_archive archive, torch_tensor_archive::make(items_[i].type, items_[i].sizes));
+    const std::vector<std::byte> suffix = archive.suffix(state.crc32);
+    state.sum->update(suffix);
+    SHARDMESH_CHECK(output_.write(items_[i].file, state.end, suffix));
+    state.end += static_cast<std::int64_t>(suffix.size());
+  }
+  state.digest = state.sum->digest();
+  state.sum.reset();
+  return {};
+}
+
+}  // namespace shardmesh

@@ -1,0 +1,400 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include <fmt/format.h>
+#include <try.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <variant>
+#include <vector>
+module shardmesh.torch_file;
+
+import :object_parts;
+
+namespace shardmesh {
+namespace {
+
+constexpr std::size_t named_notes = 10;
+
+bool is_tensor(const torch_item& item, const pickle_value& value) {
+  return item.tensor_of(value).has_value() || item.is_opaque_tensor(value);
+}
+
+bool is_composite(const pickle_value& value) {
+  switch (value.kind()) {
+    case pickle_kind::list:
+    case pickle_kind::tuple:
+    case pickle_kind::dict:
+    case pickle_kind::set:
+    case pickle_kind::frozenset:
+    case pickle_kind::record:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// Every value that a composite refers to.
+template <class Visit>
+void for_each_part(const pickle_value& value, Visit visit) {
+  for (const pickle_value part : value.items()) visit(part);
+  for (const pickle_pair pair : value.pairs()) visit(pair.key), visit(pair.value);
+  if (value.kind() != pickle_kind::record) return;
+  for (const pickle_value part :
+       {value.callable(), value.args(), value.keyword_args(), value.state(), value.appended(), value.assigned()})
+    if (part) visit(part);
+}
+
+// Which values of an item have a tensor below them. Every value is looked at once, however many ask; no recursion.
+class tensor_search {
+ public:
+  explicit tensor_search(const torch_item& item) : item_(item) {}
+
+  bool holds(const pickle_value& value) {
+    if (is_end(value)) return true;
+    if (!is_composite(value)) return false;
+    if (!known_.contains(value.identity())) explore(value);
+    return known_.at(value.identity());
+  }
+
+  // A tensor or a storage: what the search looks for.
+  bool is_end(const pickle_value& value) const {
+    return value.kind() == pickle_kind::persistent ? is_storage(value) : is_tensor(item_, value);
+  }
+
+  // Number of tensors and storages below `value` that are not `named`; of them all, `budget` values are looked at.
+  std::int64_t count_below(const pickle_value& value, const std::unordered_set<std::uint64_t>& named,
+                           std::size_t& budget) const {
+    std::unordered_set<std::uint64_t> seen;
+    std::vector<pickle_value> pending{value};
+    std::int64_t count = 0;
+    while (!pending.empty() && budget > 0) {
+      const pickle_value at = pending.back();
+      pending.pop_back();
+      if (!is_end(at) && !is_composite(at)) continue;
+      --budget;
+      if (!seen.insert(at.identity()).second) continue;
+      if (is_end(at))
+        count += named.contains(at.identity()) ? 0 : 1;
+      else
+        for_each_part(at, [&](const pickle_value& part) { pending.push_back(part); });
+    }
+    return count;
+  }
+
+ private:
+  static bool is_storage(const pickle_value& value) {
+    const pickle_items id = value.persistent_id().items();
+    return id.empty() || id[0].text() != "module";  // PyTorch's oldest files refer to modules' source text so
+  }
+
+  // From `root` down all that is new; then from the tensors up along the references.
+  void explore(const pickle_value& root) {
+    std::unordered_map<std::uint64_t, std::vector<std::uint64_t>> referring;  // only of what is new
+    std::vector<std::uint64_t> holding;
+    std::vector<pickle_value> pending{root};
+    known_.emplace(root.identity(), false);
+    while (!pending.empty()) {
+      const pickle_value at = pending.back();
+      pending.pop_back();
+      bool holds_one = false;
+      for_each_part(at, [&](const pickle_value& part) {
+        if (is_end(part)) return holds_one = true, void();
+        if (!is_composite(part)) return;
+        const auto [place, is_new] = known_.emplace(part.identity(), false);
+        if (place->second) return holds_one = true, void();
+        referring[part.identity()].push_back(at.identity());
+        if (is_new) pending.push_back(part);
+      });
+      if (holds_one) holding.push_back(at.identity());
+    }
+    while (!holding.empty()) {
+      const std::uint64_t at = holding.back();
+      holding.pop_back();
+      if (std::exchange(known_.at(at), true)) continue;
+      if (const auto above = referring.find(at); above != referring.end())
+        holding.insert(holding.end(), above->second.begin(), above->second.end());
+    }
+  }
+
+  const torch_item& item_;
+  std::unordered_map<std::uint64_t, bool> known_;
+};
+
+// The `__dict__` of an nn.Module: a state, or the first argument of a torch.fx call that rebuilds one.
+pickle_value module_state(const pickle_value& record) {
+  const auto is_state = [](const pickle_value& state) {
+    return is_mapping(state.find("_parameters")) && is_mapping(state.find("_buffers")) &&
+           is_mapping(state.find("_modules"));
+  };
+  if (is_state(record.state())) return record.state();
+  const pickle_items args = record.args().items();
+  const bool is_graph = record.callable().global_module().starts_with("torch.fx.");
+  return is_graph && !args.empty() && is_state(args[0]) ? args[0] : pickle_value();
+}
+
+class apart {
+ public:
+  apart(const torch_item& item, const flatten_options& options)
+      : item_(item),
+        options_(options),
+        search_(item),
+        most_entries_(most_entries(item, options)),
+        most_steps_(4 * most_entries_),
+        count_budget_(most_steps_) {}
+
+  result<taken_apart> run(std::vector<flat_entry> entries) {
+    std::vector<taken> parts(entries.size());
+    for (std::size_t i = 0; i < entries.size(); ++i) {
+      if (!is_tensor(item_, entries[i].value) && search_.holds(entries[i].value)) take(entries[i], parts[i]);
+      name_tensors(entries[i]);
+      for (const flat_entry& part : parts[i].entries) name_tensors(part);
+      named_.insert(parts[i].transient.begin(), parts[i].transient.end());
+    }
+    for (const flat_entry& entry : entries) names_.insert(entry.fqn);
+    for (std::size_t i = 0; i < entries.size(); ++i) settle(std::move(entries[i]), std::move(parts[i]));
+    if (noted_ > named_notes)
+      made_.notes.push_back(fmt::format("... and {} more objects are taken apart", noted_ - named_notes));
+    return std::move(made_);
+  }
+
+ private:
+  // What becomes of one entry.
+  struct taken {
+    std::vector<flat_entry> entries;
+    std::vector<pickle_value> left_out;    // hold tensors, but have no name
+    std::size_t attributes = 0;            // of modules, without tensors: not kept
+    std::vector<std::uint64_t> transient;  // buffers that state_dict() leaves out
+    bool is_apart = false;
+  };
+
+  void take(const flat_entry& entry, taken& into) {
+    into_ = &into;
+    path_ = entry.path;
+    fqn_ = entry.fqn;
+    into.is_apart = true;
+    if (enter(entry.value)) return;
+    into = {};
+    open_.clear();
+  }
+
+  void name_tensors(const flat_entry& entry) {
+    if (is_tensor(item_, entry.value)) named_.insert(entry.value.identity());
+  }
+
+  // False beyond the limits.
+  bool enter(const pickle_value& value) {
+    if (++steps_ > most_steps_ || open_.size() > options_.max_depth) return false;
+    if (is_tensor(item_, value)) return add(value);
+    if (!search_.holds(value)) return add(value);
+    if (std::find(open_.begin(), open_.end(), value.identity()) != open_.end()) return true;  // lies in itself
+    open_.push_back(value.identity());
+    const bool whole = enter_parts(value);
+    open_.pop_back();
+    return whole;
+  }
+
+  bool enter_parts(const pickle_value& value) {
+    if (value.kind() == pickle_kind::persistent) return leave_out(value);
+    if (is_mapping(value)) return enter_pairs(mapping_entries(value).pairs());
+    if (value.kind() != pickle_kind::record || !sequence_items(value).empty())
+      return enter_items(sequence_items(value));
+    if (const pickle_value state = module_state(value)) return enter_module(state);
+    return enter_instance(value);
+  }
+
+  bool enter_items(const pickle_items& items) {
+    for (std::size_t i = 0; i < items.size(); ++i)
+      if (!step(static_cast<std::int64_t>(i), items[i])) return false;
+    return true;
+  }
+
+  // Where no key has a text (an optimizer's state has tensors as keys), positions stand for the keys.
+  bool enter_pairs(const pickle_pairs& pairs) {
+    std::vector<std::optional<std::string>> texts;
+    std::size_t unknown = 0;
+    for (const pickle_pair pair : pairs) {
+      texts.push_back(python_str(pair.key));
+      unknown += texts.back() ? 0 : 1;
+      if (search_.holds(pair.key)) leave_out(pair.key);
+    }
+    for (std::size_t i = 0; i < pairs.size(); ++i) {
+      flat_path_item name = static_cast<std::int64_t>(i);
+      if (texts[i])
+        name = std::move(*texts[i]);
+      else if (unknown < pairs.size())
+        name = fmt::format("#{}", i);
+      if (!step(name, pairs[i].value)) return false;
+    }
+    return true;
+  }
+
+  // In the order of state_dict().
+  bool enter_module(const pickle_value& state) {
+    const pickle_value transient = state.find("_non_persistent_buffers_set");
+    const auto is_transient = [&](const pickle_value& key) {
+      for (const pickle_value name : sequence_items(transient))
+        if (name.text() && name.text() == key.text()) return true;
+      return false;
+    };
+    for (const std::string_view part : {"_parameters", "_buffers", "_modules"})
+      for (const pickle_pair pair : mapping_entries(state.find(part)).pairs()) {
+        if (pair.value.is_none() || !pair.key.text()) continue;
+        const bool is_tensor_here = is_tensor(item_, pair.value);
+        if (part == "_buffers" && is_tensor_here && is_transient(pair.key)) {
+          into_->transient.push_back(pair.value.identity());
+          continue;
+        }
+        if (is_tensor_here || search_.holds(pair.value)) {
+          if (!step(std::string(*pair.key.text()), pair.value)) return false;
+        } else {
+          ++into_->attributes;
+        }
+      }
+    for (const pickle_pair pair : state.pairs()) {
+      const auto name = pair.key.text();
+      if (name == "_parameters" || name == "_buffers" || name == "_modules") continue;
+      if (!name || !search_.holds(pair.value)) {
+        into_->attributes += name && !name->starts_with('_') ? 1 : 0;
+        continue;
+      }
+      if (!step(std::string(*name), pair.value)) return false;
+    }
+    return true;
+  }
+
+  // What an instance was given: items of a tuple's or list's subclass, entries of a dict's, attributes, slots. What a
+  // function is called with stays hidden: only that function knows what it makes of it.
+  bool enter_instance(const pickle_value& record) {
+    const pickle_items args = record.args().items();
+    const bool is_class = record.form() == pickle_form::newobj || record.form() == pickle_form::newobj_ex ||
+                          record.callable().global_name() == "_reconstructor";
+    if (!is_class && (search_.holds(record.args()) || search_.holds(record.callable()))) return leave_out(record);
+    if (search_.holds(record.keyword_args())) return leave_out(record);
+    if (record.callable().global_name() == "_reconstructor") {  // class, base, the base's value
+      if (args.size() == 3 && search_.holds(args[2]) && !enter(args[2])) return false;
+    } else if (is_class && !enter_items(args)) {
+      return false;
+    }
+    if (!enter_items(record.appended().items()) || !enter_pairs(record.assigned().pairs())) return false;
+    const pickle_value state = record.state();
+    if (!state || state.is_none()) return true;
+    if (state.kind() == pickle_kind::dict) return enter_pairs(state.pairs());
+    const pickle_items both = state.items();
+    const bool has_slots = state.kind() == pickle_kind::tuple && both.size() == 2 &&
+                           (both[0].is_none() || is_mapping(both[0])) && is_mapping(both[1]);
+    if (has_slots)
+      return enter_pairs(mapping_entries(both[0]).pairs()) && enter_pairs(mapping_entries(both[1]).pairs());
+    return !search_.holds(state) || step(std::string("state"), state);
+  }
+
+  bool step(const flat_path_item& name, const pickle_value& value) {
+    const std::size_t before = fqn_.size();
+    if (!path_.empty()) fqn_ += '.';
+    path_.push_back(name);
+    fqn_ += to_text(name);
+    const bool whole = enter(value);
+    path_.pop_back();
+    fqn_.resize(before);
+    return whole;
+  }
+
+  bool add(const pickle_value& value) {
+    path_bytes_ += 2 * fqn_.size() + path_.size() * sizeof(flat_path_item);
+    if (++entries_ > most_entries_ || path_bytes_ > options_.max_path_bytes) return false;
+    into_->entries.push_back({path_, fqn_, value, item_.tensor_of(value), 0});
+    return true;
+  }
+
+  bool leave_out(const pickle_value& value) {
+    into_->left_out.push_back(value);
+    return true;
+  }
+
+  // Hidden is what no entry of the whole item names, so this waits until all are known.
+  void settle(flat_entry entry, taken parts) {
+    if (!parts.is_apart) {
+      if (!is_tensor(item_, entry.value) && search_.holds(entry.value))
+        entry.hidden_tensors = std::max<std::int64_t>(1, search_.count_below(entry.value, named_, count_budget_));
+      made_.entries.push_back(std::move(entry));
+      return;
+    }
+    const auto tensors = std::count_if(parts.entries.begin(), parts.entries.end(),
+                                       [&](const flat_entry& part) { return is_tensor(item_, part.value); });
+    if (!take_names(parts)) {
+      entry.hidden_tensors = std::max<std::int64_t>(1, tensors);
+      made_.entries.push_back(std::move(entry));
+      return;
+    }
+    std::int64_t hidden = 0;
+    for (const pickle_value& left : parts.left_out) hidden += search_.count_below(left, named_, count_budget_);
+    const std::string type = classify(item_, entry.value).type;
+    if (!parts.entries.empty() && noted_++ < named_notes) {
+      std::string note =
+          fmt::format("{} (a {}) is taken apart: {} tensors and {} objects", entry.fqn.empty() ? "the file" : entry.fqn,
+                      type, tensors, parts.entries.size() - static_cast<std::size_t>(tensors));
+      if (parts.attributes > 0) note += fmt::format("; {} other attributes of modules are not kept", parts.attributes);
+      if (!parts.transient.empty())
+        note += fmt::format("; {} buffers that are not persistent are not kept", parts.transient.size());
+      made_.notes.push_back(std::move(note));
+    }
+    std::move(parts.entries.begin(), parts.entries.end(), std::back_inserter(made_.entries));
+    if (hidden == 0) return;
+    entry.hidden_tensors = hidden;
+    made_.entries.push_back(std::move(entry));
+  }
+
+  // False, and nothing taken, when a part has the name of another entry ({"a.0": .., "a": (tensor,)}).
+  bool take_names(const taken& parts) {
+    for (std::size_t i = 0; i < parts.entries.size(); ++i) {
+      if (names_.insert(parts.entries[i].fqn).second) continue;
+      while (i-- > 0) names_.erase(parts.entries[i].fqn);
+      return false;
+    }
+    return true;
+  }
+
+  const torch_item& item_;
+  const flatten_options& options_;
+  tensor_search search_;
+  std::size_t most_entries_, most_steps_, count_budget_;
+  taken* into_ = nullptr;
+  std::vector<flat_path_item> path_;
+  std::string fqn_;
+  std::vector<std::uint64_t> open_;          // the values that the current one lies in
+  std::unordered_set<std::uint64_t> named_;  // tensors that have an entry, or need none
+  std::unordered_set<std::string> names_;
+  std::size_t steps_ = 0, entries_ = 0, path_bytes_ = 0, noted_ = 0;
+  taken_apart made_;
+};
+
+}  // namespace
+
+result<taken_apart> take_apart(const torch_item& item, std::vector<flat_entry> entries,
+                               const flatten_options& options) {
+  return apart(item, options).run(std::move(entries));
+}
+
+bool holds_tensors(const torch_item& item, const pickle_value& value) {
+  return tensor_search(item).holds(value);
+}
+
+std::string to_text(const flat_path_item& step) {
+  if (const auto* text = std::get_if<std::string>(&step)) return *text;
+  return std::to_string(std::get<std::int64_t>(step));
+}
+
+std::size_t most_entries(const torch_item& item, const flatten_options& options) {
+  const std::size_t values = item.graph().memory_bytes() / sizeof(std::uint64_t);
+  return std::min(options.max_entries, std::max<std::size_t>(values, 100'000));
+}
+
+}  // namespace shardmesh

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include <fmt/format.h>
+#include <try.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <utility>
+#include <variant>
+#include <vector>
+module shardmesh.torch_file;
+
+import :object_parts;
+import :split_reader;
+
+namespace shardmesh {
+namespace {
+
+flat_entry entry_of(const object_entry& object, const pickle_value& value) {
+  flat_entry made{{}, object.key, value, {}, 0};
+  for (const path_key& step : object.where) {
+    if (step.is_index())
+      made.path.emplace_back(step.index());
+    else
+      made.path.emplace_back(std::string(step.name()));
+  }
+  if (made.path.empty()) made.path.emplace_back(object.key);
+  return made;
+}
+
+class split_reader final : public checkpoint_reader {
+ public:
+  explicit split_reader(checkpoint_reader& inner) : inner_(inner) {
+    contents_ = inner.contents();
+    contents_.objects.clear();
+    path_ = inner.path();
+    warnings_ = inner.warnings();
+    problems_ = inner.problems();
+    notes_ = inner.notes();
+  }
+
+  // False when no object holds a tensor.
+  result<bool> split() {
+    bool is_split = false;
+    const auto& objects = inner_.contents().objects;
+    for (std::size_t i = 0; i < objects.size(); ++i) {
+      auto opened = open_object(inner_, i);
+      if (opened && holds_tensors(*opened->item, opened->item->root())) {
+        is_split = true;
+        SHARDMESH_CHECK(add_parts(i, std::move(*opened)));
+      } else {
+        contents_.objects.push_back(objects[i]);
+        objects_.push_back({nullptr, {}, i});
+      }
+    }
+    if (is_split) SHARDMESH_CHECK(check_names());
+    return is_split;
+  }
+
+  result<std::shared_ptr<const opened_chunk>> open_chunk(const tensor_entry& tensor, std::int32_t chunk) override {
+    const auto own = static_cast<std::size_t>(chunk) - inner_.contents().chunk_places.size();
+    if (static_cast<std::size_t>(chunk) < inner_.contents().chunk_places.size())
+      return inner_.open_chunk(tensor, chunk);
+    const opened_object& object = *tensors_[own].object;
+    auto opened = open_torch_tensor(*object.item, tensors_[own].tensor, object.source, *object.budget, object.place);
+    if (!opened) return located(std::move(opened).error(), tensor.key);
+    return std::make_shared<const opened_chunk>(std::move(*opened));
+  }
+
+  result<object_value> read_object(std::size_t index) override {
+    const part& from = objects_[index];
+    if (!from.object) return inner_.read_object(from.index);
+    auto value = describe_object(*from.object->item, from.value, *from.object->source, *from.object->budget);
+    if (!value) return located(std::move(value).error(), contents_.objects[index].key);
+    return value;
+  }
+
+  result<std::vector<std::byte>> object_archive(std::size_t index) override {
+    const part& from = objects_[index];
+    if (!from.object) return inner_.object_archive(from.index);
+    pickle_writer out;
+    if (auto done = out.value(from.value); !done) return located(std::move(done).error(), contents_.objects[index].key);
+    return torch_object_archive(std::move(out).finish());
+  }
+
+  const checkpoint_reader& stored() const override { return inner_.stored(); }
+
+  void identify_opaque_tensors() override {
+    inner_.identify_opaque_tensors();
+    const auto& known = inner_.contents().tensors;
+    for (std::size_t i = 0; i < known.size(); ++i) {
+      contents_.tensors[i].opaque_type = known[i].opaque_type;
+      contents_.tensors[i].opaque_kind = known[i].opaque_kind;
+    }
+  }
+
+  result<std::vector<std::byte>> chunk_archive(const tensor_entry& tensor, std::int32_t chunk) override {
+    return inner_.chunk_archive(tensor, chunk);
+  }
+
+  // A part of an object is as whole as the object.
+  check_outcome check_whole(std::span<const whole_entry> entries, const check_options& options) override {
+    std::vector<whole_entry> stored;
+    std::unordered_set<std::size_t> objects;
+    for (const whole_entry& entry : entries) {
+      if (!entry.is_tensor) {
+        if (objects.insert(objects_[entry.index].index).second) stored.push_back({false, objects_[entry.index].index});
+      } else if (entry.index < inner_.contents().tensors.size()) {
+        stored.push_back(entry);
+      }
+    }
+    return inner_.check_whole(stored, options);
+  }
+
+  result<std::optional<digest128>> content_of(const whole_entry& entry) override {
+    if (!entry.is_tensor && !objects_[entry.index].object)
+      return inner_.content_of({false, objects_[entry.index].index});
+    if (entry.is_tensor && entry.index < inner_.contents().tensors.size()) return inner_.content_of(entry);
+    return std::optional<digest128>();
+  }
+
+ private:
+  // A value in the archive of the inner reader's object of this index; without `object`, all of it.
+  struct part {
+    std::shared_ptr<const opened_object> object;
+    pickle_value value;
+    std::size_t index = 0;
+  };
+  struct tensor_part {
+    std::shared_ptr<const opened_object> object;
+    std::size_t tensor = 0;
+  };
+
+  error located(error e, const std::string& key) const {
+    if (e.file.empty()) e.file = path_.string();
+    return e.key.empty() ? std::move(e).with_key(key) : e;
+  }
+
+  // A view may repeat what is stored (zeros(1).expand(2**38)).
+  static result<void> spend_repeated(const opened_object& object, std::size_t index) {
+    const torch_tensor& tensor = object.item->tensors()[index];
+    const std::int64_t bytes = size_bytes(tensor.type, checked_volume(tensor.sizes).value_or(0)).value_or(0);
+    const std::int64_t stored = std::min(bytes, object.item->storages()[tensor.storage].size_bytes);
+    return object.budget->expand(bytes - stored, stored);
+  }
+
+  result<void> add_parts(std::size_t index, opened_object opened) {
+    const object_entry& whole = inner_.contents().objects[index];
+    const auto object = std::make_shared<const opened_object>(std::move(opened));
+    auto parts = take_apart(*object->item, {entry_of(whole, object->item->root())});
+    if (!parts) return located(std::move(parts).error(), whole.key);
+    for (std::string& note : parts->notes) notes_.push_back(std::move(note));
+    for (const flat_entry& entry : parts->entries) {
+      if (!entry.tensor && !object->item->is_opaque_tensor(entry.value)) {
+        contents_.objects.push_back({entry.fqn, path_of(entry), whole.place, entry.hidden_tensors});
+        objects_.push_back({object, entry.value, index});
+        continue;
+      }
+      contents_.tensors.push_back(tensor_of_entry(*object->item, entry));
+      if (!entry.tensor) continue;
+      if (auto done = spend_repeated(*object, *entry.tensor); !done) return located(std::move(done).error(), entry.fqn);
+      contents_.add_chunk(box::whole(contents_.tensors.back().shape), whole.place);
+      tensors_.push_back({object, *entry.tensor});
+    }
+    return {};
+  }
+
+  result<void> check_names() const {
+    std::unordered_set<std::string_view> names;
+    const auto add = [&](const std::string& key) -> result<void> {
+      if (names.insert(key).second) return {};
+      return fail(errc::duplicate_key, "an entry and a part of an object have one name")
+          .with_key(key)
+          .with_file(path_.string());
+    };
+    for (const tensor_entry& tensor : contents_.tensors) SHARDMESH_CHECK(add(tensor.key));
+    for (const object_entry& object : contents_.objects) SHARDMESH_CHECK(add(object.key));
+    return {};
+  }
+
+  checkpoint_reader& inner_;
+  std::vector<part> objects_;         // one per object of the catalog
+  std::vector<tensor_part> tensors_;  // one per chunk behind those of the inner reader
+};
+
+}  // namespace
+
+result<std::unique_ptr<checkpoint_reader>> split_objects(checkpoint_reader& inner) {
+  if (inner.contents().format != checkpoint_format::dcp) return std::unique_ptr<checkpoint_reader>();
+  auto made = std::make_unique<split_reader>(inner);
+  SHARDMESH_TRY(const bool is_split, made->split());
+  if (!is_split) made.reset();
+  return std::unique_ptr<checkpoint_reader>(std::move(made));
+}
+
+result<std::vector<tensor_entry>> tensors_inside(const torch_item& item, const object_entry& object) {
+  std::vector<tensor_entry> found;
+  if (!holds_tensors(item, item.root())) return found;
+  SHARDMESH_TRY(const taken_apart parts, take_apart(item, {entry_of(object, item.root())}));
+  for (const flat_entry& entry : parts.entries)
+    if (entry.tensor || item.is_opaque_tensor(entry.value)) found.push_back(tensor_of_entry(item, entry));
+  return found;
+}
+
+path path_of(const flat_entry& entry) {
+  path where;
+  for (const flat_path_item& step : entry.path) {
+    if (const auto* name = std::get_if<std::string>(&step))
+      where.push_back(*name);
+    else
+      where.push_back(std::get<std::int64_t>(step));
+  }
+  return where;
+}
+
+tensor_entry tensor_of_entry(const torch_item& item, const flat_entry& entry) {
+  tensor_entry made;
+  made.key = entry.fqn;
+  made.where = path_of(entry);
+  if (!entry.tensor) {
+    made.opaque_type = classify(item, entry.value).type;
+    made.opaque_kind = tensor_kind(entry.value);
+    return made;
+  }
+  const torch_tensor& tensor = item.tensors()[*entry.tensor];
+  made.type = tensor.type;
+  made.shape = tensor.sizes;
+  made.properties.requires_grad = tensor.requires_grad;
+  return made;
+}
+
+}  // namespace shardmesh

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// split_reader: a DCP folder whose objects that hold tensors are seen as these tensors: for destinations that have no
+// place for such objects. Not here: how an object is taken apart (object_parts).
+export module shardmesh.torch_file:split_reader;
+
+import shardmesh.std;
+import shardmesh.core;
+import shardmesh.tree;
+import shardmesh.catalog;
+import :flatten;
+import :item;
+
+export namespace shardmesh {
+
+/// `inner`, which must outlive the result, with tensors and plain objects in the place of its objects that hold
+/// tensors; null when it has none. Objects that cannot be read stay: whoever reads them says so. Reads every object's
+/// pickle. errc::duplicate_key when a tensor inside an object has the name of another entry.
+result<std::unique_ptr<checkpoint_reader>> split_objects(checkpoint_reader& inner);
+
+/// The tensors below an item's root, as entries of the object's checkpoint. Cost: O(values).
+result<std::vector<tensor_entry>> tensors_inside(const torch_item& item, const object_entry& object);
+
+path path_of(const flat_entry& entry);
+
+/// The catalog's entry of a tensor, without chunks. Precondition: the entry is a tensor, or an opaque one.
+tensor_entry tensor_of_entry(const torch_item& item, const flat_entry& entry);
+
+}  // namespace shardmesh

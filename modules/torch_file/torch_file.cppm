@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// shardmesh.torch_file: what torch.save wrote: one archive, the tensors and objects in it, taken apart and put
+// together; .pt files as checkpoints. Not here: folders of them (dcp).
+export module shardmesh.torch_file;
+
+export import shardmesh.catalog;
+export import shardmesh.pickle;
+
+export import :archive;
+export import :archive_from_json;
+export import :archived_objects;
+export import :chunk;
+export import :flatten;
+export import :item;
+export import :item_records;
+export import :item_writer;
+export import :object;
+export import :object_json;
+export import :plain_object;
+export import :reader;
+export import :split_reader;

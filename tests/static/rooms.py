@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Are the rooms of modules/ as docs/design.md says? Nothing imports upward, every interface partition is exported by its
+primary, primaries import nothing private, nothing is included behind a module declaration; and the map in docs/design.md
+is the one of the real imports.
+
+    rooms.py ROOT            checks; prints what is wrong, and returns nonzero
+    rooms.py ROOT --write    writes the map into docs/design.md
+"""
+import re
+import sys
+from pathlib import Path
+
+DECLARATION = re.compile(r"^(export )?module shardmesh(?:\.(\w+))?(?::(\w+))?;", re.M)
+IMPORT = re.compile(r"^(export )?import (?:shardmesh\.(\w+)|:(\w+));", re.M)
+BEGIN, END = "<!-- map of rooms: made by tests/static/rooms.py -->\n", "<!-- end of the map -->\n"
+
+
+def declared_order(root):
+    """Rooms as modules/CMakeLists.txt lists them, each with what it may import."""
+    rooms = {}
+    for name, words in re.findall(r"shardmesh_room\((\w+)([^)]*)\)", (root / "modules/CMakeLists.txt").read_text()):
+        direct = re.search(r"IMPORTS ([\w ]+?)(?: LINKS|$)", " ".join(words.split()))
+        below = set()
+        for other in direct.group(1).split() if direct else []:
+            if other in rooms:
+                below |= {other} | rooms[other]
+        rooms[name] = below
+    return rooms
+
+
+def check_room(root, room, below, say):
+    """Returns the rooms that it imports."""
+    folder = root / "modules" / room
+    interfaces, private, exported, imported, seen = set(), set(), set(), set(), set()
+    for file in sorted(folder.iterdir()):
+        if file.suffix == ".hpp":  # of a global fragment
+            continue
+        if file.suffix not in (".cppm", ".cpp"):
+            say(f"{file.relative_to(root)}: neither an interface (.cppm) nor a body (.cpp)")
+            continue
+        text = file.read_text()
+        found = DECLARATION.search(text)
+        if not found and file.suffix == ".cpp" and not IMPORT.search(text):
+            continue  # the body of a header of include/
+        if not found or found.group(2) != room:
+            say(f"{file.relative_to(root)}: declares no module of the room {room}")
+            continue
+        is_primary = bool(found.group(1)) and not found.group(3)
+        if found.group(3):
+            (interfaces if found.group(1) else private).add(found.group(3))
+        for line in re.findall(r"^#include .*$", text[found.end():], re.M):
+            say(f"{file.relative_to(root)}: {line} stands behind the module declaration")
+        for is_exported, other, partition in IMPORT.findall(text):
+            if other and other != "std" and other not in below:
+                say(f"{file.relative_to(root)}: imports {other}, which is not below {room}")
+            if other and other != "std":
+                imported.add(other)
+            if is_primary and partition:
+                (exported if is_exported else seen).add(partition)
+    for name in sorted(interfaces - exported):
+        say(f"modules/{room}: the interface partition :{name} is not exported by the primary")
+    for name in sorted(seen & private):
+        say(f"modules/{room}: the primary imports the private partition :{name}")
+    return imported
+
+
+def map_of(imports):
+    """A drawing: an arrow to what a room imports, unless a room between says so already."""
+    def all_below(room):
+        found = set()
+        for other in imports[room]:
+            found |= {other} | all_below(other)
+        return found
+
+    lines = ["```mermaid", "flowchart BT"]
+    for room in imports:
+        nearest = {o for o in imports[room] if not any(o in all_below(p) for p in imports[room] if p != o)}
+        lines += [f"  {room} --> {other}" for other in imports if other in nearest]
+    return "\n".join(lines + ["```", ""])
+
+
+def main(root, write):
+    wrong = []
+    rooms = declared_order(root)
+    imports = {room: check_room(root, room, below, wrong.append) for room, below in rooms.items() if room != "std"}
+    design = root / "docs/design.md"
+    text = design.read_text()
+    if BEGIN not in text or END not in text:
+        sys.exit("docs/design.md has no place for the map of rooms")
+    before, rest = text.split(BEGIN)
+    drawn, after = rest.split(END)
+    if write:
+        design.write_text(before + BEGIN + map_of(imports) + END + after)
+    elif drawn != map_of(imports):
+        wrong.append("docs/design.md: the map of rooms is not that of the imports; tests/static/rooms.py . --write")
+    print("\n".join(wrong) or f"{len(rooms)} rooms are as they should be")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), "--write" in sys.argv))

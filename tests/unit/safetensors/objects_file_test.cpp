@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// objects.json is checked when it is read: kinds, types, tags and numbers, each error naming the key.
+#include <catch2/catch_test_macros.hpp>
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+import shardmesh.safetensors;
+
+using namespace shardmesh;
+
+namespace {
+
+output_object object(std::string key, std::string json) {
+  output_object made;
+  made.key = std::move(key);
+  made.json = [json = std::move(json)]() -> result<std::string> { return json; };
+  return made;
+}
+
+// The document that holds {"kind":..,"type":..,"value":..} as the object "k.v", with a digest that is right.
+result<std::vector<stored_object>> read(const std::string& members) {
+  const std::vector objects{object("k.v", members)};
+  return parse_objects(*format_objects(objects));
+}
+
+result<std::vector<stored_object>> read(std::string_view kind, std::string_view type, std::string_view value) {
+  return read(std::string("{\"kind\":\"") + std::string(kind) + "\",\"type\":\"" + std::string(type) +
+              "\",\"value\":" + std::string(value) + "}");
+}
+
+// The type that goes with a kind, so that nothing but the value can be wrong.
+std::string type_for(std::string_view kind) {
+  if (kind == "none") return "builtins.NoneType";
+  if (kind == "size") return "torch.Size";
+  if (kind == "dtype" || kind == "device") return "torch." + std::string(kind);
+  return "builtins." + std::string(kind);
+}
+
+}  // namespace
+
+TEST_CASE("what the writer of objects.json prints is read back as it was") {
+  const std::pair<std::string_view, std::pair<std::string_view, std::string_view>> values[] = {
+      {"none", {"builtins.NoneType", "null"}},
+      {"bool", {"builtins.bool", "true"}},
+      {"int", {"builtins.int", "-3"}},
+      {"int", {"builtins.int", R"({"$int":"123456789012345678901234567890"})"}},
+      {"float", {"builtins.float", R"({"$float":"0x1.0624dd2f1a9fcp-10"})"}},
+      {"float", {"builtins.float", R"({"$float":"nan"})"}},
+      {"complex", {"builtins.complex", R"({"$complex":["0x1.0000000000000p+0","-inf"]})"}},
+      {"str", {"builtins.str", R"("a \"quoted\" name")"}},
+      {"str", {"builtins.str", R"({"$str":"edb080"})"}},
+      {"bytes", {"builtins.bytes", R"({"$bytes":"00ff"})"}},
+      {"bytearray", {"builtins.bytearray", R"({"$bytearray":""})"}},
+      {"list", {"builtins.list", R"([1,[2,{"$ref":2}],{"$ref":1}])"}},
+      {"tuple", {"builtins.tuple", R"({"$tuple":[1,{"$tuple":[]}]})"}},
+      {"dict", {"builtins.dict", R"({"$dict":[["a",1],[2,{"$dict":[]}]]})"}},
+      {"dict", {"builtins.dict", R"({"a":{"b":[1]},"c":{}})"}},
+      {"odict", {"collections.OrderedDict", R"({"$odict":[["a",{"$float":"0x0.0p+0"}]]})"}},
+      {"set", {"builtins.set", R"({"$set":[1,"a"]})"}},
+      {"frozenset", {"builtins.frozenset", R"({"$frozenset":[]})"}},
+      {"size", {"torch.Size", R"({"$size":[2,3]})"}},
+      {"dtype", {"torch.dtype", R"({"$dtype":"bfloat16"})"}},
+      {"device", {"torch.device", R"({"$device":"cuda:0"})"}},
+      {"global", {"builtins.type", R"({"$other":"builtins.type","name":"torch.nn.functional.relu"})"}},
+      {"opaque", {"builtins.range", R"({"$other":"builtins.range","range":[0,3,1]})"}},
+      {"opaque", {"numpy.ndarray", R"({"$other":"numpy.ndarray","dtype":"<f4","shape":[1],"data":"0000803f"})"}},
+      {"opaque-tensor", {"torch.Tensor", "null"}},
+      {"tensor",
+       {"torch.Tensor", R"({"$tensor":{"dtype":"float32","shape":[2,0],"sha256":"e3b0c44298fc1c149afbf4c8996fb924)"
+                        R"(27ae41e4649b934ca495991b7852b855"}})"}},
+  };
+  for (const auto& [kind, rest] : values) {
+    const auto& [type, value] = rest;
+    INFO(value);
+    const auto found = read(kind, type, value);
+    REQUIRE(found);
+    REQUIRE(found->size() == 1);
+    CHECK((*found)[0].key == "k.v");
+    CHECK((*found)[0].value.kind == kind);
+    CHECK((*found)[0].value.type == type);
+    CHECK((*found)[0].value.json == value);
+  }
+}
+
+TEST_CASE("a value that the writer of objects.json would not print is an error that names its key") {
+  const std::pair<std::string_view, std::string_view> values[] = {
+      {"float", "1.5"},
+      {"int", "99999999999999999999"},
+      {"int", R"({"$int":"12x"})"},
+      {"int", R"({"$int":12})"},
+      {"int", "\"12\""},
+      {"float", R"({"$float":"1.5"})"},
+      {"float", R"({"$float":"0x1p"})"},
+      {"float", R"({"$float":"0x1p+1 "})"},
+      {"complex", R"({"$complex":["inf"]})"},
+      {"complex", R"({"$complex":["inf","inf","inf"]})"},
+      {"complex", R"({"$complex":[1,2]})"},
+      {"bytes", R"({"$bytes":"0"})"},
+      {"bytes", R"({"$bytes":"zz"})"},
+      {"str", R"({"$str":"0g"})"},
+      {"dtype", R"({"$dtype":"load"})"},
+      {"device", R"({"$device":"cuda:x"})"},
+      {"size", R"({"$size":[-1]})"},
+      {"size", R"({"$size":["a"]})"},
+      {"size", R"({"$size":[[1]]})"},
+      {"tuple", R"({"$tuple":{"a":1}})"},
+      {"tuple", R"({"$tuple":1})"},
+      {"dict", R"({"$dict":[["a"]]})"},
+      {"dict", R"({"$dict":[["a",1,2]]})"},
+      {"dict", R"({"$dict":["a",1]})"},
+      {"dict", R"({"$dict":[{"a":1}]})"},
+      {"dict", R"({"a":1,"a":2})"},
+      {"dict", R"({"$dict":[],"b":1})"},
+      {"opaque", R"({"$exec":"rm"})"},
+      {"opaque", R"({"$other":""})"},
+      {"opaque", R"({"$other":"a","code":"b"})"},
+      {"opaque", R"({"$other":"a","range":[1,2]})"},
+      {"opaque", R"({"$other":"a","data":"x"})"},
+      {"opaque", R"({"$other":"a","shape":[-1]})"},
+      {"list", R"([{"$ref":2}])"},
+      {"list", R"([{"$ref":0}])"},
+      {"list", R"({"$ref":1})"},
+      {"tensor", R"({"$tensor":{"dtype":"float32","shape":[2]}})"},
+      {"tensor", R"({"$tensor":{"dtype":"nothing","shape":[2],"sha256":""}})"},
+      {"bool", "1"},
+      {"list", R"({"$tuple":[]})"},
+      {"none", "0"},
+      {"thing", "null"},
+  };
+  for (const auto& [kind, value] : values) {
+    INFO(value);
+    const auto found = read(kind, type_for(kind), value);
+    REQUIRE_FALSE(found);
+    INFO(found.error().message);
+    CHECK(found.error().message.find("the type is not") == std::string::npos);
+    CHECK(found.error().code == errc::bad_format);
+    CHECK(found.error().key == "k.v");
+  }
+}
+
+TEST_CASE("an entry of objects.json has a kind, a type that goes with it, a value and nothing else") {
+  CHECK(read("int", "builtins.str", "1").error().found == "builtins.str");
+  CHECK(read("opaque", "", R"({"$other":"a"})").error().key == "k.v");
+  CHECK(read(R"({"kind":"int","type":"builtins.int"})").error().key == "k.v");
+  CHECK(read(R"({"type":"builtins.int","value":1})").error().key == "k.v");
+  CHECK(read(R"({"kind":"int","kind":"int","type":"builtins.int","value":1})").error().key == "k.v");
+  CHECK(read(R"({"kind":"int","type":"builtins.int","value":1,"more":1})").error().key == "k.v");
+  CHECK(read(R"({"kind":"int","type":"builtins.int","value":[1}})").error().code == errc::bad_format);
+  std::vector<output_object> twice;
+  for (int i = 0; i < 2; ++i) twice.push_back(object("a", R"({"kind":"int","type":"builtins.int","value":1})"));
+  CHECK(parse_objects(*format_objects(twice)).error().code == errc::duplicate_key);
+}
+
+TEST_CASE("deep values and many entries of objects.json are read without recursion and in linear time") {
+  for (const int depth : {100, 300000}) {
+    const std::string open(static_cast<std::size_t>(depth), '['), close(static_cast<std::size_t>(depth), ']');
+    CHECK(read("list", "builtins.list", open + close).has_value() == (depth == 100));
+  }
+  std::vector<output_object> many;
+  for (int i = 0; i < 20000; ++i)
+    many.push_back(object("key." + std::to_string(i), R"({"kind":"int","type":"builtins.int","value":1})"));
+  CHECK(parse_objects(*format_objects(many))->size() == 20000);
+}

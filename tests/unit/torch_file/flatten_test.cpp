@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// A .pt state dict as names and tensors: PyTorch's rules of flattening, and objects that share or contain themselves.
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <checkpoint_data.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+import shardmesh.torch_file;
+
+using namespace shardmesh;
+using namespace std::string_literals;
+namespace data = checkpoint_data;
+
+namespace {
+
+const std::filesystem::path fixtures = std::filesystem::path(SHARDMESH_TEST_DATA) / "pickle";
+
+result<std::vector<flat_entry>> flattened(const std::string& pickle, const flatten_options& options = {}) {
+  std::vector<std::byte> bytes;
+  for (const char c : pickle) bytes.push_back(static_cast<std::byte>(c));
+  const memory_source source(bytes, "made");
+  static std::vector<torch_item> alive;  // entries refer to the item
+  alive.push_back(torch_item::open(source).value());
+  return flatten_state_dict(alive.back(), alive.back().root(), options);
+}
+
+}  // namespace
+
+TEST_CASE("a .pt state dict flattens to PyTorch's paths and tensors, by both rules and from both file formats") {
+  const std::string file = GENERATE("state.pt", "state_legacy.pt");
+  const bool old_rule = GENERATE(false, true);
+  INFO(file << " " << old_rule);
+  const auto bytes = data::read(fixtures / file);
+  const memory_source source(bytes, file);
+  const auto item = torch_item::open(source);
+  if (!item) FAIL(to_string(item.error()));
+  CHECK(item->format() == (file == "state.pt" ? torch_item_format::zip : torch_item_format::legacy_stream));
+  const auto entries =
+      flatten_state_dict(*item, item->root(), {.rule = old_rule ? flatten_rule::torch_2_3 : flatten_rule::torch_2_4});
+  if (!entries) FAIL(to_string(entries.error()));
+  const auto expected = data::read_json(fixtures / "state.json")[old_rule ? "2.3" : "2.4"];
+  REQUIRE(entries->size() == expected.size());
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const flat_entry& entry = (*entries)[i];
+    INFO(entry.fqn);
+    nlohmann::json path = nlohmann::json::array();
+    for (const flat_path_item& part : entry.path) {
+      if (const auto* text = std::get_if<std::string>(&part))
+        path.push_back(*text);
+      else
+        path.push_back(std::get<std::int64_t>(part));
+    }
+    CHECK(path == expected[i]["path"]);
+    REQUIRE(entry.tensor.has_value() == expected[i].contains("sha256"));
+    if (!entry.tensor) continue;
+    const torch_tensor& tensor = item->tensors()[*entry.tensor];
+    CHECK(std::string(name(tensor.type)) == expected[i]["dtype"].get<std::string>());
+    CHECK(std::vector<std::int64_t>(tensor.sizes.begin(), tensor.sizes.end()) ==
+          expected[i]["shape"].get<std::vector<std::int64_t>>());
+    CHECK(sha256::hex_of(read_tensor(source, *item, *entry.tensor, 1 << 20).value()) ==
+          expected[i]["sha256"].get<std::string>());
+  }
+  const auto by_name = [&](std::string_view fqn) {
+    for (const flat_entry& entry : *entries)
+      if (entry.fqn == fqn) return entry;
+    return flat_entry{};
+  };
+  CHECK(classify(*item, by_name("q").value).kind == object_kind::opaque_tensor);
+  CHECK(classify(*item, by_name("sparse").value).kind == object_kind::opaque_tensor);
+  CHECK(item->tensors()[*by_name("param").tensor].python_type == "torch.nn.parameter.Parameter");
+  CHECK(item->tensors()[*by_name("param").tensor].requires_grad);
+  CHECK(item->tensors()[*by_name("t").tensor].storage == item->tensors()[*by_name("w").tensor].storage);
+}
+
+TEST_CASE("two paths with one dotted name are an error that names it") {
+  const auto entries = flattened("(S'a.b'\nI1\nS'a'\n(S'b'\nI2\ndd.");
+  REQUIRE(!entries);
+  CHECK(entries.error().code == errc::duplicate_key);
+  CHECK(entries.error().key == "a.b");
+}
+
+TEST_CASE("a dict inside itself is one object there") {
+  // d = {"n": {"i": 1}}; d["n"]["up"] = d; d["l"] = [d, {}]
+  const auto entries = flattened("}q\0(X\1\0\0\0n}(X\1\0\0\0iK\1X\2\0\0\0uph\0uX\1\0\0\0l](h\0}eu."s);
+  if (!entries) FAIL(to_string(entries.error()));
+  std::vector<std::string> names;
+  for (const flat_entry& entry : *entries) names.push_back(entry.fqn);
+  CHECK(names == std::vector<std::string>{"n.i", "n.up", "l.0"});
+}
+
+TEST_CASE("a dict that doubles sixty times is an error and ends") {
+  std::string doubling = "}q\0"s;
+  for (int i = 0; i < 60; ++i) {
+    const char at = static_cast<char>(i), next = static_cast<char>(i + 1);
+    doubling += "(S'a'\nh"s + at + "S'b'\nh"s + at + "dq" + next;
+  }
+  CHECK(flattened(doubling + ".", {.max_entries = 100000}).error().code == errc::unsupported);
+}
+
+TEST_CASE("keys of a state dict are named as Python's str() names them") {
+  // {(1, 'a'): 0, b'b\'\n': 1, torch.float32: 2, torch.Size([2]): 3, (): 4, None: 5, (1,): 6, 1e-07: 7}
+  const std::string pickle =
+      "\x80\3}((K\1X\1\0\0\0atK\0C\3b'\nK\1ctorch\nfloat32\nK\2ctorch\nSize\nK\2\x85\x85RK\3)K\4NK\5K\1\x85K\6F1e-7\nK\7u."s;
+  const auto entries = flattened(pickle);
+  if (!entries) FAIL(to_string(entries.error()));
+  std::vector<std::string> names;
+  for (const flat_entry& entry : *entries) names.push_back(entry.fqn);
+  CHECK(names == std::vector<std::string>{"(1, 'a')", "b\"b'\\n\"", "torch.float32", "torch.Size([2])", "()", "None",
+                                          "(1,)", "1e-07"});
+}
+
+TEST_CASE("a mapping with a key that only Python can name is one object, and at the root the key is its position") {
+  // {"cfg": {Color(1): 1, "x": 2}, Color(1): 3}
+  const std::string pickle = "\x80\2}(X\3\0\0\0cfg}(cm\nColor\nK\1\x85Rq\0K\1X\1\0\0\0xK\2uh\0K\3u."s;
+  const auto entries = flattened(pickle);
+  if (!entries) FAIL(to_string(entries.error()));
+  REQUIRE(entries->size() == 2);
+  CHECK((*entries)[0].fqn == "cfg");
+  CHECK((*entries)[0].value.size() == 2);
+  CHECK((*entries)[1].fqn == "#1");
+}
+
+TEST_CASE("a list inside itself is one object beside the other entries") {
+  const auto entries = flattened("}(X\1\0\0\0l]q\0h\0aX\1\0\0\0nK\1u."s);
+  if (!entries) FAIL(to_string(entries.error()));
+  REQUIRE(entries->size() == 2);
+  CHECK((*entries)[0].fqn == "l");
+  CHECK((*entries)[1].fqn == "n");
+}
+
+TEST_CASE("a shared object that doubles sixty times is an error instead of endless JSON") {
+  std::string doubling = "]q\0"s;
+  for (int i = 0; i < 60; ++i)
+    doubling += "(h"s + static_cast<char>(i) + "h" + static_cast<char>(i) + "lq" + static_cast<char>(i + 1);
+  std::vector<std::byte> bytes;
+  for (const char c : doubling + ".") bytes.push_back(static_cast<std::byte>(c));
+  const memory_source source(bytes, "laughs");
+  const auto item = torch_item::open(source).value();
+  CHECK(is_beyond_limit(object_json(source, item, item.root(), {.limit_bytes = 1 << 20}).error()));
+}
+
+TEST_CASE("JSON is valid for strings that are not UTF-8 and for lists inside themselves") {
+  const std::string pickle =
+      "]q\0X\3\0\0\0\xed\xa0\x80"
+      "aX\2\0\0\0\xff\"ah\0a."s;
+  std::vector<std::byte> bytes;
+  for (const char c : pickle) bytes.push_back(static_cast<std::byte>(c));
+  const memory_source source(bytes, "odd");
+  const auto item = torch_item::open(source).value();
+  const auto printed = nlohmann::json::parse(object_json(source, item, item.root()).value());
+  CHECK(printed == nlohmann::json::parse(R"([{"$str":"eda080"},{"$str":"ff22"},{"$ref":1}])"));
+  CHECK(json_quoted("a\xff\n") == R"("a\udcff\n")");
+}

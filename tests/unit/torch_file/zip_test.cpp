@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ZIP reader: records of sound archives, contradictions of each kind, truncation, and damaged golden items.
+#include <catch2/catch_test_macros.hpp>
+#include <checkpoint_data.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+import shardmesh.torch_file;
+
+using namespace shardmesh;
+namespace data = checkpoint_data;
+
+namespace {
+
+std::span<const std::byte> bytes_of(std::string_view text) {
+  return std::as_bytes(std::span(text));
+}
+
+/// An archive of two records.
+std::vector<std::byte> two_records(std::string_view first = "a", std::string_view second = "b") {
+  torch_archive archive("x");
+  auto bytes = archive.record(first, bytes_of("hello"));
+  const auto more = archive.record(second, bytes_of("world!"));
+  bytes.insert(bytes.end(), more.begin(), more.end());
+  const auto tail = archive.tail();
+  bytes.insert(bytes.end(), tail.begin(), tail.end());
+  return bytes;
+}
+
+std::size_t find(const std::vector<std::byte>& bytes, std::string_view what, std::size_t from = 0) {
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  return text.find(what, from);
+}
+
+error problem_of(const std::vector<std::byte>& bytes) {
+  const memory_source source(bytes, "some.zip");
+  const auto directory = zip_directory::read(source);
+  REQUIRE(!directory);
+  return directory.error();
+}
+
+/// The item of rows10 that a corrupt case damages: the first in its file that metadata does not move.
+std::vector<std::byte> blob(const std::string& name) {
+  const auto folder = data::golden() / "corrupt" / name / "checkpoint";
+  const auto metadata = pickle_graph::parse(data::read(folder / ".metadata")).value();
+  for (const pickle_pair entry : metadata.root().attribute("storage_data").pairs()) {
+    if (entry.key.attribute("fqn").text() != "rows10") continue;
+    const auto offset = entry.key.attribute("index").as_int();
+    if (offset != 0) continue;
+    const auto file = data::read(folder / std::string(*entry.value.attribute("relative_path").text()));
+    const auto begin = entry.value.attribute("offset").as_int().value(),
+               length = entry.value.attribute("length").as_int().value();
+    return {file.begin() + begin, file.begin() + begin + length};
+  }
+  FAIL("no rows10 in " << name);
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("records are found by name, with their sizes, data and checksum") {
+  const auto bytes = two_records();
+  const memory_source source(bytes, "some.zip");
+  const auto directory = zip_directory::read(source).value();
+  CHECK(directory.records().size() == 4);
+  const zip_record* record = directory.find("x/b");
+  REQUIRE(record != nullptr);
+  CHECK(record->size_bytes == 6);
+  CHECK(data_offset(source, *record).value() % 64 == 0);
+  const auto content = read_record(source, *record, 100).value();
+  CHECK(std::string_view(reinterpret_cast<const char*>(content.data()), content.size()) == "world!");
+  CHECK(directory.find("b") == nullptr);
+  CHECK(read_record(source, *record, 5).error().code == errc::invalid_argument);
+}
+
+TEST_CASE("an archive with two records of one name is refused") {
+  const error problem = problem_of(two_records("a", "a"));
+  CHECK(problem.code == errc::bad_format);
+  CHECK(to_string(problem).find("some.zip") != std::string::npos);
+  CHECK(to_string(problem).find("\"x/a\"") != std::string::npos);
+}
+
+TEST_CASE("an archive whose comment holds another end record is refused") {
+  auto bytes = two_records();
+  const std::vector<std::byte> end(bytes.end() - 22, bytes.end());
+  bytes[bytes.size() - 2] = std::byte{22};
+  bytes.insert(bytes.end(), end.begin(), end.end());
+  CHECK(problem_of(bytes).code == errc::bad_format);
+}
+
+TEST_CASE("an archive with a harmless comment is read") {
+  auto bytes = two_records();
+  bytes[bytes.size() - 2] = std::byte{5};
+  for (const char c : std::string_view("hello")) bytes.push_back(static_cast<std::byte>(c));
+  const memory_source source(bytes, "commented.zip");
+  CHECK(zip_directory::read(source).value().records().size() == 4);
+}
+
+TEST_CASE("counts that disagree, records that overlap and bytes after the end are refused") {
+  auto count = two_records();
+  count[count.size() - 12] = std::byte{3};
+  count[count.size() - 14] = std::byte{3};
+  CHECK(problem_of(count).code == errc::bad_format);
+
+  auto overlap = two_records();
+  const std::size_t second = find(overlap, "PK\1\2", find(overlap, "PK\1\2") + 4);
+  const std::uint32_t early = 10;
+  std::memcpy(&overlap[second + 42], &early, 4);
+  CHECK(problem_of(overlap).code == errc::bad_format);
+
+  auto junk = two_records();
+  junk.push_back(std::byte{0});
+  CHECK(problem_of(junk).code == errc::bad_format);
+}
+
+TEST_CASE("a local header with another name is refused when its data is asked for") {
+  auto bytes = two_records();
+  bytes[find(bytes, "x/b") + 2] = std::byte{'c'};
+  const memory_source source(bytes, "some.zip");
+  const auto directory = zip_directory::read(source).value();
+  CHECK(data_offset(source, *directory.find("x/b")).error().code == errc::bad_format);
+}
+
+TEST_CASE("deflated data must have exactly the stated size, and a false claim allocates nothing") {
+  // "hello hello hello" by raw deflate (Python zlib, level 9).
+  const std::vector<std::byte> deflated = [] {
+    std::vector<std::byte> out;
+    for (const int b : {0xcb, 0x48, 0xcd, 0xc9, 0xc9, 0x57, 0xc8, 0x40, 0x90, 0x00})
+      out.push_back(static_cast<std::byte>(b));
+    return out;
+  }();
+  const auto plain = inflate(deflated, 17).value();
+  CHECK(std::string_view(reinterpret_cast<const char*>(plain.data()), plain.size()) == "hello hello hello");
+  CHECK(inflate(deflated, 16).error().code == errc::bad_format);
+  CHECK(inflate(deflated, 18).error().code == errc::bad_format);
+  CHECK(inflate(deflated, std::int64_t{1} << 50).error().code == errc::bad_format);
+  CHECK(inflate({}, 0).error().code == errc::bad_format);
+}
+
+TEST_CASE("every truncation of an archive is an error, and no changed byte does harm") {
+  const auto bytes = blob("blob_rezipped_valid");
+  const auto original = two_records();
+  for (const auto* whole : {&bytes, &original}) {
+    for (std::size_t length = 0; length < whole->size(); ++length) {
+      const memory_source source(std::span(*whole).first(length), "cut");
+      CHECK_FALSE(zip_directory::read(source));
+    }
+    auto changed = *whole;
+    for (std::size_t i = 0; i < changed.size(); ++i) {
+      for (const std::byte flip : {std::byte{1}, std::byte{0x80}, std::byte{0xff}}) {
+        changed[i] = (*whole)[i] ^ flip;
+        const memory_source source(changed, "changed");
+        if (const auto directory = zip_directory::read(source))
+          for (const zip_record& record : directory->records()) static_cast<void>(read_record(source, record, 1 << 20));
+        if (const auto item = torch_item::open(source)) {
+          static_cast<void>(
+              object_json(source, *item, item->root(), {.limit_bytes = 1 << 20, .tensor_limit_bytes = 1 << 20}));
+        }
+      }
+      changed[i] = (*whole)[i];
+    }
+  }
+}
+
+TEST_CASE("damaged golden items are refused with the fitting error") {
+  struct damage {
+    const char* name;
+    errc code;
+  };
+  for (const damage& which :
+       {damage{"blob_storage_short", errc::bad_format}, damage{"blob_no_data_record", errc::bad_format},
+        damage{"blob_no_pickle", errc::bad_format}, damage{"blob_stride_beyond_storage", errc::out_of_bounds},
+        damage{"blob_storage_offset_negative", errc::bad_format}}) {
+    INFO(which.name);
+    const auto bytes = blob(which.name);
+    const memory_source source(bytes, which.name);
+    const auto item = torch_item::open(source);
+    REQUIRE(!item);
+    INFO(to_string(item.error()));
+    CHECK(item.error().code == which.code);
+    CHECK(item.error().file == which.name);
+  }
+  const auto flipped = blob("blob_crc");
+  const memory_source source(flipped, "blob_crc");
+  const auto item = torch_item::open(source).value();
+  CHECK(read_tensor(source, item, 0, 1 << 20).error().code == errc::checksum_mismatch);
+  CHECK(read_tensor(source, item, 0, 1 << 20, false).has_value());
+}
+
+TEST_CASE("unusual but sound golden items give the same bytes as the original") {
+  const auto original = [] {
+    const auto folder = data::golden() / "dtensor_shard0_4";
+    for (const data::item& where : data::items())
+      if (where.case_name == "dtensor_shard0_4" && where.fqn == "rows10") {
+        const auto file = data::read(where.file);
+        return std::vector<std::byte>(file.begin() + where.offset, file.begin() + where.offset + where.length);
+      }
+    return std::vector<std::byte>();
+  }();
+  const memory_source original_source(original, "original");
+  const auto wanted = read_tensor(original_source, torch_item::open(original_source).value(), 0, 1 << 20).value();
+  for (const char* name : {"blob_big_endian_valid", "blob_rezipped_valid", "blob_deflated"}) {
+    INFO(name);
+    const auto bytes = blob(name);
+    const memory_source source(bytes, name);
+    const auto item = torch_item::open(source);
+    if (!item) FAIL(to_string(item.error()));
+    CHECK(read_tensor(source, *item, 0, 1 << 20).value() == wanted);
+  }
+}
+
+TEST_CASE("an evil item is inert: its root is no tensor") {
+  const auto bytes = blob("blob_evil_pickle");
+  const memory_source source(bytes, "evil");
+  const auto item = torch_item::open(source);
+  if (item) CHECK(item->tensors().empty());
+}
