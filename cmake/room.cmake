@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # A room is a folder of modules/: one CMake target, one C++ module. Its files are its folder's files,
-# so that adding a file is adding a file: *.cppm are interface units, *.cpp are bodies.
+# so that adding a file is adding a file: *.cppm are interface units and internal partitions, *.cpp are bodies. Internal
+# partitions (they begin `module`, not `export module`) are not installed: nobody but the room's bodies imports them.
 #
 #   shardmesh_room(layout IMPORTS core LINKS fmt::fmt)
 #
@@ -9,6 +10,14 @@
 function(shardmesh_room name)
   cmake_parse_arguments(PARSE_ARGV 1 room "OPTIONAL" "" "IMPORTS;LINKS")
   file(GLOB interfaces CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cppm)
+  set(internal)
+  foreach(file IN LISTS interfaces)
+    file(STRINGS ${file} declaration REGEX "^(export )?module shardmesh" LIMIT_COUNT 1)
+    if(NOT declaration MATCHES "^export")
+      list(APPEND internal ${file})
+    endif()
+  endforeach()
+  list(REMOVE_ITEM interfaces ${internal})
   file(GLOB bodies CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp)
   set(target shardmesh_${name})
   add_library(${target} STATIC)
@@ -16,6 +25,10 @@ function(shardmesh_room name)
   target_sources(${target}
     PUBLIC FILE_SET modules TYPE CXX_MODULES BASE_DIRS ${PROJECT_SOURCE_DIR}/modules FILES ${interfaces}
     PRIVATE ${bodies})
+  if(internal)
+    target_sources(${target} PRIVATE FILE_SET internal TYPE CXX_MODULES BASE_DIRS ${PROJECT_SOURCE_DIR}/modules
+      FILES ${internal})
+  endif()
   target_compile_features(${target} PUBLIC cxx_std_20)
   target_compile_options(${target} PRIVATE ${SHARDMESH_WARNINGS})
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/modules)
