@@ -100,9 +100,12 @@ class content_sum {
       case pickle_kind::bytearray:
         number(value.bytes()->size());
         return sum_.update(*value.bytes());
-      case pickle_kind::global:
-        text(value.global_module());
-        return text(value.global_name());
+      case pickle_kind::global: {
+        // As Python 3 has them: old protocols spell some otherwise, and what is written anew does not.
+        const auto [module_name, name] = python3_name(value);
+        text(module_name);
+        return text(name);
+      }
       case pickle_kind::extension:
         return number(value.extension_code());
       default:

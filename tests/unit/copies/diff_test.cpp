@@ -2,10 +2,14 @@
 // diff over what cannot be read, and over what has no values that we know.
 #include <catch2/catch_test_macros.hpp>
 
+#include <cstddef>
 #include <filesystem>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "safetensors_files.hpp"
 #include "unusual_data.hpp"
 
 import shardmesh.checkpoint;
@@ -85,6 +89,21 @@ TEST_CASE("tensors and objects of foreign types are compared by their bytes, wha
   CHECK(found->what == difference_kind::values);
   CHECK(found->text == "the stored bytes of an opaque tensor differ");
   CHECK(find(changed, "qc") == nullptr);
+}
+
+TEST_CASE("an object is the same whichever protocol spelt the names in it") {
+  // {"cfg": getattr(m.E, "A")}, as protocol 2 has enums of Python 3.11.0: `__builtin__` is `builtins` since protocol 3.
+  const std::string_view pickled("\x80\x02}X\x03\0\0\0cfgc__builtin__\ngetattr\ncm\nE\nX\x01\0\0\0A\x86Rs.", 47);
+  const safetensors_files::temporary_folder folder;
+  const auto archive = torch_object_archive(std::as_bytes(std::span(pickled.data(), pickled.size())));
+  const fs::path file = folder.write("cfg.pt", {reinterpret_cast<const char*>(archive.data()), archive.size()});
+  auto reader = open_checkpoint(file).value();
+  REQUIRE(reader->contents().objects.size() == 1);
+  const save_report copied = convert(*reader, folder.path() / "dcp", {.to = target_format::dcp});
+  REQUIRE(copied.outcome());
+  const diff_report report = compare_paths(file, folder.path() / "dcp");
+  CHECK(report.differences.empty());
+  CHECK(report.objects == 1);
 }
 
 TEST_CASE("a tolerance that is no number of 0 or more is refused") {
