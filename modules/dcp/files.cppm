@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // dcp_files: the ranks' files of a DCP folder while they are written: where items lie, their bytes and checksums; and
-// the metadata that ends a folder. Not here: which folder (staged_output), who writes what (save, collective_checkpoint).
+// the metadata that ends a folder. Not here: which folder (staged_output), who writes what (save,
+// collective_checkpoint).
 export module shardmesh.dcp:files;
 
 import shardmesh.std;
