@@ -39,12 +39,9 @@ class claims {
   void by_record() {
     if (!unclaimed_.contains(checksum_file_name)) return;
     claim(checksum_file_name);
-    const auto bytes = read_file(folder_ / checksum_file_name, limit_bytes);
-    if (!bytes) return;
-    const auto ranges = parse_checksums({reinterpret_cast<const char*>(bytes->data()), bytes->size()});
-    if (!ranges) return;
-    has_list_ = true;
-    for (const checksum_range& range : *ranges) claim(range.file);
+    const auto recorded = recorded_files(folder_);
+    has_list_ = !recorded.empty();
+    for (const std::string& file : recorded) claim(file);
   }
 
   // torch.distributed.checkpoint's own names, and what the metadata names.

@@ -138,6 +138,7 @@ class machine {
   }
   bool int_line();
   bool long_line();
+  bool integer_text(std::string_view digits);
   bool float_line();
   bool text_line(bool raw_unicode);
 
@@ -431,18 +432,17 @@ bool machine::int_line() {
   std::string_view digits;
   if (!short_line(digits)) return false;
   if (digits == "00" || digits == "01") return push(tag::boolean, digits == "01"), true;
-  if (!is_integer_text(digits) && forgive()) return push_int(0), true;
-  if (!is_integer_text(digits)) return bad("not an integer");
-  push(tag::int_at, start_);
-  const auto value = pickle_value(&arena_, stack_.back()).as_int();
-  if (value && fits_small(*value)) pop(), push_int(*value);
-  return true;
+  return integer_text(digits);
 }
 
 bool machine::long_line() {
   std::string_view digits;
   if (!short_line(digits)) return false;
   if (digits.ends_with('L')) digits.remove_suffix(1);
+  return integer_text(digits);
+}
+
+bool machine::integer_text(std::string_view digits) {
   if (!is_integer_text(digits) && forgive()) return push_int(0), true;
   if (!is_integer_text(digits)) return bad("not an integer");
   push(tag::int_at, start_);

@@ -14,6 +14,8 @@ namespace {
 
 constexpr std::int64_t limit_bytes = std::int64_t{4} << 30;
 
+}  // namespace
+
 std::set<std::string> recorded_files(const std::filesystem::path& folder) {
   std::set<std::string> names{std::string(checksum_file_name)};
   const auto bytes = read_file(folder / checksum_file_name, limit_bytes);
@@ -23,8 +25,6 @@ std::set<std::string> recorded_files(const std::filesystem::path& folder) {
   for (const checksum_range& range : *ranges) names.insert(range.file);
   return names;
 }
-
-}  // namespace
 
 error holds_more(const std::filesystem::path& folder, const std::string& entry) {
   return fail(errc::destination_exists, "the folder holds more than one checkpoint and is not replaced")

@@ -12,6 +12,9 @@ export namespace shardmesh {
 /// errc::destination_exists, naming an entry of `folder` that keeps it from being replaced.
 using folder_rule = std::function<result<void>(const std::filesystem::path& folder, const seen_destination& seen)>;
 
+/// The files that the folder's record of checksums names, and the record; none when it cannot be read.
+std::set<std::string> recorded_files(const std::filesystem::path& folder);
+
 /// The rule where none is given: every file is one of the folder's own record of checksums.
 result<void> holds_recorded_files(const std::filesystem::path& folder, const seen_destination& seen);
 

@@ -9,19 +9,16 @@
 #include <cstdlib>
 #include <new>
 
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
-#define SHARDMESH_TEST_SANITIZED 1
-#define SKIP_WHERE_NOTHING_IS_COUNTED() SKIP("the sanitizer's own operator new counts nothing")
-#endif
-#endif
+#include "sanitized.hpp"
 
 namespace counted_new {
 inline thread_local std::int64_t calls = 0, bytes = 0;  // of this thread
 inline std::atomic<std::int64_t> all_bytes = 0;         // of all threads
 }  // namespace counted_new
 
-#ifndef SHARDMESH_TEST_SANITIZED
+#ifdef SHARDMESH_TEST_SANITIZED
+#define SKIP_WHERE_NOTHING_IS_COUNTED() SKIP("the sanitizer's own operator new counts nothing")
+#else
 #define SKIP_WHERE_NOTHING_IS_COUNTED() static_cast<void>(0)
 
 void* operator new(std::size_t size) {

@@ -9,6 +9,7 @@
 
 #include "run_tool.hpp"
 #include "safetensors_files.hpp"
+#include "sanitized.hpp"
 
 import shardmesh.checkpoint;
 
@@ -16,12 +17,7 @@ using namespace shardmesh;
 
 namespace {
 
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SHARDMESH_SANITIZED  // their frames are larger
-#endif
-#endif
-#ifdef SHARDMESH_SANITIZED
+#ifdef SHARDMESH_TEST_SANITIZED  // frames are larger
 constexpr const char* little_stack = "ulimit -s 2048; ";
 #else
 constexpr const char* little_stack = "ulimit -s 256; ";
