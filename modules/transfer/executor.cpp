@@ -24,7 +24,7 @@ module shardmesh.transfer;
 import :bound_memory;
 import :collective;
 import :expand;
-import :overlap;
+import :concurrent_runs;
 import :rank_plan;
 import :route;
 import :run;

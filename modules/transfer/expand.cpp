@@ -13,118 +13,14 @@ module;
 module shardmesh.transfer;
 
 import :expand;
+import :fragment_groups;
 import :schedule;
 
 namespace shardmesh {
 namespace {
 
-using fragments = std::vector<fragment>;
-
-}  // namespace
-
-// The lists of the thread's innermost expansion_memory. A mere pointer: see overlap.
-struct expansion_memory::lists {
-  static constexpr std::size_t most_lists = 4;
-  fragments kept[most_lists];
-  std::size_t count = 0;
-};
-namespace {
-thread_local expansion_memory::lists* current = nullptr;
-}
-
-expansion_memory::expansion_memory()
-    : lists_(std::make_unique<lists>()), outer_(std::exchange(current, lists_.get())) {}
-expansion_memory::~expansion_memory() {
-  current = outer_;
-}
-
-namespace {
-
-using owner_list = std::vector<owner_id>;
-
-class list_pool {
- public:
-  static fragments take() {
-    if (!current || current->count == 0) return {};
-    return std::move(current->kept[--current->count]);
-  }
-  static void give_back(fragments list) {
-    constexpr std::size_t most_fragments = 4096;
-    if (!current || current->count == expansion_memory::lists::most_lists || list.capacity() == 0 ||
-        list.capacity() > most_fragments)
-      return;
-    list.clear();
-    current->kept[current->count++] = std::move(list);
-  }
-};
-
-// Groups of fragments with equal boxes, ordered by box, then term, owner and slot.
-struct groups {
-  fragments all = list_pool::take();
-  std::vector<std::pair<std::size_t, std::size_t>> ranges;
-
-  groups() = default;
-  groups(groups&&) noexcept = default;
-  groups& operator=(groups&&) noexcept = default;
-  ~groups() { list_pool::give_back(std::move(all)); }
-
-  void add(const fragment& f) {
-    if (!f.where.is_empty()) all.push_back(f);
-  }
-  void finish() {
-    const auto before = [](const fragment& a, const fragment& b) {
-      if (a.where != b.where) return a.where < b.where;
-      if (a.term != b.term) return a.term < b.term;
-      return a.owner != b.owner ? a.owner < b.owner : a.slot < b.slot;
-    };
-    if (!std::is_sorted(all.begin(), all.end(), before)) std::sort(all.begin(), all.end(), before);
-    for (std::size_t first = 0, last = 0; first < all.size(); first = last) {
-      while (last < all.size() && all[last].where == all[first].where) ++last;
-      ranges.emplace_back(first, last);
-    }
-  }
-  std::span<const fragment> group(std::size_t i) const {
-    return std::span(all).subspan(ranges[i].first, ranges[i].second - ranges[i].first);
-  }
-};
-
-groups overlapping(const distribution& d, const box& where) {
-  groups found;
-  d.overlapping(where, [&](const fragment& f) { return found.add(f), true; });
-  found.finish();
-  return found;
-}
-
-groups held_by(const distribution& d, owner_id owner) {
-  groups found;
-  d.fragments_of(owner, [&](const fragment& f) { return found.add(f), true; });
-  found.finish();
-  return found;
-}
-
-// The owners of one term, ascending and unique. `group` is sorted by term, then owner.
-owner_list owners_of(std::span<const fragment> group, std::int32_t term) {
-  owner_list owners;
-  for (const fragment& f : group)
-    if (f.term == term && (owners.empty() || owners.back() != f.owner)) owners.push_back(f.owner);
-  return owners;
-}
-
 bool contains(const owner_list& sorted, owner_id owner) {
   return std::binary_search(sorted.begin(), sorted.end(), owner);
-}
-
-const fragment* find(std::span<const fragment> group, owner_id owner, std::int32_t term) {
-  for (const fragment& f : group)
-    if (f.owner == owner && f.term == term) return &f;
-  return nullptr;
-}
-
-std::vector<std::int32_t> terms_of(std::span<const fragment> group) {
-  std::vector<std::int32_t> terms;
-  for (const fragment& f : group)
-    if (terms.empty() || terms.back() != f.term) terms.push_back(f.term);
-  return terms;
 }
 
 step_end end_in(const fragment& f, buffer_side side, const box& cell) {
@@ -137,7 +33,7 @@ step_end staging_of(owner_id owner, const box& cell) {
   return {owner, buffer_side::staging, 0, extents::filled(cell.rank(), 0)};
 }
 
-step copy_step(std::uint8_t phase, const box& cell, step_end from, step_end to, std::int32_t term) {
+step copy_step(step_phase phase, const box& cell, step_end from, step_end to, std::int32_t term) {
   step s;
   s.phase = phase;
   s.where = cell;
@@ -176,8 +72,9 @@ void finish_destination(const transfer_class& c, owner_id owner, std::span<const
     if (first == nullptr || first->term != f.term)
       first = &f;
     else if (wants_value(c, f.term))
-      emit(copy_step(3, f.where, end_in(*first, buffer_side::destination, f.where), here, f.term));
-    step last = copy_step(4, f.where, {owner, buffer_side::destination, f.slot, here.offsets}, here, f.term);
+      emit(copy_step(step_phase::repeat, f.where, end_in(*first, buffer_side::destination, f.where), here, f.term));
+    step last =
+        copy_step(step_phase::finish, f.where, {owner, buffer_side::destination, f.slot, here.offsets}, here, f.term);
     last.reduction = op;
     if (!wants_value(c, f.term)) {
       last.kind = step_kind::fill;
@@ -191,30 +88,35 @@ void finish_destination(const transfer_class& c, owner_id owner, std::span<const
 }
 
 // --- values, and terms that keep their number ---
+//
+// A receiver and its giver expand the same cell on different ranks, from their own ends, and must come to the same
+// answer without a word between them. Both therefore ask the same three questions of the two distributions, which every
+// rank has: who holds the cell, who wants it and lacks it, and which of the holders is the i-th receiver's. Neither
+// looks at anything that only one of them knows.
 
 void receive_values(const transfer_class& c, owner_id owner, function_ref<void(const step&)> emit) {
-  const groups own = held_by(c.to, owner);
-  for (std::size_t g = 0; g < own.ranges.size(); ++g) {
-    const box& where = own.group(g).front().where;
-    const groups sharing = overlapping(c.to, where);
-    const groups sources = overlapping(c.from, where);
-    finish_destination(c, owner, own.group(g), sharing.all, emit);
-    for (const std::int32_t term : terms_of(own.group(g))) {
+  const fragment_groups own = held_by(c.to, owner);
+  for (std::size_t g = 0; g < own.size(); ++g) {
+    const box& where = own[g].front().where;
+    const fragment_groups sharing = overlapping(c.to, where);
+    const fragment_groups sources = overlapping(c.from, where);
+    finish_destination(c, owner, own[g], sharing.all(), emit);
+    for (const std::int32_t term : terms_of(own[g])) {
       if (!wants_value(c, term)) continue;
-      const fragment& target = *find(own.group(g), owner, term);
+      const fragment& target = *find(own[g], owner, term);
       const std::int32_t from_term = source_term(c, term);
-      for (std::size_t s = 0; s < sources.ranges.size(); ++s) {
-        const auto source = sources.group(s);
+      for (std::size_t s = 0; s < sources.size(); ++s) {
+        const auto source = sources[s];
         const owner_list holders = owners_of(source, from_term);
         if (holders.empty()) continue;
         const box cell = *intersect(source.front().where, where);
         owner_id giver = owner;
         if (!c.one_space() || !contains(holders, owner)) {
-          const owner_list receivers = receivers_of(c, sharing.all, term, holders);
+          const owner_list receivers = receivers_of(c, sharing.all(), term, holders);
           const auto position = std::lower_bound(receivers.begin(), receivers.end(), owner) - receivers.begin();
           giver = holders[static_cast<std::size_t>(position) % holders.size()];
         }
-        emit(copy_step(0, cell, end_in(*find(source, giver, from_term), buffer_side::source, cell),
+        emit(copy_step(step_phase::gather, cell, end_in(*find(source, giver, from_term), buffer_side::source, cell),
                        end_in(target, buffer_side::destination, cell), from_term));
       }
     }
@@ -222,23 +124,23 @@ void receive_values(const transfer_class& c, owner_id owner, function_ref<void(c
 }
 
 void send_values(const transfer_class& c, owner_id owner, function_ref<void(const step&)> emit) {
-  const groups own = held_by(c.from, owner);
-  for (std::size_t g = 0; g < own.ranges.size(); ++g) {
-    const box& where = own.group(g).front().where;
-    const groups sharing = overlapping(c.from, where);
-    const groups targets = overlapping(c.to, where);
-    for (const std::int32_t from_term : terms_of(own.group(g))) {
-      const owner_list holders = owners_of(sharing.all, from_term);
-      const fragment& source = *find(own.group(g), owner, from_term);
-      for (std::size_t t = 0; t < targets.ranges.size(); ++t) {
-        const auto target = targets.group(t);
+  const fragment_groups own = held_by(c.from, owner);
+  for (std::size_t g = 0; g < own.size(); ++g) {
+    const box& where = own[g].front().where;
+    const fragment_groups sharing = overlapping(c.from, where);
+    const fragment_groups targets = overlapping(c.to, where);
+    for (const std::int32_t from_term : terms_of(own[g])) {
+      const owner_list holders = owners_of(sharing.all(), from_term);
+      const fragment& source = *find(own[g], owner, from_term);
+      for (std::size_t t = 0; t < targets.size(); ++t) {
+        const auto target = targets[t];
         for (const std::int32_t term : terms_of(target)) {
           if (!wants_value(c, term) || source_term(c, term) != from_term) continue;
           const owner_list receivers = receivers_of(c, target, term, holders);
           const box cell = *intersect(where, target.front().where);
           for (std::size_t i = 0; i < receivers.size(); ++i)
             if (holders[i % holders.size()] == owner)
-              emit(copy_step(0, cell, end_in(source, buffer_side::source, cell),
+              emit(copy_step(step_phase::gather, cell, end_in(source, buffer_side::source, cell),
                              end_in(*find(target, receivers[i], term), buffer_side::destination, cell), from_term));
         }
       }
@@ -247,6 +149,11 @@ void send_values(const transfer_class& c, owner_id owner, function_ref<void(cons
 }
 
 // --- reductions ---
+//
+// Terms of a cell meet at one owner (the reducer), and the result goes from there to everybody: (terms - 1) and
+// (receivers - 1) pieces travel, which is least; a tree would save rounds, not bytes. The reducer is chosen by what it
+// would have to receive and send; where several cost the same, the cell is cut and each of them reduces a part, so that
+// an all-reduce of one large tensor is the ring's reduce-scatter and all-gather without being recognised as one.
 
 // How the terms of one source group become the values of one destination group.
 struct reduction_rule {
@@ -293,21 +200,21 @@ void reduce_part(const transfer_class& c, const reduction_rule& rule, std::span<
     const owner_list& holders = rule.holders[t];
     const owner_id giver = contains(holders, reducer) ? reducer : holders[index % holders.size()];
     if (!as_source || (owner != reducer && owner != giver)) continue;
-    step s = copy_step(0, part, end_in(*find(source, giver, rule.terms[t]), buffer_side::source, part),
+    step s = copy_step(step_phase::gather, part, end_in(*find(source, giver, rule.terms[t]), buffer_side::source, part),
                        staging_of(reducer, part), rule.terms[t]);
     s.kind = t == 0 ? step_kind::copy : step_kind::accumulate;
     s.reduction = c.from.reduction();
     emit(s);
   }
   if (as_source && owner == reducer && c.from.reduction() == reduce_op::avg) {
-    step s = copy_step(1, part, staging_of(reducer, part), staging_of(reducer, part), 0);
+    step s = copy_step(step_phase::average, part, staging_of(reducer, part), staging_of(reducer, part), 0);
     s.kind = step_kind::divide;
     s.factor = c.from.divisor() != 0 ? c.from.divisor() : static_cast<std::int64_t>(rule.terms.size());
     if (s.factor != 1) emit(s);
   }
   for (const owner_id receiver : rule.receivers)
     if ((as_source && owner == reducer) || (space == c.to.space() && owner == receiver))
-      emit(copy_step(2, part, staging_of(reducer, part),
+      emit(copy_step(step_phase::deliver, part, staging_of(reducer, part),
                      end_in(*find(wanted, receiver, 0), buffer_side::destination, part), 0));
 }
 
@@ -342,27 +249,28 @@ void reduce_cell(const transfer_class& c, std::span<const fragment> source, std:
 
 void expand_reduction(const transfer_class& c, owner_id owner, owner_space space,
                       function_ref<void(const step&)> emit) {
-  groups own_source;
+  // A cell that the owner holds a term of *and* wants must be expanded once: first all that it gives, then of what it
+  // wants only the cells that it had no part in.
+  fragment_groups own_source;
   if (space == c.from.space()) own_source = held_by(c.from, owner);
-  for (std::size_t g = 0; g < own_source.ranges.size(); ++g) {
-    const box& where = own_source.group(g).front().where;
-    const groups sharing = overlapping(c.from, where);
-    const groups targets = overlapping(c.to, where);
-    for (std::size_t t = 0; t < targets.ranges.size(); ++t)
-      reduce_cell(c, sharing.all, targets.group(t), owner, space, emit);
+  for (std::size_t g = 0; g < own_source.size(); ++g) {
+    const box& where = own_source[g].front().where;
+    const fragment_groups sharing = overlapping(c.from, where);
+    const fragment_groups targets = overlapping(c.to, where);
+    for (std::size_t t = 0; t < targets.size(); ++t) reduce_cell(c, sharing.all(), targets[t], owner, space, emit);
   }
   if (space != c.to.space()) return;
-  const groups own = held_by(c.to, owner);
-  for (std::size_t g = 0; g < own.ranges.size(); ++g) {
-    const box& where = own.group(g).front().where;
-    const groups sharing = overlapping(c.to, where);
-    const groups sources = overlapping(c.from, where);
-    finish_destination(c, owner, own.group(g), sharing.all, emit);
-    for (std::size_t s = 0; s < sources.ranges.size(); ++s) {
-      const auto source = sources.group(s);
-      const bool done = std::any_of(own_source.all.begin(), own_source.all.end(),
+  const fragment_groups own = held_by(c.to, owner);
+  for (std::size_t g = 0; g < own.size(); ++g) {
+    const box& where = own[g].front().where;
+    const fragment_groups sharing = overlapping(c.to, where);
+    const fragment_groups sources = overlapping(c.from, where);
+    finish_destination(c, owner, own[g], sharing.all(), emit);
+    for (std::size_t s = 0; s < sources.size(); ++s) {
+      const auto source = sources[s];
+      const bool done = std::any_of(own_source.all().begin(), own_source.all().end(),
                                     [&](const fragment& f) { return f.where == source.front().where; });
-      if (!done) reduce_cell(c, source, sharing.all, owner, space, emit);
+      if (!done) reduce_cell(c, source, sharing.all(), owner, space, emit);
     }
   }
 }
@@ -372,8 +280,8 @@ std::int64_t bytes_of(std::int64_t volume, std::int64_t bits) {
 }
 
 // Cells that the owner wants and has: over pairs of its boxes, or by a search when those are many.
-std::int64_t held_volume(const transfer_class& c, const groups& wants, owner_id owner) {
-  groups has = held_by(c.from, owner);
+std::int64_t held_volume(const transfer_class& c, const fragment_groups& wants, owner_id owner) {
+  fragment_groups has = held_by(c.from, owner);
   const auto pair_volume = [&](std::span<const fragment> want, std::span<const fragment> have) {
     const auto cell = intersect(want.front().where, have.front().where);
     if (!cell) return std::int64_t{0};
@@ -383,19 +291,19 @@ std::int64_t held_volume(const transfer_class& c, const groups& wants, owner_id 
     return terms * cell->volume();
   };
   std::int64_t held = 0;
-  const bool few = wants.ranges.size() * has.ranges.size() <= 4096 + 16 * (wants.ranges.size() + has.ranges.size());
-  for (std::size_t w = 0; w < wants.ranges.size(); ++w) {
+  const bool few = wants.size() * has.size() <= 4096 + 16 * (wants.size() + has.size());
+  for (std::size_t w = 0; w < wants.size(); ++w) {
     if (few) {
-      for (std::size_t h = 0; h < has.ranges.size(); ++h) held += pair_volume(wants.group(w), has.group(h));
+      for (std::size_t h = 0; h < has.size(); ++h) held += pair_volume(wants[w], has[h]);
       continue;
     }
-    groups near;
-    c.from.overlapping(wants.group(w).front().where, [&](const fragment& f) {
+    fragment_groups near;
+    c.from.overlapping(wants[w].front().where, [&](const fragment& f) {
       if (f.owner == owner) near.add(f);
       return true;
     });
     near.finish();
-    for (std::size_t h = 0; h < near.ranges.size(); ++h) held += pair_volume(wants.group(w), near.group(h));
+    for (std::size_t h = 0; h < near.size(); ++h) held += pair_volume(wants[w], near[h]);
   }
   return held;
 }
@@ -458,29 +366,29 @@ std::int64_t lower_bound_of(const transfer_class& c) {
   std::int64_t bound = 0;
   if (c.mode != transfer_mode::reduce) {
     c.to.for_each_owner([&](owner_id owner) {
-      const groups wants = held_by(c.to, owner);
+      const fragment_groups wants = held_by(c.to, owner);
       std::int64_t wanted = 0;
-      for (std::size_t w = 0; w < wants.ranges.size(); ++w)
-        for (const std::int32_t term : terms_of(wants.group(w)))
-          if (wants_value(c, term)) wanted += wants.group(w).front().where.volume();
+      for (std::size_t w = 0; w < wants.size(); ++w)
+        for (const std::int32_t term : terms_of(wants[w]))
+          if (wants_value(c, term)) wanted += wants[w].front().where.volume();
       bound += bytes_of(wanted - (c.one_space() ? held_volume(c, wants, owner) : 0), c.wire_bits());
     });
     return bound;
   }
   // Every pair of a source and a destination box, met at the source box's first owner.
   c.from.for_each_owner([&](owner_id owner) {
-    const groups own = held_by(c.from, owner);
-    for (std::size_t g = 0; g < own.ranges.size(); ++g) {
-      const box& where = own.group(g).front().where;
-      const groups sharing = overlapping(c.from, where);
-      const auto least = std::min_element(sharing.all.begin(), sharing.all.end(),
+    const fragment_groups own = held_by(c.from, owner);
+    for (std::size_t g = 0; g < own.size(); ++g) {
+      const box& where = own[g].front().where;
+      const fragment_groups sharing = overlapping(c.from, where);
+      const auto least = std::min_element(sharing.all().begin(), sharing.all().end(),
                                           [](const fragment& a, const fragment& b) { return a.owner < b.owner; });
       if (least->owner != owner) continue;
-      const groups targets = overlapping(c.to, where);
-      for (std::size_t t = 0; t < targets.ranges.size(); ++t) {
-        const reduction_rule rule = rule_for(c, sharing.all, targets.group(t));
+      const fragment_groups targets = overlapping(c.to, where);
+      for (std::size_t t = 0; t < targets.size(); ++t) {
+        const reduction_rule rule = rule_for(c, sharing.all(), targets[t]);
         if (rule.receivers.empty()) continue;
-        bound += bytes_of(intersect(where, targets.group(t).front().where)->volume(), rule.cost_bits);
+        bound += bytes_of(intersect(where, targets[t].front().where)->volume(), rule.cost_bits);
       }
     }
   });

@@ -42,21 +42,6 @@ struct transfer_class {
   }
 };
 
-// While one lives, the lists of fragments that its thread makes are used again: a plan of many tensors makes some
-// thousand lists of some hundred KB each, and the system's time for new pages would be half of all.
-class expansion_memory {
- public:
-  expansion_memory();
-  expansion_memory(const expansion_memory&) = delete;
-  expansion_memory& operator=(const expansion_memory&) = delete;
-  ~expansion_memory();
-  struct lists;
-
- private:
-  std::unique_ptr<lists> lists_;
-  lists* outer_;  // of the one around it
-};
-
 // Calls `emit` with every step in which `owner` of `space` takes part, in no particular order.
 void expand(const transfer_class& c, owner_id owner, owner_space space, function_ref<void(const step&)> emit);
 

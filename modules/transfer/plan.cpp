@@ -20,6 +20,7 @@ module;
 module shardmesh.transfer;
 
 import :expand;
+import :fragment_groups;
 import :schedule;
 
 namespace shardmesh {
@@ -80,7 +81,8 @@ result<cover_report> check_overlaps(const distribution& d, const char* side) {
   return e;
 }
 
-// Cells that `to` wants and nobody of `from` holds.
+// Cells that `to` wants and nobody of `from` holds. Only what is wanted has to be there: a source with holes that
+// nobody asks about is legal (a part of a checkpoint).
 result<void> check_gaps(const cover_report& source, const distribution& to) {
   std::vector<box> missing;
   for (const cover_problem& p : source.problems) {
@@ -164,7 +166,8 @@ result<transfer_class> make_class(const tensor_transfer& t, const plan_options& 
   return c;
 }
 
-// When every transfer moves: all owners know.
+// When every transfer moves: all owners know, as the clock is made of what all of them have: shapes and dtypes. A rank
+// that has nothing of a transfer lets its time pass.
 std::shared_ptr<const plan_clock> make_clock(const transfer_plan::state& s) {
   constexpr std::int64_t largest_grain = std::int64_t{64} << 10;
   auto clock = std::make_shared<plan_clock>();
@@ -319,6 +322,8 @@ rank_plan transfer_plan::for_owner(owner_id owner, owner_space space) const {
 result<transfer_plan> plan(std::vector<tensor_transfer> transfers, plan_options options) {
   auto s = std::make_shared<transfer_plan::state>();
   s->options = options;
+  // A model has a few hundred tensors of a dozen layouts: checks and tables are made once per class of equal transfers.
+  // The same object is found by its address, which costs nothing; equal ones are found by their digests.
   std::map<std::tuple<std::uintptr_t, std::uintptr_t, dtype, dtype>, std::size_t> known;
   std::map<std::pair<digest128, std::tuple<digest128, dtype, dtype>>, std::size_t> known_lists;
   for (std::size_t i = 0; i < transfers.size(); ++i) {

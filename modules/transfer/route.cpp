@@ -67,7 +67,7 @@ class batch_maker {
       const bool takes_memory =
           s.from.owner != s.to.owner || s.from.side == buffer_side::staging || s.to.side == buffer_side::staging;
       if (!takes_memory) {  // as soon as possible, or when all has arrived
-        if (round_ == (s.phase < 3 ? range.first : range.last - 1)) here.pieces.push_back(work);
+        if (round_ == (s.phase <= step_phase::deliver ? range.first : range.last - 1)) here.pieces.push_back(work);
         continue;
       }
       rounds_.parts(t, s.where, round_, [&](const box& part) {
@@ -86,7 +86,7 @@ class batch_maker {
 
   pieces_of_transfer& pieces(std::size_t t) { return cut_[t - first_transfer_]; }
 
-  message_round* round_of(const step& s) { return s.phase == 0 ? &made_.gather : &made_.deliver; }
+  message_round* round_of(const step& s) { return s.phase == step_phase::gather ? &made_.gather : &made_.deliver; }
 
   static message& message_to(std::vector<message>& list, std::int32_t peer) {
     auto at =
@@ -124,7 +124,8 @@ class batch_maker {
     m.size_bytes += size_bytes;
   }
 
-  // What travels gets its place in a message; outgoing pieces are put there at once.
+  // What travels gets its place in a message; outgoing pieces are put there at once. Sender and receiver go through the
+  // same steps in the same order (their tables are sorted alike), so offsets in a message need not be sent with it.
   void append_pieces(std::size_t t) {
     const owner_steps& part = route_.steps.part(t);
     for (const bool sends : {true, false})
@@ -149,7 +150,7 @@ class batch_maker {
     regions_.clear();
     for (const task& work : pieces(t).pieces) {
       const step s = route_.step_of(work);
-      if (s.phase != 0) break;  // phases ascend
+      if (s.phase != step_phase::gather) break;  // phases ascend
       if (s.to.side != buffer_side::staging || s.to.owner != route_.steps.owner()) continue;
       if (!regions_.try_emplace(s.where, static_cast<std::uint32_t>(made_.regions.size())).second) continue;
       made_.regions.push_back({static_cast<std::uint32_t>(t), s.where.volume(), made_.staging_bytes});
@@ -166,17 +167,18 @@ class batch_maker {
       const bool arrives = work.message != no_message;
       if (s.from.side == buffer_side::staging || s.to.side == buffer_side::staging) work.staging = region_of(s.where);
       switch (s.phase) {
-        case 0:
-        case 2: {
+        case step_phase::gather:
+        case step_phase::deliver: {
           message_round& round = *round_of(s);
           if (arrives) round.receives[work.message].first = round.late.size();
           (arrives || s.to.side == buffer_side::staging ? round.late : round.early).push_back(work);
           break;
         }
-        case 1:
+        case step_phase::average:
           made_.middle.push_back(work);
           break;
-        default:
+        case step_phase::repeat:
+        case step_phase::finish:
           made_.finish.push_back(work);
       }
     }

@@ -50,8 +50,8 @@ struct staging_region {
 };
 
 struct batch_route {
-  message_round gather, deliver;     // phases 0 and 2
-  std::vector<task> middle, finish;  // phases 1; 3 and 4
+  message_round gather, deliver;     // the phases of these names
+  std::vector<task> middle, finish;  // average; repeat and finish
   std::vector<staging_region> regions;
   std::int64_t staging_bytes = 0;
 };

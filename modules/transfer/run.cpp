@@ -183,6 +183,8 @@ std::optional<result<void>> executor::state::advance_safely(bool may_block) {
   }
 }
 
+// A run is a state machine and not a thread: `pending::done` drives it a little further, so several executors can move
+// at once on one thread, and no rank waits inside for a peer that needs this rank elsewhere (see concurrent_runs).
 result<bool> executor::state::advance(bool may_block) {
   SHARDMESH_TRY(const bool collected, advance_collectives(may_block));
   if (!collected) return false;
@@ -260,6 +262,8 @@ result<void> executor::state::pack(const message_round& round, const message& m,
   return {};
 }
 
+// A message that is one contiguous piece in the slot is sent from where it lies: packing would copy it for nothing.
+// Both ends decide this alone; the bytes on the wire are the same.
 bool executor::state::is_sent_directly(const message_round& round, const message& m) const {
   if (m.pieces != 1) return false;
   const task& piece = round.outgoing[m.first];

@@ -63,7 +63,7 @@ result<void> read_in_order(const any_item_source& source, const unit& work, cons
   return {};
 }
 
-// Memory that one piece of work needs at a time, used again by the next. Not local to threads: see overlap.
+// Memory that one piece of work needs at a time, used again by the next. Not local to threads: see concurrent_runs.
 class spare_buffers {
  public:
   explicit spare_buffers(int threads) { spare_.reserve(static_cast<std::size_t>(threads)); }

@@ -148,10 +148,10 @@ std::int64_t peak_of(const rank_plan& plan, const schedule& rounds, bool message
     const step_table& steps = plan.steps(t);
     for (std::size_t i = 0; i < steps.size(); ++i) {
       const step_table::head& s = steps.head_of(i);
-      if (s.phase > 2) break;  // phases ascend
+      if (s.phase > step_phase::deliver) break;  // phases ascend
       const bool to_staging = s.to_side == buffer_side::staging;
       const bool moves =
-          messages && s.phase != 1 &&
+          messages && s.phase != step_phase::average &&
           transfer_class::travels(s.kind, s.from_side, s.to_side, s.from_owner != s.to_owner, types.one_space);
       const bool stages = to_staging && s.kind == step_kind::copy && s.to_owner == plan.owner();
       if (!moves && !stages) continue;
@@ -161,7 +161,8 @@ std::int64_t peak_of(const rank_plan& plan, const schedule& rounds, bool message
         const std::int64_t volume = part.volume();
         if (stages) one.staging += staging_size(volume, types.sum_bits);
         if (moves)
-          (s.phase == 0 ? one.gather : one.deliver) += volume * (to_staging ? types.term_bits : types.wire_bits) / 8;
+          (s.phase == step_phase::gather ? one.gather : one.deliver) +=
+              volume * (to_staging ? types.term_bits : types.wire_bits) / 8;
       });
     }
   }

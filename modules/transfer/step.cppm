@@ -20,6 +20,16 @@ enum class step_kind : std::uint8_t {
 /// buffer of the planner's own, of the type that reductions accumulate in, as large as the step's box.
 enum class buffer_side : std::uint8_t { source, destination, staging };
 
+/// When a step runs. Phases follow one another, and every message of one is complete before the next one uses what it
+/// brought: so a table is executed from its first step to its last, and no step has to name those that it waits for.
+enum class step_phase : std::uint8_t {
+  gather,   // copies of values, and terms on their way to who adds them up
+  average,  // division of sums, where they are
+  deliver,  // results to their receivers
+  repeat,   // copies between slots of one owner
+  finish,   // scaling and filling of a partial destination
+};
+
 /// One end of a step. `offsets` are the first element's indices in the slot's own index space (zeros in staging).
 struct step_end {
   owner_id owner = 0;
@@ -30,12 +40,9 @@ struct step_end {
 };
 
 /// One piece of work. Local when both owners are the same (in one owner space); otherwise the piece travels.
-/// Phases run in order; every message of a phase is complete before the next phase uses what it brought:
-///   0 copies and the gathering of terms, 1 division of sums, 2 results to their receivers, 3 copies between slots of
-///   one owner, 4 scaling and filling of a partial destination.
 struct step {
   step_kind kind = step_kind::copy;
-  std::uint8_t phase = 0;
+  step_phase phase = step_phase::gather;
   reduce_op reduction = reduce_op::none;  // of accumulate and fill
   std::int32_t term = 0;                  // which term of the source it carries
   std::int64_t factor = 1;                // of scale and divide
@@ -55,7 +62,7 @@ class step_table {
     owner_id from_owner, to_owner;
     std::int32_t from_slot, to_slot, term;
     step_kind kind;
-    std::uint8_t phase;
+    step_phase phase;
     reduce_op reduction;
     buffer_side from_side, to_side;
   };

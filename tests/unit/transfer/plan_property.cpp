@@ -116,7 +116,7 @@ buffer& buffer_of(world& w, const step_end& end, const box& where) {
 void carry_out(world& w, const step& s) {
   buffer& from = buffer_of(w, s.from, s.where);
   buffer& to = buffer_of(w, s.to, s.where);
-  if (s.to.side == buffer_side::staging && s.phase == 0) {
+  if (s.to.side == buffer_side::staging && s.phase == step_phase::gather) {
     const auto [last, first] = w.last_term.try_emplace({s.to.owner, s.where}, s.term);
     REQUIRE(first == (s.kind == step_kind::copy));
     if (!first) {
@@ -205,7 +205,8 @@ void check_case(const layout& from, const layout& to, dtype from_type, dtype to_
       REQUIRE(planned->bytes(r, t.peer) == t.size_bytes);
   }
   REQUIRE(wire_out == wire_in);
-  for (std::uint8_t phase = 0; phase < 5; ++phase)
+  for (const step_phase phase :
+       {step_phase::gather, step_phase::average, step_phase::deliver, step_phase::repeat, step_phase::finish})
     for (owner_id r = 0; r < w.ranks; ++r) {
       const step_table& steps = plans[static_cast<std::size_t>(r)].steps(0);
       for (std::size_t i = 0; i < steps.size(); ++i) {

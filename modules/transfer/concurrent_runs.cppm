@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Not exported: runs that a thread has under way at the same time. A thread that waits for one advances the others of
 // the same communicator, so ranks may wait for them in any order. Not here: a run itself (run).
-module shardmesh.transfer:overlap;
+module shardmesh.transfer:concurrent_runs;
 
 import shardmesh.std;
 import shardmesh.core;

@@ -13,7 +13,7 @@ module;
 #include <vector>
 module shardmesh.transfer;
 
-import :overlap;
+import :concurrent_runs;
 import :run;
 
 namespace shardmesh {

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Is the documentation true where a script can tell?
+
+    documentation.py ROOT
+
+- A block ```cpp is code that is compiled and run: its first line is `// FILE`, an example or a test, and its lines stand
+  in that file, one after the other, whatever their indentation there. `// ...` stands for lines left out.
+- A link to a file of the project leads to one, and its #anchor to a heading of it.
+- The page of a room (docs/rooms/ROOM.md) names every interface file of it in its table, and no file that is not there;
+  the tests that it names exist. Every room of a format has such a page.
+"""
+import re
+import sys
+from pathlib import Path
+
+COMPILED = ("examples/", "tests/static/", "tests/unit/", "tests/distributed/", "test_package/")
+FORMATS = "storage pickle catalog torch_file dcp safetensors checkpoint collective_checkpoint".split()
+BLOCK = re.compile(r"^```cpp\n(.*?)^```$", re.M | re.S)
+FENCE = re.compile(r"^```.*?^```$", re.M | re.S)
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+
+
+def lines(text):
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+def position(wanted, source, start):
+    """Behind the first place at which these lines follow one another."""
+    for at in range(start, len(source) - len(wanted) + 1):
+        if source[at:at + len(wanted)] == wanted:
+            return at + len(wanted)
+    return None
+
+
+def check_blocks(root, page, say):
+    text = page.read_text()
+    for match in BLOCK.finditer(text):
+        where = f"{page.relative_to(root)}:{text.count(chr(10), 0, match.start()) + 1}"
+        block = lines(match.group(1))
+        name = block[0].removeprefix("// ") if block else ""
+        if not name.startswith(COMPILED) or not (root / name).is_file():
+            say(f"{where}: the block's first line names no file that is compiled: {name!r}")
+            continue
+        source, at, part = lines((root / name).read_text()), 0, []
+        for line in block[1:] + ["// ..."]:
+            if line != "// ...":
+                part.append(line)
+                continue
+            at = position(part, source, at) if part else at
+            if at is None:
+                say(f"{where}: not (or not in this order) in {name}: {part[0]!r} and what follows")
+                break
+            part = []
+
+
+def anchors(page):
+    """As the forges make them of headings."""
+    headings = re.findall(r"^#+ (.*)$", FENCE.sub("", page.read_text()), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def check_links(root, page, say):
+    for link in LINK.findall(FENCE.sub("", page.read_text())):
+        if "://" in link or link.startswith("mailto:"):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if not target.exists():
+            say(f"{page.relative_to(root)}: the link {link} leads nowhere")
+        elif anchor and target.suffix == ".md" and anchor not in anchors(target):
+            say(f"{page.relative_to(root)}: {link}: no such heading")
+
+
+def check_room(root, room, say):
+    page = root / "docs/rooms" / f"{room}.md"
+    if not page.is_file():
+        say(f"docs/rooms/{room}.md is missing")
+        return
+    text, folder = page.read_text(), root / "modules" / room
+    files = {file.stem for file in folder.iterdir()}
+    named = set()
+    for row in re.findall(r"^\| (`.*?) \|", text, re.M):
+        named |= set(re.findall(r"`(\w+)`", row))
+    for name in sorted(named - files):
+        say(f"docs/rooms/{room}.md names {name}, which is no file of modules/{room}")
+    for name in sorted({f.stem for f in folder.glob("*.cppm") if f.read_text().count("\nexport module ")} - named - {room}):
+        say(f"docs/rooms/{room}.md does not name {name}")
+    for path in re.findall(r"`(tests/[^`]*)`", text):
+        head, braces, rest = path.partition("{")
+        inner, _, tail = rest.partition("}")
+        for choice in inner.split(",") if braces else [""]:
+            if not (root / (head + choice + tail)).exists():
+                say(f"docs/rooms/{room}.md: there is no {head + choice + tail}")
+
+
+def main(root):
+    wrong = []
+    pages = [*root.glob("*.md"), *sorted((root / "docs").rglob("*.md"))]
+    for page in pages:
+        check_blocks(root, page, wrong.append)
+        check_links(root, page, wrong.append)
+    for room in sorted({*FORMATS, *(page.stem for page in (root / "docs/rooms").glob("*.md"))}):
+        check_room(root, room, wrong.append)
+    print("\n".join(wrong) or f"{len(pages)} pages are as they should be")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]).resolve()))
