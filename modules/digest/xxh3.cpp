@@ -14,7 +14,7 @@ struct xxh3_stream::state {
   XXH3_state_t hash;
 };
 
-xxh3_stream::xxh3_stream() : state_(std::make_unique<state>()) {
+xxh3_stream::xxh3_stream() : state_(std::make_unique_for_overwrite<state>()) {
   XXH3_128bits_reset(&state_->hash);
 }
 xxh3_stream::xxh3_stream(xxh3_stream&&) noexcept = default;
