@@ -4,7 +4,6 @@ module;
 #include <sys/stat.h>
 #include <try.hpp>
 
-#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -19,8 +18,6 @@ import :replaceable;
 namespace shardmesh {
 namespace fs = std::filesystem;
 namespace {
-
-constexpr std::int64_t limit_bytes = std::int64_t{4} << 30;
 
 // The entries of a folder that no part of a checkpoint has claimed yet.
 class claims {
