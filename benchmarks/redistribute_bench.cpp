@@ -161,6 +161,39 @@ void measure_plan(bool alike) {
   _exit(mine.transfers() == 1024 ? 0 : 1);
 }
 
+// Who sends how much to whom, over all pairs of 64 ranks, beside what every rank lists of its own part (`sends`).
+void measure_pairs(int repeat) {
+  constexpr std::int32_t ranks = 64;
+  std::vector<tensor_transfer> transfers;
+  for (std::int64_t i = 0; i < 16; ++i) {
+    const extents shape{4096 + i, 8192};
+    transfers.push_back({on_all(ranks, placement::shard(0), shape), on_all(ranks, placement::shard(1), shape),
+                         dtype::float32, dtype::float32});
+  }
+  const auto seconds = [](clock_type::time_point since) {
+    return std::chrono::duration<double>(clock_type::now() - since).count();
+  };
+  std::vector<double> pairs, listed;
+  std::int64_t moved = 0, sent = 0;
+  for (int i = 0; i < repeat; ++i) {
+    const transfer_plan fresh = plan(transfers).value();
+    const auto start = clock_type::now();
+    moved = 0;
+    for (owner_id from = 0; from < ranks; ++from)
+      for (owner_id to = 0; to < ranks; ++to)
+        if (from != to) moved += fresh.bytes(from, to);
+    pairs.push_back(seconds(start));
+    const auto again = clock_type::now();
+    sent = 0;
+    for (owner_id from = 0; from < ranks; ++from)
+      for (const peer_traffic& one : fresh.for_owner(from).sends()) sent += one.size_bytes;
+    listed.push_back(seconds(again));
+  }
+  std::printf(
+      "{\"case\":\"bytes of %d pairs of 64 ranks, 16 tensors\",\"pairs_ms\":%.2f,\"sends_ms\":%.2f,\"equal\":%s}\n",
+      ranks * (ranks - 1), 1e3 * median(pairs), 1e3 * median(listed), moved == sent ? "true" : "false");
+}
+
 }  // namespace
 
 int main(int count, char** words) {
@@ -175,6 +208,7 @@ int main(int count, char** words) {
   if (only != "run") {
     measure_plan(true);
     measure_plan(false);
+    measure_pairs(repeat);
   }
   if (only == "plan") return 0;
   for (const auto& [rows, columns] :

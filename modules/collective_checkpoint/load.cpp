@@ -41,8 +41,8 @@ struct shared_box {
 
 class rank_load {
  public:
-  rank_load(checkpoint_reader* reader, held_state& wanted, any_communicator& comm, const rank_load_options& options)
-      : reader_(reader), wanted_(wanted), comm_(comm), options_(options), round_{comm, options.call} {}
+  rank_load(checkpoint_reader* reader, held_state& wanted, communicator_ref comm, const rank_load_options& options)
+      : reader_(reader), wanted_(wanted), comm_(comm), options_(options), round_{comm, options.call.named("load")} {}
 
   rank_load_report run(const result<void>& opened) && {
     bool threw = true;
@@ -315,8 +315,8 @@ class rank_load {
       to.push_back(std::move(made.destination));
     }
     SHARDMESH_TRY(transfer_plan moves, plan(std::move(transfers)));
-    SHARDMESH_TRY(executor runs, executor::make(std::move(moves), comm_, std::move(keys), {}, options_.call));
-    SHARDMESH_CHECK(runs.run(from, to, options_.call));
+    SHARDMESH_TRY(executor runs, executor::make(std::move(moves), comm_, std::move(keys), {}, round_.call));
+    SHARDMESH_CHECK(runs.run(from, to, round_.call));
     // A rank that has all its bytes does not know whether the others have.
     SHARDMESH_CHECK(round_.settle({}));
     return {};
@@ -350,7 +350,7 @@ class rank_load {
 
   checkpoint_reader* reader_;
   held_state& wanted_;
-  any_communicator& comm_;
+  communicator_ref comm_;
   const rank_load_options& options_;
   round_of_ranks round_;
   rank_load_report report_;
@@ -364,12 +364,12 @@ class rank_load {
 
 }  // namespace
 
-rank_load_report load(checkpoint_reader& reader, held_state& wanted, any_communicator& comm,
+rank_load_report load(checkpoint_reader& reader, held_state& wanted, communicator_ref comm,
                       const rank_load_options& options) {
   return rank_load(&reader, wanted, comm, options).run({});
 }
 
-rank_load_report load(const std::filesystem::path& checkpoint, held_state& wanted, any_communicator& comm,
+rank_load_report load(const std::filesystem::path& checkpoint, held_state& wanted, communicator_ref comm,
                       const rank_load_options& options) {
   std::unique_ptr<checkpoint_reader> reader;
   const auto opened = guarded([&]() -> result<void> {

@@ -59,11 +59,11 @@ struct rank_load_report {
 /// Cost: two rounds of all_gather, two more where bytes are exchanged; every rank reads the metadata; each box that
 ///       several ranks want is read by one of them, the one with the least to read.
 /// Source: torch.distributed.checkpoint.load
-rank_load_report load(checkpoint_reader& reader, held_state& wanted, any_communicator& comm,
+rank_load_report load(checkpoint_reader& reader, held_state& wanted, communicator_ref comm,
                       const rank_load_options& options = {});
 
 /// The same; every rank opens the checkpoint.
-rank_load_report load(const std::filesystem::path& checkpoint, held_state& wanted, any_communicator& comm,
+rank_load_report load(const std::filesystem::path& checkpoint, held_state& wanted, communicator_ref comm,
                       const rank_load_options& options = {});
 
 }  // namespace shardmesh

@@ -270,8 +270,7 @@ result<agreement_notes> round_of_ranks::settle(const result<void>& mine, std::ve
   agree_options options{.what = "checkpoint options", .note = std::move(note)};
   error problem;
   if (!mine) {
-    problem = mine.error();
-    if (problem.ranks.empty()) problem.ranks.push_back(comm.rank());
+    problem = detail::reported_by(mine.error(), comm.rank());
     options.problem = &problem;
     // The others are to hear of it, also when it is that this rank was cancelled.
     now.cancel = {};

@@ -85,7 +85,7 @@ result<merged_state> merge_states(std::span<const std::vector<std::byte>> notes)
 // One round: every rank says whether it could do its part, and something of its own. All get all notes, or the error of
 // the lowest rank that has one.
 struct round_of_ranks {
-  any_communicator& comm;
+  communicator_ref comm;
   call_options call;
   result<agreement_notes> settle(const result<void>& mine, std::vector<std::byte> note = {},
                                  std::span<const agreement_record> records = {}) const;

@@ -32,11 +32,11 @@ constexpr std::string_view token_name = ".shardmesh_token";
 
 class rank_save {
  public:
-  rank_save(fs::path destination, any_communicator& comm, rank_save_options options)
+  rank_save(fs::path destination, communicator_ref comm, rank_save_options options)
       : destination_(std::move(destination)),
         comm_(comm),
         options_(std::move(options)),
-        round_{comm, options_.call},
+        round_{comm, options_.call.named("save")},
         interruption_(options_.saving.call.cancel, options_.call) {
     options_.saving = replacing_checkpoints(std::move(options_.saving));
   }
@@ -273,7 +273,7 @@ class rank_save {
   }
 
   fs::path destination_;
-  any_communicator& comm_;
+  communicator_ref comm_;
   rank_save_options options_;
   round_of_ranks round_;
   interruption interruption_;
@@ -287,14 +287,14 @@ class rank_save {
 
 }  // namespace
 
-save_report save(const fs::path& destination, const held_state& held, any_communicator& comm,
+save_report save(const fs::path& destination, const held_state& held, communicator_ref comm,
                  const rank_save_options& options) {
   rank_save work(destination, comm, options);
   return work.plan(held) ? work.write() : work.report();
 }
 
 struct save_in_progress::state {
-  state(fs::path destination, any_communicator& comm, const rank_save_options& options)
+  state(fs::path destination, communicator_ref comm, const rank_save_options& options)
       : work(std::move(destination), comm, options) {}
   rank_save work;
   save_report report;
@@ -324,7 +324,7 @@ const save_report& save_in_progress::wait() {
   return state_->report;
 }
 
-result<save_in_progress> start_save(const fs::path& destination, const held_state& held, any_communicator& comm,
+result<save_in_progress> start_save(const fs::path& destination, const held_state& held, communicator_ref comm,
                                     const rank_save_options& options) {
   auto made = std::make_unique<save_in_progress::state>(destination, comm, options);
   if (!made->work.plan(held) || !made->work.copy_sources()) return made->work.report().problems.front();

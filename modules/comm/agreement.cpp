@@ -34,14 +34,16 @@ digest128 hash(std::string_view bytes) {
 struct ballot {
   digest128 digest;
   bool has_problem = false;
+  std::string call;
   std::vector<std::byte> note;
 };
 
-std::vector<std::byte> encode(const digest128& digest, const agree_options& options) {
+std::vector<std::byte> encode(const digest128& digest, const agree_options& options, std::string_view call) {
   detail::wire_writer out;
   out.number(ballot_mark);
   out.digest(digest);
   out.flag(options.problem != nullptr);
+  out.text(call);
   out.raw(options.note);
   return std::move(out).take();
 }
@@ -49,7 +51,8 @@ std::vector<std::byte> encode(const digest128& digest, const agree_options& opti
 std::optional<ballot> decode_ballot(std::span<const std::byte> bytes) {
   detail::wire_reader in(bytes);
   if (in.number() != ballot_mark) return std::nullopt;
-  ballot said{in.digest(), in.flag(), {in.rest().begin(), in.rest().end()}};
+  ballot said{in.digest(), in.flag(), in.text(), {}};
+  said.note.assign(in.rest().begin(), in.rest().end());
   return in.ok() ? std::optional(std::move(said)) : std::nullopt;
 }
 
@@ -78,10 +81,24 @@ std::string ranks_text(std::vector<std::int32_t> ranks) {
                      many ? fmt::format(" and {} more", more) : "");
 }
 
-// One key: the texts it has, and the ranks of each; the most common first (ties: the lowest rank's).
+// What ranks say, and which say it.
+using rank_groups = std::vector<std::pair<std::string, std::vector<std::int32_t>>>;
+
+// The most common first (ties: the lowest rank's).
+bool by_size(const rank_groups::value_type& a, const rank_groups::value_type& b) {
+  return std::tuple(b.second.size(), a.second.front()) < std::tuple(a.second.size(), b.second.front());
+}
+
+void add(rank_groups& groups, const std::string& text, std::size_t rank) {
+  auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return g.first == text; });
+  if (group == groups.end()) group = groups.insert(groups.end(), {text, {}});
+  group->second.push_back(static_cast<std::int32_t>(rank));
+}
+
+// One key: the texts it has, and the ranks of each, the most common first.
 struct opinions {
   std::string key;
-  std::vector<std::pair<std::string, std::vector<std::int32_t>>> groups;  // no text: missing
+  rank_groups groups;  // no text: missing
 
   const std::vector<std::int32_t>& majority() const { return groups.front().second; }
 };
@@ -114,15 +131,10 @@ std::vector<opinions> differences(std::span<const records_of_rank> all, std::siz
   for (const auto* entry : order) {
     opinions o{std::string(entry->first.first), {}};
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
-      const std::string text = entry->second[rank] != nullptr ? *entry->second[rank] : "missing";
-      auto group = std::find_if(o.groups.begin(), o.groups.end(), [&](const auto& g) { return g.first == text; });
-      if (group == o.groups.end()) group = o.groups.insert(o.groups.end(), {text, {}});
-      group->second.push_back(static_cast<std::int32_t>(rank));
+      add(o.groups, entry->second[rank] != nullptr ? *entry->second[rank] : "missing", rank);
     }
     if (o.groups.size() == 1) continue;
-    std::sort(o.groups.begin(), o.groups.end(), [](const auto& a, const auto& b) {
-      return std::tuple(b.second.size(), a.second.front()) < std::tuple(a.second.size(), b.second.front());
-    });
+    std::sort(o.groups.begin(), o.groups.end(), by_size);
     found.push_back(std::move(o));
   }
   return found;
@@ -144,14 +156,23 @@ std::optional<opinions> first_disorder(std::span<const records_of_rank> all, std
   for (position = 0; position < all.front().size(); ++position) {
     opinions o{std::to_string(position), {}};
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
-      const std::string& key = all[rank][position].key;
-      auto group = std::find_if(o.groups.begin(), o.groups.end(), [&](const auto& g) { return g.first == key; });
-      if (group == o.groups.end()) group = o.groups.insert(o.groups.end(), {key, {}});
-      group->second.push_back(static_cast<std::int32_t>(rank));
+      add(o.groups, all[rank][position].key, rank);
     }
     if (o.groups.size() > 1) return o;
   }
   return std::nullopt;
+}
+
+error different_calls(rank_groups groups) {
+  std::sort(groups.begin(), groups.end(), by_size);
+  opinions calls{{}, groups};
+  // As people would tell it: in the order of ranks.
+  std::sort(groups.begin(), groups.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  std::vector<std::string> parts;
+  for (const auto& [call, ranks] : groups) parts.push_back(fmt::format("{} called {}", ranks_text(ranks), call));
+  error e = fail(errc::disagreement, fmt::format("ranks are in different calls: {}", fmt::join(parts, ", ")));
+  e.ranks = dissenters(std::span(&calls, 1));
+  return e;
 }
 
 error disagreement(std::span<const records_of_rank> all, const std::string& what) {
@@ -197,34 +218,38 @@ digest128 digest_of(std::span<const agreement_record> records, bool ordered) {
   return digest_of(numbers);
 }
 
-result<agreement_notes> agree(any_communicator& comm, const digest128& digest,
+result<agreement_notes> agree(communicator_ref comm, const digest128& digest,
                               function_ref<std::vector<agreement_record>()> records, const agree_options& options,
-                              const call_options& call) {
-  SHARDMESH_TRY(const auto said, comm.all_gather(encode(digest, options), call));
+                              const call_options& given) {
+  const call_options call = given.named("agree");
+  SHARDMESH_TRY(const auto said, comm.all_gather(encode(digest, options, call.name), call));
   agreement_notes notes;
   bool equal = true, problems = false;
   std::optional<digest128> first;
+  rank_groups calls;
   for (std::size_t rank = 0; rank < said.size(); ++rank) {
     auto one = decode_ballot(said[rank]);
     if (!one)
       return fail(errc::disagreement,
-                  fmt::format("a rank does something else while the others compare {}", options.what))
+                  fmt::format("a rank does something else while the others compare {} in {}", options.what, call.name))
           .with_rank(static_cast<std::int32_t>(rank));
     if (!first) first = one->digest;
     equal &= one->digest == *first;
     problems |= one->has_problem;
+    add(calls, one->call, rank);
     notes.push_back(std::move(one->note));
   }
+  if (calls.size() > 1) return different_calls(std::move(calls));
   if (problems) {
     SHARDMESH_TRY(
         const auto causes,
         comm.all_gather(options.problem != nullptr ? to_bytes(*options.problem) : std::vector<std::byte>(), call));
     for (std::size_t rank = 0; rank < causes.size(); ++rank) {
       if (causes[rank].empty()) continue;
-      error cause = error_from_bytes(causes[rank])
-                        .value_or(fail(errc::communication, "a rank cannot go on, and its reason cannot be read"));
-      if (cause.ranks.empty()) cause.ranks.push_back(static_cast<std::int32_t>(rank));
-      return cause;
+      return detail::reported_by(
+          error_from_bytes(causes[rank])
+              .value_or(fail(errc::communication, "a rank cannot go on, and its reason cannot be read")),
+          static_cast<std::int32_t>(rank));
     }
     return fail(errc::communication, "a rank cannot go on, but does not say why");
   }
@@ -241,7 +266,7 @@ result<agreement_notes> agree(any_communicator& comm, const digest128& digest,
   return disagreement(all, options.what);
 }
 
-result<agreement_notes> agree(any_communicator& comm, std::span<const agreement_record> records,
+result<agreement_notes> agree(communicator_ref comm, std::span<const agreement_record> records,
                               const agree_options& options, const call_options& call) {
   return agree(
       comm, digest_of(records, options.ordered),

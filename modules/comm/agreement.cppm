@@ -6,7 +6,7 @@ export module shardmesh.comm:agreement;
 import shardmesh.std;
 import shardmesh.core;
 import shardmesh.layout;
-import :any_communicator;
+import :communicator_ref;
 
 export namespace shardmesh {
 
@@ -30,18 +30,19 @@ using agreement_notes = std::vector<std::vector<std::byte>>;
 /// The digest of records: of their set, or of their sequence.
 digest128 digest_of(std::span<const agreement_record> records, bool ordered);
 
-/// Collective; blocks. One all_gather of a digest when the ranks agree. When they do not, a second one of all records,
-/// and every rank returns the same error. The communicator stays usable.
+/// Collective; blocks. Every rank is in the same call (`call.name`). One all_gather of a digest when the ranks agree.
+/// When they do not, a second one of all records, and every rank returns the same error. The communicator stays usable.
 /// \param digest   equal on two ranks exactly when their records are
 /// \param records  called only on disagreement
-/// \errors errc::disagreement naming the first differing keys, what they are and on which ranks; the `problem` of the
-///         lowest rank that has one; those of the communicator.
-result<agreement_notes> agree(any_communicator& comm, const digest128& digest,
+/// \errors errc::disagreement: the ranks are in different calls ("rank 0 called save, rank 1 called load"), or describe
+///         things differently (the first differing keys, what they are and on which ranks); the `problem` of the lowest
+///         rank that has one, with that rank unless it names ranks or is a gap; those of the communicator.
+result<agreement_notes> agree(communicator_ref comm, const digest128& digest,
                               function_ref<std::vector<agreement_record>()> records, const agree_options& options = {},
                               const call_options& call = {});
 
 /// The same, of records that are at hand.
-result<agreement_notes> agree(any_communicator& comm, std::span<const agreement_record> records,
+result<agreement_notes> agree(communicator_ref comm, std::span<const agreement_record> records,
                               const agree_options& options = {}, const call_options& call = {});
 
 }  // namespace shardmesh

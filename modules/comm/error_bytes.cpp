@@ -41,4 +41,9 @@ std::optional<error> error_from_bytes(std::span<const std::byte> bytes) {
   return in.finished() ? std::optional(std::move(e)) : std::nullopt;
 }
 
+error detail::reported_by(error e, std::int32_t rank) {
+  if (e.ranks.empty() && e.code != errc::gap) e.ranks.push_back(rank);
+  return e;
+}
+
 }  // namespace shardmesh

@@ -13,3 +13,11 @@ std::vector<std::byte> to_bytes(const error& e);
 std::optional<error> error_from_bytes(std::span<const std::byte> bytes);
 
 }  // namespace shardmesh
+
+export namespace shardmesh::detail {
+
+// An error as this rank tells it to others: it names the rank that it comes from, unless it names ranks already or is
+// of what no rank holds, for which the one that finds it is not to blame.
+error reported_by(error e, std::int32_t rank);
+
+}  // namespace shardmesh::detail

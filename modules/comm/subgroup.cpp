@@ -62,14 +62,14 @@ result<pending> subgroup_communicator::start_exchange(std::span<const outgoing> 
                                                       std::span<const incoming> receives, const call_options& options) {
   SHARDMESH_CHECK(translate(sends, sends_));
   SHARDMESH_CHECK(translate(receives, receives_));
-  return whole_->start_exchange(sends_, receives_, inside(options));
+  return whole_.start_exchange(sends_, receives_, inside(options));
 }
 
 result<lending> subgroup_communicator::start_lending(std::span<const lent> lends, std::span<const borrowed> borrows,
                                                      const call_options& options) {
   SHARDMESH_CHECK(translate(lends, lends_));
   SHARDMESH_CHECK(translate(borrows, borrows_));
-  return whole_->start_lending(lends_, borrows_, inside(options));
+  return whole_.start_lending(lends_, borrows_, inside(options));
 }
 
 result<std::vector<std::vector<std::byte>>> subgroup_communicator::all_gather(std::span<const std::byte> bytes,
@@ -99,14 +99,15 @@ result<std::vector<std::vector<std::byte>>> subgroup_communicator::all_gather(st
   return all;
 }
 
-result<any_communicator> subgroup(any_communicator& comm, const rank_group& members, const call_options& call) {
+result<any_communicator> subgroup(communicator_ref comm, const rank_group& members, const call_options& given) {
+  const call_options call = given.named("subgroup");
   const auto mine = members.group_rank(comm.rank());
   if (!mine)
     return fail(errc::invalid_argument,
                 fmt::format("rank {} is not a member of the subgroup {}", comm.rank(), to_string(members)))
         .with_rank(comm.rank());
   // Every subgroup refers to the whole, whose numbers are unique between any two ranks.
-  any_communicator* whole = &comm;
+  communicator_ref whole = comm;
   std::vector<std::int32_t> ranks = members.globals();
   for (std::int32_t& rank : ranks) {
     if (rank >= comm.size())
@@ -115,22 +116,22 @@ result<any_communicator> subgroup(any_communicator& comm, const rank_group& memb
           .with_rank(rank);
     if (const auto* inner = comm.target<subgroup_communicator>()) {
       rank = inner->members().global(rank);
-      whole = &inner->whole();
+      whole = inner->whole();
     }
   }
   SHARDMESH_TRY(rank_group of_whole, rank_group::make(std::move(ranks)));
-  subgroup_communicator made(*whole, of_whole, *mine);
+  subgroup_communicator made(whole, of_whole, *mine);
   // Members may have made different numbers of subgroups and executors with others: they take the largest number.
   // Until then number 0, which no subgroup has, stands for all that are being made: pairs of ranks make theirs in turn.
-  SHARDMESH_TRY(const auto proposals, made.all_gather(bytes_of(whole->next_number()), call));
+  SHARDMESH_TRY(const auto proposals, made.all_gather(bytes_of(whole.next_number()), call));
   std::uint64_t number = 0;
   for (const auto& proposal : proposals) number = std::max(number, number_of(proposal));
-  whole->skip_to(static_cast<std::uint32_t>(number) + 1);
+  whole.skip_to(static_cast<std::uint32_t>(number) + 1);
   made.number_ = 1 + static_cast<std::uint32_t>(number) % (group_numbers - 1);
   return any_communicator(std::move(made));
 }
 
-result<any_communicator> subgroup(any_communicator& comm, const device_mesh& mesh, std::string_view dimension,
+result<any_communicator> subgroup(communicator_ref comm, const device_mesh& mesh, std::string_view dimension,
                                   const call_options& call) {
   const auto along = mesh.dimension(dimension);
   if (!along)

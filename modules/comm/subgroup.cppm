@@ -7,6 +7,7 @@ import shardmesh.std;
 import shardmesh.core;
 import shardmesh.layout;
 import :any_communicator;
+import :communicator_ref;
 import :communicator;
 import :lending;
 import :rank_group;
@@ -22,29 +23,33 @@ class subgroup_communicator {
   std::int32_t size() const { return members_.size(); }
   /// Which ranks of the whole.
   const rank_group& members() const { return members_; }
-  any_communicator& whole() const { return *whole_; }
+  communicator_ref whole() const { return whole_; }
 
   /// Two exchanges between all members: sizes, then bytes.
   result<std::vector<std::vector<std::byte>>> all_gather(std::span<const std::byte> bytes, const call_options& options);
   result<pending> start_exchange(std::span<const outgoing> sends, std::span<const incoming> receives,
                                  const call_options& options);
-  bool shares_memory() const { return whole_->shares_memory(); }
+  bool shares_memory() const { return whole_.shares_memory(); }
   result<lending> start_lending(std::span<const lent> lends, std::span<const borrowed> borrows,
                                 const call_options& options);
-  void abort(const error& reason) { whole_->abort(reason); }
+  void abort(const error& reason) { whole_.abort(reason); }
+  /// As of `communicator_ref`: of the objects on this subgroup.
+  std::uint32_t next_number() { return next_number_++; }
+  void skip_to(std::uint32_t number) { next_number_ = std::max(next_number_, number); }
 
  private:
-  friend result<any_communicator> subgroup(any_communicator& comm, const rank_group& members, const call_options& call);
-  subgroup_communicator(any_communicator& whole, rank_group members, std::int32_t rank)
-      : whole_(&whole), members_(members), rank_(rank) {}
+  friend result<any_communicator> subgroup(communicator_ref comm, const rank_group& members, const call_options& call);
+  subgroup_communicator(communicator_ref whole, rank_group members, std::int32_t rank)
+      : whole_(whole), members_(members), rank_(rank) {}
   call_options inside(const call_options& options) const;
   template <class Message>
   result<void> translate(std::span<const Message> messages, std::vector<Message>& translated) const;
 
-  any_communicator* whole_;
+  communicator_ref whole_;
   rank_group members_;
   std::int32_t rank_ = 0;
   std::uint32_t number_ = 0;  // keeps its tags apart
+  std::uint32_t next_number_ = 0;
   std::vector<outgoing> sends_;
   std::vector<incoming> receives_;
   std::vector<lent> lends_;
@@ -56,12 +61,12 @@ class subgroup_communicator {
 /// \param members  ranks of `comm`, in the order of their new numbers; the same on all members
 /// \errors errc::invalid_argument: this rank is not a member, or a member is not a rank of `comm` (names it). Those of
 ///         the communicator.
-result<any_communicator> subgroup(any_communicator& comm, const rank_group& members, const call_options& call = {});
+result<any_communicator> subgroup(communicator_ref comm, const rank_group& members, const call_options& call = {});
 
 /// The ranks that differ from this one only in their coordinate along a mesh dimension, in its order. The mesh's ranks
 /// are `comm`'s. Collective over them, as above.
 /// \errors also errc::invalid_argument when the mesh has no such dimension or does not have this rank.
-result<any_communicator> subgroup(any_communicator& comm, const device_mesh& mesh, std::string_view dimension,
+result<any_communicator> subgroup(communicator_ref comm, const device_mesh& mesh, std::string_view dimension,
                                   const call_options& call = {});
 
 }  // namespace shardmesh

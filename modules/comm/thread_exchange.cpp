@@ -198,6 +198,7 @@ error waited_in_vain(thread_exchange& e) {
   };
   list(" for messages from", givers);
   list(givers.empty() ? " for its messages to be taken by" : ", and for its own to be taken by", takers);
+  if (*e.call != '\0') what += fmt::format(" in {}", e.call);
   error problem = fail(errc::deadline_exceeded, fmt::format("{} (tag {})", what, e.tag));
   problem.found = e.group->doing(all);
   problem.ranks = std::move(all);
@@ -213,10 +214,10 @@ result<void> wait_until(thread_exchange& e, guard& locked, const Over& over) {
     if (group.poison) return *group.poison;
     if (copy_one(e, locked)) continue;
     if (e.cancel.stop_requested())
-      group.set_poison(
-          fail(errc::cancelled, fmt::format("rank {} was cancelled in an exchange (tag {})", e.rank, e.tag))
-              .with_rank(e.rank),
-          e.rank);
+      group.set_poison(fail(errc::cancelled, fmt::format("rank {} was cancelled in {} (tag {})", e.rank,
+                                                         detail::part_of_call("an exchange", e.call), e.tag))
+                           .with_rank(e.rank),
+                       e.rank);
     else if (e.deadline && clock::now() >= *e.deadline)
       group.set_poison(waited_in_vain(e), e.rank);
     else
@@ -282,6 +283,7 @@ result<thread_exchange*> start_any(const std::shared_ptr<thread_state>& group, s
   e.group = group;
   e.rank = rank;
   e.tag = options.tag;
+  e.call = options.name;
   e.deadline = options.deadline;
   e.cancel = options.cancel;
   e.sends = sends.size();
@@ -305,7 +307,8 @@ result<thread_exchange*> start_any(const std::shared_ptr<thread_state>& group, s
   };
   for (const Out& m : sends) add(part_of(m), true);
   for (const In& m : receives) add(part_of(m), false);
-  e.event = desk.trace.begin(lends ? "lending" : "exchange", e.tag, static_cast<std::int32_t>(e.open), size_bytes);
+  e.event =
+      desk.trace.begin(lends ? "lending" : "exchange", e.tag, static_cast<std::int32_t>(e.open), size_bytes, e.call);
   for (message_end& end : e.ends) meet(*group, end);
   while (copy_one(e, locked, small_bytes)) {
   }

@@ -42,11 +42,12 @@ std::vector<std::int32_t> missing_ranks(const gathering& g) {
   return ranks;
 }
 
-error gathered_in_vain(thread_state& group, const gathering& g, std::int32_t rank) {
+error gathered_in_vain(thread_state& group, const gathering& g, std::int32_t rank, const char* call) {
   std::vector<std::int32_t> missing = missing_ranks(g);
   const std::span<const std::int32_t> named = std::span(missing).first(std::min(missing.size(), named_ranks));
-  error problem = fail(errc::deadline_exceeded,
-                       fmt::format("rank {} waited in vain for ranks {} in all_gather", rank, fmt::join(named, ", ")));
+  error problem =
+      fail(errc::deadline_exceeded, fmt::format("rank {} waited in vain for ranks {} in {}", rank,
+                                                fmt::join(named, ", "), detail::part_of_call("all_gather", call)));
   problem.found = group.doing(missing);
   problem.ranks = std::move(missing);
   return problem;
@@ -95,7 +96,8 @@ void thread_state::set_poison(error reason, std::int32_t rank) {
   for (rank_desk& d : desks) d.signal();
 }
 
-result<void> thread_state::check_call(std::int32_t rank, const call_options& options, const char* what) {
+result<void> thread_state::check_call(std::int32_t rank, const call_options& options, const char* part) {
+  const std::string what = detail::part_of_call(part, options.name);
   if (!poison && options.cancel.stop_requested())
     set_poison(fail(errc::cancelled, fmt::format("rank {} was cancelled before {}", rank, what)).with_rank(rank), rank);
   if (!poison && options.deadline && clock::now() >= *options.deadline)
@@ -138,7 +140,7 @@ result<gathered> thread_state::all_gather(std::int32_t rank, std::span<const std
   const auto place = static_cast<std::size_t>(rank);
   if (mine->came[place])
     return fail(errc::invalid_argument, "two all_gather calls of one rank at the same time").with_rank(rank);
-  const std::uint64_t event = desk(rank).trace.begin("all_gather", options.tag, 0, 0);
+  const std::uint64_t event = desk(rank).trace.begin("all_gather", options.tag, 0, 0, options.name);
   mine->parts[place].assign(bytes.begin(), bytes.end());
   mine->came[place] = true;
   if (--mine->missing == 0) {
@@ -148,14 +150,17 @@ result<gathered> thread_state::all_gather(std::int32_t rank, std::span<const std
   while (mine->missing != 0) {
     if (poison) return *poison;
     if (options.cancel.stop_requested())
-      set_poison(fail(errc::cancelled, fmt::format("rank {} was cancelled in all_gather", rank)).with_rank(rank), rank);
+      set_poison(fail(errc::cancelled, fmt::format("rank {} was cancelled in {}", rank,
+                                                   detail::part_of_call("all_gather", options.name)))
+                     .with_rank(rank),
+                 rank);
     else if (options.deadline && clock::now() >= *options.deadline)
-      set_poison(gathered_in_vain(*this, *mine, rank), rank);
+      set_poison(gathered_in_vain(*this, *mine, rank, options.name), rank);
     else if (const auto gone = deserter(*this, *mine))
-      set_poison(
-          fail(errc::communication, fmt::format("rank {} waits in all_gather for rank {}, which has left", rank, *gone))
-              .with_rank(*gone),
-          rank);
+      set_poison(fail(errc::communication, fmt::format("rank {} waits in {} for rank {}, which has left", rank,
+                                                       detail::part_of_call("all_gather", options.name), *gone))
+                     .with_rank(*gone),
+                 rank);
     else
       desk(rank).wait(locked, options.deadline);
   }
@@ -218,6 +223,17 @@ result<pending> thread_communicator::all_reduce(std::span<const std::byte> send,
   return all_reduce_by_messages(messages_of(*this), send, receive, type, op, options);
 }
 
+std::uint32_t thread_communicator::next_number() {
+  const guard locked(state_->lock);
+  return state_->desk(rank_).next_number++;
+}
+
+void thread_communicator::skip_to(std::uint32_t number) {
+  const guard locked(state_->lock);
+  std::uint32_t& next = state_->desk(rank_).next_number;
+  next = std::max(next, number);
+}
+
 void thread_communicator::abort(const error& reason) {
   const guard locked(state_->lock);
   state_->set_poison(reason, rank_);
@@ -258,9 +274,7 @@ void thread_group::leave(std::int32_t rank) const {
 result<void> thread_group::status() const {
   const guard locked(state_->lock);
   if (!state_->poison) return {};
-  error reason = *state_->poison;
-  if (reason.ranks.empty()) reason.ranks.push_back(state_->poisoned_by);
-  return reason;
+  return detail::reported_by(*state_->poison, state_->poisoned_by);
 }
 
 std::string thread_group::trace() const {

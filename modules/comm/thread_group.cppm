@@ -47,6 +47,9 @@ class thread_communicator {
                              const call_options& options);
   /// Poisons the group with this reason, unless it is poisoned already.
   void abort(const error& reason);
+  /// As of `communicator_ref`; one count for all handles of a rank.
+  std::uint32_t next_number();
+  void skip_to(std::uint32_t number);
 
  private:
   friend class thread_group;

@@ -70,6 +70,7 @@ struct thread_exchange {
   std::shared_ptr<thread_state> group;  // null while idle
   std::int32_t rank = 0;
   std::uint32_t tag = 0;
+  const char* call = "";  // that it is part of
   std::optional<std::chrono::steady_clock::time_point> deadline;
   std::stop_token cancel;
   std::vector<message_end> ends;  // sends, then receives; never reallocated while in use
@@ -103,6 +104,7 @@ struct rank_desk {
   std::vector<thread_exchange*> idle;
   std::vector<std::uint64_t> seen;  // per peer: number of the list of peers in which it was met last
   std::uint64_t lists = 0;
+  std::uint32_t next_number = 0;  // of objects that keep their messages apart
   trace_ring trace;
 };
 
@@ -124,7 +126,7 @@ struct thread_state : std::enable_shared_from_this<thread_state> {
 
   // All of these with the lock held.
   void set_poison(error reason, std::int32_t rank);
-  result<void> check_call(std::int32_t rank, const call_options& options, const char* what);
+  result<void> check_call(std::int32_t rank, const call_options& options, const char* part);
   std::string doing(std::span<const std::int32_t> ranks);
 
   result<std::vector<std::vector<std::byte>>> all_gather(std::int32_t rank, std::span<const std::byte> bytes,

@@ -8,6 +8,7 @@ module;
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 module shardmesh.comm;
 
 namespace shardmesh {
@@ -21,15 +22,21 @@ std::string span_text(clock::duration length) {
 }
 
 std::string text_of(const trace_event& e) {
-  if (e.peers == 0) return e.call;
-  return fmt::format("{} (tag {}, {} message{}, {})", e.call, e.tag, e.peers, e.peers == 1 ? "" : "s",
+  const std::string call = detail::part_of_call(e.call, e.of);
+  if (e.peers == 0) return call;
+  return fmt::format("{} (tag {}, {} message{}, {})", call, e.tag, e.peers, e.peers == 1 ? "" : "s",
                      human_bytes(e.size_bytes));
 }
 
 }  // namespace
 
-std::uint64_t trace_ring::begin(const char* call, std::uint32_t tag, std::int32_t peers, std::int64_t size_bytes) {
-  events_[next_ % capacity] = {call, tag, peers, size_bytes, clock::now(), {}, false};
+std::string detail::part_of_call(std::string_view part, std::string_view call) {
+  return call.empty() ? std::string(part) : fmt::format("{} of {}", part, call);
+}
+
+std::uint64_t trace_ring::begin(const char* call, std::uint32_t tag, std::int32_t peers, std::int64_t size_bytes,
+                                const char* of) {
+  events_[next_ % capacity] = {call, tag, peers, size_bytes, clock::now(), {}, false, of};
   return next_++;
 }
 

@@ -15,6 +15,7 @@ struct trace_event {
   std::int64_t size_bytes = 0;
   std::chrono::steady_clock::time_point began{}, ended{};
   bool is_over = false;
+  const char* of = "";  // what it is part of: `call_options::name`
 };
 
 /// The last `capacity` events. Not synchronised.
@@ -23,7 +24,8 @@ class trace_ring {
   static constexpr std::size_t capacity = 32;
 
   /// Records the begin of a call; the number is for `end`.
-  std::uint64_t begin(const char* call, std::uint32_t tag, std::int32_t peers, std::int64_t size_bytes);
+  std::uint64_t begin(const char* call, std::uint32_t tag, std::int32_t peers, std::int64_t size_bytes,
+                      const char* of = "");
   /// Records that the call is over, unless it has left the ring already.
   void end(std::uint64_t number);
 
@@ -32,7 +34,8 @@ class trace_ring {
   /// Event `number`. Precondition: among the last `capacity` ones.
   const trace_event& operator[](std::uint64_t number) const { return events_[number % capacity]; }
 
-  /// "in all_gather for 120 ms", "idle for 3 s after exchange (tag 7, 2 messages, 4.0 KiB)", "has called nothing".
+  /// "in all_gather for 120 ms", "in all_gather of save for 2 s", "idle for 3 s after exchange (tag 7, 2 messages, 4.0
+  /// KiB)", "has called nothing".
   std::string now() const;
   /// All events, oldest first: "all_gather 0.1 ms, exchange (..) 3 ms, ...".
   std::string history() const;
@@ -43,3 +46,11 @@ class trace_ring {
 };
 
 }  // namespace shardmesh
+
+// Exported for the optional transports.
+export namespace shardmesh::detail {
+
+// "all_gather of save"; "all_gather" when the call has no name (`call_options::name`).
+std::string part_of_call(std::string_view part, std::string_view call);
+
+}  // namespace shardmesh::detail

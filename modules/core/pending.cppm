@@ -19,6 +19,16 @@ struct call_options {
   std::stop_token cancel{};
   stream_ref stream{};
   std::uint32_t tag = 0;
+  /// What the call is, in errors and traces: a literal. Functions of several ranks name themselves where it is empty,
+  /// so that what they call is known as theirs.
+  const char* name = "";
+
+  /// These options, of a call of that name unless it has one.
+  call_options named(const char* call) const {
+    call_options made = *this;
+    if (*made.name == '\0') made.name = call;
+    return made;
+  }
 };
 
 /// Work that was started. Move-only. The destructor waits, so buffers given to a call outlive it by scoping alone.

@@ -101,7 +101,7 @@ result<void> copy_held(const layout& has, const tensor_view& from, const layout&
 }
 
 result<void> gather_layout(const layout& from, const tensor_view& source, const layout& to,
-                           const tensor_view& destination, const result<void>& mine, any_communicator& comm,
+                           const tensor_view& destination, const result<void>& mine, communicator_ref comm,
                            const call_options& call) {
   tensor_transfer transfer{{}, {}, source.type, source.type};
   SHARDMESH_TRY(transfer.from, distribute(from));
@@ -110,8 +110,8 @@ result<void> gather_layout(const layout& from, const tensor_view& source, const 
   sources[0].slots = {source};
   destinations[0].slots = {destination};
   fsdp_profile profile;
-  return run_transfers(mine, {std::move(transfer)}, {"all_gather_dtensor"}, sources, destinations, comm, {}, call,
-                       profile);
+  return run_transfers(mine, {std::move(transfer)}, {"all_gather_dtensor"}, sources, destinations, comm, {},
+                       call.named("all_gather_dtensor"), profile);
 }
 
 extents flatten_order(const tensor_view& local) {

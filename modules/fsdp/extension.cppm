@@ -31,7 +31,7 @@ template <class E, class T>
 concept fsdp_extension =
     allocatable_tensor<T> &&
     requires(const E& e, state_value<T> value, T tensor, const layout& placed, sharded_tensor<T> sharded,
-             const dtensor<T>& cut, std::int32_t rank, const rank_group& group, any_communicator& comm) {
+             const dtensor<T>& cut, std::int32_t rank, const rank_group& group, communicator_ref comm) {
       { e.pre_flatten_transform(std::move(value)) } -> std::same_as<result<flattened_parameter<T>>>;
       { e.post_unflatten_transform(std::move(tensor), placed, rank) } -> std::same_as<result<dtensor<T>>>;
       { e.chunk_tensor(value, rank, group) } -> std::same_as<result<sharded_tensor<T>>>;
@@ -58,7 +58,7 @@ result<void> copy_held(const layout& has, const tensor_view& from, const layout&
 // Collective: moves this rank's local tensor of `from` into that of `to`. `mine` is an error when this rank has no
 // memory for it: every rank gets it.
 result<void> gather_layout(const layout& from, const tensor_view& source, const layout& to,
-                           const tensor_view& destination, const result<void>& mine, any_communicator& comm,
+                           const tensor_view& destination, const result<void>& mine, communicator_ref comm,
                            const call_options& call);
 
 // The order of a local tensor's dimensions in memory, as of `parallel_parameter_info`; empty where it is not
@@ -157,7 +157,7 @@ struct tensor_parallel_extension {
   /// on every rank
   /// Cost: what ranks lack travels once.
   template <allocatable_tensor T>
-  result<T> all_gather_dtensor(const dtensor<T>& tensor, any_communicator& comm, const call_options& call = {}) const {
+  result<T> all_gather_dtensor(const dtensor<T>& tensor, communicator_ref comm, const call_options& call = {}) const {
     if (!tensor.has_local())
       return fail(errc::invalid_argument, "a rank outside the mesh has nothing to gather").with_rank(tensor.rank());
     auto whole = gathered_layout(tensor.layout(), fsdp_dim);

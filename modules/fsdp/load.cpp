@@ -92,7 +92,7 @@ result<distribution> whole_on(const extents& shape, std::span<const std::int32_t
 
 class loader {
  public:
-  loader(const fsdp_model& model, any_communicator& comm, std::vector<fsdp_entry> entries,
+  loader(const fsdp_model& model, communicator_ref comm, std::vector<fsdp_entry> entries,
          std::vector<offered_value> offers, const load_state_options& options)
       : model_(model), comm_(comm), entries_(std::move(entries)), offers_(std::move(offers)), options_(options) {
     for (std::size_t i = 0; i < entries_.size(); ++i)
@@ -391,7 +391,7 @@ class loader {
   }
 
   const fsdp_model& model_;
-  any_communicator& comm_;
+  communicator_ref comm_;
   std::vector<fsdp_entry> entries_;
   std::vector<offered_value> offers_;
   const load_state_options& options_;
@@ -404,9 +404,11 @@ class loader {
 
 }  // namespace
 
-result<load_report> load_offers(const fsdp_model& model, any_communicator& comm,
+result<load_report> load_offers(const fsdp_model& model, communicator_ref comm,
                                 result<std::vector<offered_value>> offers, std::vector<std::string> unexpected,
-                                const load_state_options& options) {
+                                const load_state_options& given) {
+  load_state_options options = given;
+  options.call = given.call.named("load_state_dict");
   auto entries = entries_of(model, fsdp_entries::all);
   std::optional<error> problem;
   if (!entries)

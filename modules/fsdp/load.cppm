@@ -60,7 +60,7 @@ struct offered_value {
   tensor_binding memory;
 };
 
-result<load_report> load_offers(const fsdp_model& model, any_communicator& comm,
+result<load_report> load_offers(const fsdp_model& model, communicator_ref comm,
                                 result<std::vector<offered_value>> offers, std::vector<std::string> unexpected,
                                 const load_state_options& options);
 
@@ -150,7 +150,7 @@ export namespace shardmesh {
 /// differently; the bytes that a rank needs and does not hold travel once.
 /// Source: torch.distributed.fsdp._state_dict_utils, the pre-load hooks (which gather every unit whole).
 template <local_tensor T>
-result<load_report> load_state_dict(const fsdp_model& model, const state_dict<T>& state, any_communicator& comm,
+result<load_report> load_state_dict(const fsdp_model& model, const state_dict<T>& state, communicator_ref comm,
                                     const load_state_options& options = {}) {
   const auto ranks = detail::numbering_of(options.ranks, comm.size(), false);
   return detail::load_offers(

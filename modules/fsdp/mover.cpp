@@ -32,7 +32,7 @@ class stopwatch {
 
 result<void> run_transfers(const result<void>& mine, std::vector<tensor_transfer> transfers,
                            std::vector<std::string> keys, std::span<const tensor_binding> from,
-                           std::span<const tensor_binding> to, any_communicator& comm, const plan_options& options,
+                           std::span<const tensor_binding> to, communicator_ref comm, const plan_options& options,
                            const call_options& call, fsdp_profile& profile) {
   std::optional<result<transfer_plan>> planned;
   {
@@ -65,7 +65,7 @@ result<void> check_memory(std::span<const planned_entry> planned) {
   return {};
 }
 
-result<void> check_unit_of(const fsdp_unit& unit, const any_communicator& comm) {
+result<void> check_unit_of(const fsdp_unit& unit, communicator_ref comm) {
   const std::string key = joined_key(clean_key(unit.prefix), flat_parameter_key);
   if (unit.group.ranks() != comm.size())
     return fail(errc::invalid_argument, "the group of a unit is over another communicator")
@@ -78,7 +78,7 @@ result<void> check_unit_of(const fsdp_unit& unit, const any_communicator& comm) 
   return {};
 }
 
-result<entry_mover> entry_mover::start(result<std::vector<planned_entry>> planned, any_communicator* comm,
+result<entry_mover> entry_mover::start(result<std::vector<planned_entry>> planned, std::optional<communicator_ref> comm,
                                        std::int64_t memory_bytes, const call_options& call) {
   entry_mover made;
   made.comm_ = comm;

@@ -29,17 +29,17 @@ export namespace shardmesh::detail {
 // memory for its result): every rank gets it then, as it gets one of the plan.
 result<void> run_transfers(const result<void>& mine, std::vector<tensor_transfer> transfers,
                            std::vector<std::string> keys, std::span<const tensor_binding> from,
-                           std::span<const tensor_binding> to, any_communicator& comm, const plan_options& options,
+                           std::span<const tensor_binding> to, communicator_ref comm, const plan_options& options,
                            const call_options& call, fsdp_profile& profile);
 
 // A unit's shard and group fit each other and the communicator.
-result<void> check_unit_of(const fsdp_unit& unit, const any_communicator& comm);
+result<void> check_unit_of(const fsdp_unit& unit, communicator_ref comm);
 
 // Carries out planned entries, run by run. Collective where `comm` is given; without it only what needs no transfer.
 class entry_mover {
  public:
   // Collective. `planned` may be an error of this rank: every rank gets it.
-  static result<entry_mover> start(result<std::vector<planned_entry>> planned, any_communicator* comm,
+  static result<entry_mover> start(result<std::vector<planned_entry>> planned, std::optional<communicator_ref> comm,
                                    std::int64_t memory_bytes, const call_options& call);
 
   std::span<planned_entry> entries() { return planned_; }
@@ -65,7 +65,7 @@ class entry_mover {
 
   std::vector<planned_entry> planned_;
   std::vector<std::vector<std::size_t>> other_names_;
-  any_communicator* comm_ = nullptr;
+  std::optional<communicator_ref> comm_;
   std::int64_t memory_bytes_ = 0;
   call_options call_;
   fsdp_profile profile_;

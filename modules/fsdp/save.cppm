@@ -145,9 +145,10 @@ export namespace shardmesh {
 ///         not the host's) naming the key; every rank gets one. errc::disagreement when ranks describe different models
 /// Cost: the bytes that receivers lack travel once, whatever the number of their names.
 template <allocatable_tensor T, tensor_visitor<T> V>
-result<fsdp_profile> stream_full_state_dict(const fsdp_model& model, any_communicator& comm, V&& visit,
+result<fsdp_profile> stream_full_state_dict(const fsdp_model& model, communicator_ref comm, V&& visit,
                                             const full_state_options& options = {}) {
-  auto mover = detail::entry_mover::start(plan_full(model, comm.rank(), options), &comm, 0, options.call);
+  auto mover = detail::entry_mover::start(plan_full(model, comm.rank(), options), comm, 0,
+                                          options.call.named("full_state_dict"));
   if (!mover) return std::move(mover).error();
   return detail::make_entries<T>(*std::move(mover), options.memory_bytes,
                                  [&](planned_entry entry, std::optional<T> tensor) {
@@ -159,9 +160,10 @@ result<fsdp_profile> stream_full_state_dict(const fsdp_model& model, any_communi
 /// `stream_full_state_dict`, which needs less memory.
 /// Source: torch.distributed.fsdp._state_dict_utils, FULL_STATE_DICT
 template <allocatable_tensor T>
-result<saved_state<T>> full_state_dict(const fsdp_model& model, any_communicator& comm,
+result<saved_state<T>> full_state_dict(const fsdp_model& model, communicator_ref comm,
                                        const full_state_options& options = {}) {
-  return detail::collect<T>(detail::entry_mover::start(plan_full(model, comm.rank(), options), &comm, 0, options.call),
+  return detail::collect<T>(detail::entry_mover::start(plan_full(model, comm.rank(), options), comm, 0,
+                                                       options.call.named("full_state_dict")),
                             comm.rank(), options.memory_bytes);
 }
 
@@ -174,10 +176,11 @@ result<saved_state<T>> full_state_dict(const fsdp_model& model, any_communicator
 ///         is not the host's) naming the key; every rank gets one. errc::disagreement
 /// Cost: only bytes that change owner travel; no parameter is whole anywhere.
 template <allocatable_tensor T, tensor_visitor<state_value<T>> V>
-result<fsdp_profile> stream_sharded_state_dict(const fsdp_model& model, any_communicator& comm, V&& visit,
+result<fsdp_profile> stream_sharded_state_dict(const fsdp_model& model, communicator_ref comm, V&& visit,
                                                const sharded_state_options& options = {}) {
   const std::int64_t budget = options.memory_bytes > 0 ? options.memory_bytes : full_state_options().memory_bytes;
-  auto mover = detail::entry_mover::start(plan_sharded(model, comm.rank(), options), &comm, budget, options.call);
+  auto mover = detail::entry_mover::start(plan_sharded(model, comm.rank(), options), comm, budget,
+                                          options.call.named("sharded_state_dict"));
   if (!mover) return std::move(mover).error();
   return detail::make_entries<T>(*std::move(mover), budget,
                                  [&](planned_entry entry, std::optional<T> tensor) -> result<void> {
@@ -194,11 +197,11 @@ result<fsdp_profile> stream_sharded_state_dict(const fsdp_model& model, any_comm
 /// memory.
 /// Source: torch.distributed.fsdp._state_dict_utils, SHARDED_STATE_DICT
 template <allocatable_tensor T>
-result<saved_state<T>> sharded_state_dict(const fsdp_model& model, any_communicator& comm,
+result<saved_state<T>> sharded_state_dict(const fsdp_model& model, communicator_ref comm,
                                           const sharded_state_options& options = {}) {
-  return detail::collect<T>(
-      detail::entry_mover::start(plan_sharded(model, comm.rank(), options), &comm, options.memory_bytes, options.call),
-      comm.rank(), 0);
+  return detail::collect<T>(detail::entry_mover::start(plan_sharded(model, comm.rank(), options), comm,
+                                                       options.memory_bytes, options.call.named("sharded_state_dict")),
+                            comm.rank(), 0);
 }
 
 /// The flat shards as they are, without padding at the end, as 1-D sharded tensors named "<module>._flat_param". No
@@ -210,7 +213,7 @@ result<saved_state<T>> sharded_state_dict(const fsdp_model& model, any_communica
 template <allocatable_tensor T>
 result<saved_state<T>> local_state_dict(const fsdp_model& model, std::int32_t rank,
                                         const local_state_options& options = {}) {
-  return detail::collect<T>(detail::entry_mover::start(plan_local(model, rank, options), nullptr, 0, {}), rank, 0);
+  return detail::collect<T>(detail::entry_mover::start(plan_local(model, rank, options), std::nullopt, 0, {}), rank, 0);
 }
 
 }  // namespace shardmesh

@@ -16,7 +16,7 @@ import :waiting;
 namespace shardmesh::mpi {
 namespace {
 
-constexpr std::uint32_t protocol_version = 1;
+constexpr std::uint32_t protocol_version = 2;
 constexpr std::size_t most_transfers = 16;  // staged ones, in each direction
 constexpr std::chrono::milliseconds flush_time{100};
 constexpr std::chrono::milliseconds suspect_time{300};  // a peer's last records may still be under way
@@ -34,6 +34,10 @@ struct hello {
 std::uint64_t random_word() {
   std::random_device source;
   return static_cast<std::uint64_t>(source()) << 32 | source() | 1;
+}
+
+std::string name_of(const exchange& e) {
+  return detail::part_of_call(e.is_gather ? "an all_gather" : "an exchange", e.call);
 }
 
 std::int32_t peer_of(const outgoing& m) {
@@ -81,6 +85,7 @@ result<void> engine::open(MPI_Comm parent, const mpi_options& options) {
       check(MPI_Allgather(&mine, sizeof(hello), MPI_BYTE, all.data(), sizeof(hello), MPI_BYTE, control_comm_),
             "cannot greet the other ranks"));
   peers_.resize(all.size());
+  heard_.resize(all.size());
   std::int64_t chunk_bytes = options.chunk_bytes;
   for (std::size_t i = 0; i < all.size(); ++i) {
     const hello& it = all[i];
@@ -118,7 +123,8 @@ std::int32_t engine::readable_peers() const {
       std::count_if(peers_.begin(), peers_.end(), [](const peer_memory& peer) { return peer.is_readable(); }));
 }
 
-result<void> engine::check_call(const call_options& options, std::string_view what) {
+result<void> engine::check_call(const call_options& options, std::string_view part) {
+  const std::string what = detail::part_of_call(part, options.name);
   progress();
   if (poison_) return *poison_;
   if (options.stream.handle != nullptr)
@@ -166,6 +172,7 @@ result<std::shared_ptr<exchange>> engine::start(std::span<const outgoing> sends,
   SHARDMESH_CHECK(check_peers(receives, "receives from"));
   const auto e = std::make_shared<exchange>();
   e->tag = options.tag;
+  e->call = options.name;
   e->deadline = options.deadline;
   e->cancel = options.cancel;
   std::int64_t size_bytes = 0;
@@ -174,7 +181,8 @@ result<std::shared_ptr<exchange>> engine::start(std::span<const outgoing> sends,
   };
   for (const outgoing& m : sends) count(m.bytes.size());
   for (const incoming& m : receives) count(m.bytes.size());
-  e->event = trace_.begin("exchange", e->tag, static_cast<std::int32_t>(sends.size() + receives.size()), size_bytes);
+  e->event =
+      trace_.begin("exchange", e->tag, static_cast<std::int32_t>(sends.size() + receives.size()), size_bytes, e->call);
   for (const incoming& m : receives)
     if (!poison_) expect({.peer = m.peer, .bytes = m.bytes, .owner = e});
   for (const outgoing& m : sends)
@@ -202,7 +210,7 @@ std::string engine::trace() {
 }
 
 result<void> engine::wait_for(guard& locked, exchange& e) {
-  const char* const what = e.is_gather ? "an all_gather" : "an exchange";
+  const std::string what = name_of(e);
   backoff pause;
   auto next_watch = clock::now() + watch_interval;
   for (;;) {
@@ -255,10 +263,38 @@ error engine::waited_in_vain(const exchange& e) const {
     text +=
         fmt::format("{} {}", givers.empty() ? " for its messages to be taken by" : ", and for its own to be taken by",
                     fmt::join(takers, ", "));
-  error problem = fail(errc::deadline_exceeded,
-                       fmt::format("{} in {} (tag {})", text, e.is_gather ? "an all_gather" : "an exchange", e.tag));
+  error problem = fail(errc::deadline_exceeded, fmt::format("{} in {} (tag {})", text, name_of(e), e.tag));
+  problem.found = last_heard(std::span(all).first(std::min(all.size(), most)));
   problem.ranks = std::move(all);
   return problem;
+}
+
+// All that is known here of what others do: their messages say in which call they were sent.
+std::string engine::last_heard(std::span<const std::int32_t> ranks) const {
+  const auto now = clock::now();
+  std::string text;
+  for (const std::int32_t rank : ranks) {
+    const last_words& last = heard_[static_cast<std::size_t>(rank)];
+    if (!text.empty()) text += ", ";
+    if (!last.at) {
+      text += fmt::format("rank {} was never heard of", rank);
+      continue;
+    }
+    text +=
+        fmt::format("rank {} was heard {:.3g} s ago in {}", rank, std::chrono::duration<double>(now - *last.at).count(),
+                    detail::part_of_call(last.in_gather ? "an all_gather" : "an exchange", last.call.data()));
+  }
+  return text;
+}
+
+std::uint32_t engine::next_number() {
+  const guard locked(lock_);
+  return next_number_++;
+}
+
+void engine::skip_to(std::uint32_t number) {
+  const guard locked(lock_);
+  next_number_ = std::max(next_number_, number);
 }
 
 // Notices that a rank of this machine has ended or let go of the communicator, which MPI does not say.
@@ -313,8 +349,7 @@ void engine::flush(std::chrono::milliseconds most) {
 
 void engine::abort(error reason) {
   const guard locked(lock_);
-  if (reason.ranks.empty()) reason.ranks.push_back(rank_);
-  poison(std::move(reason), false, true);
+  poison(detail::reported_by(std::move(reason), rank_), false, true);
 }
 
 result<void> engine::status() {

@@ -20,6 +20,7 @@ struct exchange {
   std::int64_t open = 0;    // messages that are not done
   std::uint64_t event = 0;  // in the trace
   std::uint32_t tag = 0;
+  const char* call = "";  // that it is part of
   bool is_gather = false;
   std::optional<std::chrono::steady_clock::time_point> deadline;
   std::stop_token cancel;
@@ -39,6 +40,13 @@ struct incoming_message {
   std::uint64_t sender_id = 0;              // once matched
   std::uint64_t address = 0;
   std::size_t read_bytes = 0;
+};
+
+/// What a peer was last heard of.
+struct last_words {
+  std::optional<std::chrono::steady_clock::time_point> at;
+  std::array<char, 24> call{};
+  bool in_gather = false;
 };
 
 /// Messages of a (peer, tag) that wait for their other side, in call order; at most one of the two is not empty.
@@ -71,6 +79,8 @@ class engine {
   result<void> status();
   std::int32_t readable_peers() const;
   std::string trace();
+  std::uint32_t next_number();
+  void skip_to(std::uint32_t number);
 
  private:
   using clock = std::chrono::steady_clock;
@@ -87,6 +97,7 @@ class engine {
   void flush(std::chrono::milliseconds most);
   std::vector<std::int32_t> waited_for(const exchange& e, bool sends) const;
   error waited_in_vain(const exchange& e) const;
+  std::string last_heard(std::span<const std::int32_t> ranks) const;
   void watch_peers(const exchange& e);
 
   // progress.cpp: messages.
@@ -106,11 +117,13 @@ class engine {
   MPI_Comm control_comm_ = MPI_COMM_NULL, data_comm_ = MPI_COMM_NULL;
   std::int32_t rank_ = 0, size_ = 1;
   std::vector<peer_memory> peers_;
+  std::vector<last_words> heard_;              // per rank
   std::atomic<std::uint64_t> guard_word_ = 0;  // peers read it: what it holds says that messages here are valid
 
   std::mutex lock_;
   std::optional<error> poison_;
   trace_ring trace_;
+  std::uint32_t next_number_ = 0;  // of objects that keep their messages apart
   std::optional<control_channel> control_;
   std::uint64_t next_id_ = 1;
   std::unordered_map<std::uint64_t, outgoing_message> outgoing_;

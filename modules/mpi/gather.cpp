@@ -23,10 +23,11 @@ result<std::vector<std::vector<std::byte>>> engine::all_gather(std::span<const s
   all[static_cast<std::size_t>(rank_)].assign(bytes.begin(), bytes.end());
   const auto e = std::make_shared<exchange>();
   e->tag = options.tag;
+  e->call = options.name;
   e->is_gather = true;
   e->deadline = options.deadline;
   e->cancel = options.cancel;
-  e->event = trace_.begin("all_gather", e->tag, 2 * (size_ - 1), static_cast<std::int64_t>(bytes.size()));
+  e->event = trace_.begin("all_gather", e->tag, 2 * (size_ - 1), static_cast<std::int64_t>(bytes.size()), options.name);
   // Each rank begins with its neighbour, so that not all send to the same rank at once.
   for (std::int32_t i = 1; i < size_ && !poison_; ++i) {
     const std::int32_t from = (rank_ + size_ - i) % size_;

@@ -104,6 +104,14 @@ void mpi_communicator::abort(const error& reason) {
   engine_->abort(reason);
 }
 
+std::uint32_t mpi_communicator::next_number() {
+  return engine_->next_number();
+}
+
+void mpi_communicator::skip_to(std::uint32_t number) {
+  engine_->skip_to(number);
+}
+
 result<void> mpi_communicator::status() const {
   return engine_->status();
 }

@@ -49,7 +49,7 @@ class mpi_communicator {
   std::int32_t size() const;
 
   /// Collective; blocks. Every rank sends to every other: meant for control. Any length. errc::deadline_exceeded names
-  /// the ranks that did not come.
+  /// the ranks that did not come, and the call in which each was heard last.
   result<std::vector<std::vector<std::byte>>> all_gather(std::span<const std::byte> bytes, const call_options& options);
   /// Does not block. errc::invalid_argument names the peer: this rank itself, out of range, named twice or with an
   /// empty message; errc::unsupported: a stream. Nothing is started then. The `pending` of a send is done when the
@@ -67,6 +67,9 @@ class mpi_communicator {
                              const call_options& options);
   /// Poisons the communicator with this reason (and this rank, if it names none), unless it is poisoned already.
   void abort(const error& reason);
+  /// As of `communicator_ref`; one count for all handles of this communicator on a rank.
+  std::uint32_t next_number();
+  void skip_to(std::uint32_t number);
 
   /// The error that poisoned the communicator, as far as this rank knows; nothing while it is sound. Does not block.
   result<void> status() const;

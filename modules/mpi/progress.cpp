@@ -60,6 +60,7 @@ void engine::announce(outgoing_message message) {
                    .tag = e.tag,
                    .sender_id = next_id_++,
                    .size = bytes.size()};
+  std::copy_n(e.call, std::min(std::strlen(e.call), head.call.size() - 1), head.call.begin());
   if (!is_small) head.address = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(bytes.data()));
   if (is_small && e.is_gather) return send(peer, head, bytes);  // nobody answers it
   ++message.owner->open;
@@ -97,6 +98,7 @@ void engine::handle(std::int32_t peer, const record_head& head, std::span<const 
   switch (head.kind) {
     case record_kind::ready:
     case record_kind::ready_with_bytes: {
+      heard_[static_cast<std::size_t>(peer)] = {clock::now(), head.call, head.in_gather != 0};
       const std::uint64_t key = line_key(peer, head.tag, head.in_gather != 0);
       message_line& line = lines_[key];
       if (line.receives.empty()) {

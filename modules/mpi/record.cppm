@@ -29,6 +29,7 @@ struct record_head {
   std::uint64_t receiver_id = 0;  // grant: the channel
   std::uint64_t size = 0;         // ready: of the message; stop: 1 when a rank may be dead
   std::uint64_t address = 0;      // ready: of the message, in the sender
+  std::array<char, 24> call{};    // ready: what the sender's call is part of; cut short
 };
 
 /// Messages up to this size travel in their `ready` record.

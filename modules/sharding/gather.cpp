@@ -16,7 +16,7 @@ namespace shardmesh::detail {
 namespace {
 
 result<void> check_arguments(const movable_tensor& tensor, std::int32_t destination_rank,
-                             const result<std::optional<tensor_view>>& destination, const any_communicator& comm) {
+                             const result<std::optional<tensor_view>>& destination, communicator_ref comm) {
   SHARDMESH_CHECK(check_movable(tensor.metadata, tensor.views, tensor.nesting, tensor.group, tensor.rank, comm));
   if (destination_rank < 0 || destination_rank >= tensor.group.size())
     return fail(errc::invalid_argument, "the destination rank is not in the group")
@@ -35,7 +35,7 @@ result<void> check_arguments(const movable_tensor& tensor, std::int32_t destinat
 }  // namespace
 
 result<void> gather(movable_tensor tensor, std::int32_t destination_rank,
-                    const result<std::optional<tensor_view>>& destination, any_communicator& comm,
+                    const result<std::optional<tensor_view>>& destination, communicator_ref comm,
                     const call_options& call) {
   auto mine = check_arguments(tensor, destination_rank, destination, comm);
   auto from = distribution_of(tensor.metadata, tensor.group);

@@ -34,7 +34,7 @@ movable_tensor movable(const sharded_tensor<T>& tensor) {
 }
 
 result<void> gather(movable_tensor tensor, std::int32_t destination_rank,
-                    const result<std::optional<tensor_view>>& destination, any_communicator& comm,
+                    const result<std::optional<tensor_view>>& destination, communicator_ref comm,
                     const call_options& call);
 
 }  // namespace shardmesh::detail
@@ -57,15 +57,15 @@ export namespace shardmesh {
 ///         sub-groups and scalars
 template <local_tensor T>
 result<void> gather(const sharded_tensor<T>& tensor, std::int32_t destination_rank,
-                    const std::optional<tensor_view>& destination, any_communicator& comm,
+                    const std::optional<tensor_view>& destination, communicator_ref comm,
                     const gather_options& options = {}) {
-  return detail::gather(detail::movable(tensor), destination_rank, destination, comm, options.call);
+  return detail::gather(detail::movable(tensor), destination_rank, destination, comm, options.call.named("gather"));
 }
 
 /// The same into a new tensor: the destination rank gets one, the others nothing. \errors as above, and what `allocate`
 /// throws, on every rank
 template <allocatable_tensor T>
-result<std::optional<T>> gather(const sharded_tensor<T>& tensor, std::int32_t destination_rank, any_communicator& comm,
+result<std::optional<T>> gather(const sharded_tensor<T>& tensor, std::int32_t destination_rank, communicator_ref comm,
                                 const gather_options& options = {}) {
   std::optional<T> made;
   result<std::optional<tensor_view>> destination{std::optional<tensor_view>()};
@@ -78,7 +78,7 @@ result<std::optional<T>> gather(const sharded_tensor<T>& tensor, std::int32_t de
       destination = std::move(whole).error();
     }
   }
-  auto ran = detail::gather(detail::movable(tensor), destination_rank, destination, comm, options.call);
+  auto ran = detail::gather(detail::movable(tensor), destination_rank, destination, comm, options.call.named("gather"));
   if (!ran) return std::move(ran).error();
   return made;
 }

@@ -18,7 +18,7 @@ using maybe_metadata = std::optional<sharded_tensor_metadata>;
 
 // What this rank holds; nothing when it holds nothing.
 result<maybe_metadata> metadata_of(std::span<const local_shard_facts> shards, const std::optional<extents>& global_size,
-                                   const any_communicator& comm, const rank_group& group) {
+                                   communicator_ref comm, const rank_group& group) {
   SHARDMESH_CHECK(check_same_ranks(comm, group));
   if (global_size) SHARDMESH_CHECK(check_shape(*global_size));
   if (shards.empty()) return maybe_metadata();
@@ -54,15 +54,16 @@ result<maybe_metadata> from_bytes(std::span<const std::byte> bytes, std::int32_t
 }  // namespace
 
 result<agreed_metadata> agree_on_metadata(std::span<const local_shard_facts> shards,
-                                          const std::optional<extents>& global_size, any_communicator& comm,
+                                          const std::optional<extents>& global_size, communicator_ref comm,
                                           const rank_group& group, const init_options& options) {
   const auto mine = metadata_of(shards, global_size, comm, group);
-  SHARDMESH_TRY(const auto notes, begin(comm, group, "arguments of init_from_local_shards",
-                                        {{"global_size", global_size ? to_string(*global_size) : "not known"},
-                                         {"dim", global_size ? "not used" : std::to_string(options.dim)},
-                                         {"properties", to_string(options.properties)}},
-                                        mine ? result<void>() : result<void>(mine.error()),
-                                        mine ? to_bytes(*mine) : std::vector<std::byte>(), options.call));
+  SHARDMESH_TRY(const auto notes,
+                begin(comm, group, "arguments of init_from_local_shards",
+                      {{"global_size", global_size ? to_string(*global_size) : "not known"},
+                       {"dim", global_size ? "not used" : std::to_string(options.dim)},
+                       {"properties", to_string(options.properties)}},
+                      mine ? result<void>() : result<void>(mine.error()),
+                      mine ? to_bytes(*mine) : std::vector<std::byte>(), options.call.named("init_from_local_shards")));
 
   // From here on every rank computes the same, so that all have the same answer.
   std::vector<maybe_metadata> metadata;

@@ -27,7 +27,7 @@ struct agreed_metadata {
 };
 
 result<agreed_metadata> agree_on_metadata(std::span<const local_shard_facts> shards,
-                                          const std::optional<extents>& global_size, any_communicator& comm,
+                                          const std::optional<extents>& global_size, communicator_ref comm,
                                           const rank_group& group, const init_options& options);
 
 }  // namespace shardmesh::detail
@@ -52,7 +52,7 @@ export namespace shardmesh {
 /// Source: torch.distributed._shard.sharded_tensor.ShardedTensor._init_from_local_shards
 template <local_tensor T>
 result<sharded_tensor<T>> init_from_local_shards(std::vector<shard<T>> local_shards,
-                                                 const std::optional<extents>& global_size, any_communicator& comm,
+                                                 const std::optional<extents>& global_size, communicator_ref comm,
                                                  const rank_group& group, const init_options& options = {}) {
   const auto facts = detail::facts_of(std::span<const shard<T>>(local_shards));
   auto agreed = detail::agree_on_metadata(facts, global_size, comm, group, options);

@@ -15,7 +15,7 @@ module shardmesh.sharding;
 
 namespace shardmesh::detail {
 
-result<dtype> agreed_type(std::optional<dtype> mine, any_communicator& comm, const call_options& call) {
+result<dtype> agreed_type(std::optional<dtype> mine, communicator_ref comm, const call_options& call) {
   agree_options agreement{.what = "arguments of redistribute"};
   if (mine) agreement.note.push_back(static_cast<std::byte>(*mine));
   SHARDMESH_TRY(const agreement_notes notes, agree(comm, std::span<const agreement_record>(), agreement, call));
@@ -36,7 +36,7 @@ result<dtype> agreed_type(std::optional<dtype> mine, any_communicator& comm, con
 }
 
 result<void> redistribute(const layout& from, const layout& to, dtype type, std::vector<tensor_view> source,
-                          std::vector<tensor_view> destination, const result<void>& mine, any_communicator& comm,
+                          std::vector<tensor_view> destination, const result<void>& mine, communicator_ref comm,
                           const redistribute_options& options) {
   const auto planned = [&]() -> result<transfer_plan> {
     if (!mine) return mine.error();
@@ -56,10 +56,11 @@ result<void> redistribute(const layout& from, const layout& to, dtype type, std:
     std::vector<tensor_transfer> one{{std::move(here), std::move(there), type, type}};
     return options.cache != nullptr ? options.cache->plan(std::move(one), how) : plan(std::move(one), how);
   };
-  SHARDMESH_TRY(executor runner, executor::make(planned(), comm, {},
-                                                {.check = options.check, .progress = options.progress}, options.call));
+  const call_options call = options.call.named("redistribute");
+  SHARDMESH_TRY(executor runner,
+                executor::make(planned(), comm, {}, {.check = options.check, .progress = options.progress}, call));
   const tensor_binding sources{std::move(source)}, destinations{std::move(destination)};
-  return runner.run(std::span(&sources, 1), std::span(&destinations, 1), options.call);
+  return runner.run(std::span(&sources, 1), std::span(&destinations, 1), call);
 }
 
 }  // namespace shardmesh::detail

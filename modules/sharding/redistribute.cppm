@@ -12,11 +12,11 @@ import :shard;
 namespace shardmesh::detail {
 
 // Collective: the dtype that the ranks which hold something of the tensor agree on, for those that hold nothing.
-result<dtype> agreed_type(std::optional<dtype> mine, any_communicator& comm, const call_options& call);
+result<dtype> agreed_type(std::optional<dtype> mine, communicator_ref comm, const call_options& call);
 
 // Collective: `mine` is an error when this rank cannot go on; then every rank gets it.
 result<void> redistribute(const layout& from, const layout& to, dtype type, std::vector<tensor_view> source,
-                          std::vector<tensor_view> destination, const result<void>& mine, any_communicator& comm,
+                          std::vector<tensor_view> destination, const result<void>& mine, communicator_ref comm,
                           const redistribute_options& options);
 
 }  // namespace shardmesh::detail
@@ -36,12 +36,12 @@ export namespace shardmesh {
 ///         anything moves; errc::disagreement; those of the communicator
 /// Source: torch.distributed.tensor.DTensor.redistribute (within one mesh, one mesh dimension after the other)
 template <allocatable_tensor T>
-result<dtensor<T>> redistribute(const dtensor<T>& tensor, const layout& to, any_communicator& comm,
+result<dtensor<T>> redistribute(const dtensor<T>& tensor, const layout& to, communicator_ref comm,
                                 const redistribute_options& options = {}) {
   std::vector<tensor_view> source, destination;
   if (tensor.has_local()) source.push_back(adapter<T>::view(const_cast<T&>(tensor.local())));
-  const auto type =
-      detail::agreed_type(source.empty() ? std::nullopt : std::optional(source[0].type), comm, options.call);
+  const auto type = detail::agreed_type(source.empty() ? std::nullopt : std::optional(source[0].type), comm,
+                                        options.call.named("redistribute"));
   if (!type) return type.error();
   std::optional<T> local;
   result<void> mine;

@@ -22,7 +22,7 @@ export namespace shardmesh {
 /// Source: torch.distributed._shard.sharded_tensor.ShardedTensor.reshard (chunk specs with one shard per rank; permuted
 ///         owners hang, uneven destinations strand the other ranks)
 template <allocatable_tensor T>
-result<sharded_tensor<T>> reshard(const sharded_tensor<T>& tensor, const sharding_spec& spec, any_communicator& comm,
+result<sharded_tensor<T>> reshard(const sharded_tensor<T>& tensor, const sharding_spec& spec, communicator_ref comm,
                                   const call_options& call = {}) {
   std::vector<tensor_view> views = detail::views_of(tensor);
   auto from = distribution_of(tensor);
@@ -31,7 +31,7 @@ result<sharded_tensor<T>> reshard(const sharded_tensor<T>& tensor, const shardin
       !movable)
     from = std::move(movable).error();
   return detail::moved_to<T>(spec, tensor.size(), tensor.metadata().properties, from, std::move(views), comm,
-                             tensor.group(), "arguments of reshard", call);
+                             tensor.group(), "arguments of reshard", call.named("reshard"));
 }
 
 }  // namespace shardmesh

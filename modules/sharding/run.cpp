@@ -16,8 +16,7 @@ module shardmesh.sharding;
 namespace shardmesh::detail {
 
 result<void> check_movable(const sharded_tensor_metadata& metadata, std::span<const tensor_view> views,
-                           std::int32_t nesting, const rank_group& group, std::int32_t rank,
-                           const any_communicator& comm) {
+                           std::int32_t nesting, const rank_group& group, std::int32_t rank, communicator_ref comm) {
   SHARDMESH_CHECK(check_same_ranks(comm, group));
   if (rank != comm.rank())
     return fail(errc::invalid_argument, "the tensor is of another rank than the communicator")
@@ -52,14 +51,14 @@ result<void> check_allocated(const tensor_view& made, dtype type, const extents&
                    fmt::format("{} {}", name(made.type), to_string(made.sizes)));
 }
 
-result<void> check_same_ranks(const any_communicator& comm, const rank_group& group) {
+result<void> check_same_ranks(communicator_ref comm, const rank_group& group) {
   if (comm.size() == group.size()) return {};
   return fail(errc::invalid_argument, "the communicator and the group differ in size")
       .with_rank(comm.rank())
       .with_values(std::to_string(group.size()), std::to_string(comm.size()));
 }
 
-result<agreement_notes> begin(any_communicator& comm, const rank_group& group, std::string what,
+result<agreement_notes> begin(communicator_ref comm, const rank_group& group, std::string what,
                               std::vector<agreement_record> arguments, const result<void>& mine,
                               std::vector<std::byte> note, const call_options& call) {
   const auto globals = group.globals();
@@ -68,16 +67,13 @@ result<agreement_notes> begin(any_communicator& comm, const rank_group& group, s
   arguments.push_back(
       {"group", group.size() <= 16 ? to_string(group) : fmt::format("{} ({:x})", to_string(group), digest.low)});
   std::optional<error> problem;
-  if (!mine) {
-    problem = mine.error();
-    if (problem->ranks.empty() && comm.rank() < group.size()) problem->ranks.push_back(group.global(comm.rank()));
-  }
+  if (!mine) problem = comm.rank() < group.size() ? reported_by(mine.error(), group.global(comm.rank())) : mine.error();
   return agree(comm, arguments,
                {.what = std::move(what), .note = std::move(note), .problem = problem ? &*problem : nullptr}, call);
 }
 
 result<void> move(const distribution& from, const distribution& to, dtype type, std::vector<tensor_view> source,
-                  std::vector<tensor_view> destination, any_communicator& comm, const call_options& call) {
+                  std::vector<tensor_view> destination, communicator_ref comm, const call_options& call) {
   // The same on every rank, and so are its errors.
   SHARDMESH_TRY(auto planned, plan({tensor_transfer{from, to, type, type}}));
   SHARDMESH_TRY(auto runner, executor::make(std::move(planned), comm, {}, {}, call));

@@ -23,8 +23,7 @@ std::vector<tensor_view> views_of(const sharded_tensor<T>& tensor) {
 
 // This rank's part can be moved: it is this communicator's, not nested, and of the dtype that the metadata says.
 result<void> check_movable(const sharded_tensor_metadata& metadata, std::span<const tensor_view> views,
-                           std::int32_t nesting, const rank_group& group, std::int32_t rank,
-                           const any_communicator& comm);
+                           std::int32_t nesting, const rank_group& group, std::int32_t rank, communicator_ref comm);
 
 }  // namespace shardmesh::detail
 
@@ -59,17 +58,17 @@ namespace shardmesh::detail {
 result<void> check_host_memory(std::span<const tensor_view> views);
 
 // For all functions of this room that talk: rank i of the communicator is rank i of the group.
-result<void> check_same_ranks(const any_communicator& comm, const rank_group& group);
+result<void> check_same_ranks(communicator_ref comm, const rank_group& group);
 
 // Collective: all ranks go on, or all get the error of the lowest rank that has one (with its global rank), or what
 // they disagree on (with ranks of the communicator, as the groups may be what differs). The group is compared too.
-result<agreement_notes> begin(any_communicator& comm, const rank_group& group, std::string what,
+result<agreement_notes> begin(communicator_ref comm, const rank_group& group, std::string what,
                               std::vector<agreement_record> arguments, const result<void>& mine,
                               std::vector<std::byte> note, const call_options& call);
 
 // Collective: brings what `to` wants from where `from` holds it. Slot i of a side is view i.
 result<void> move(const distribution& from, const distribution& to, dtype type, std::vector<tensor_view> source,
-                  std::vector<tensor_view> destination, any_communicator& comm, const call_options& call);
+                  std::vector<tensor_view> destination, communicator_ref comm, const call_options& call);
 
 // One rank holds the whole, in slot 0.
 result<distribution> all_on(std::int32_t rank, const extents& size, const rank_group& group);
@@ -102,7 +101,7 @@ result<std::vector<shard<T>>> allocated_shards(const sharded_tensor_metadata& me
 template <allocatable_tensor T>
 result<sharded_tensor<T>> moved_to(const sharding_spec& spec, const extents& size, const tensor_properties& properties,
                                    const result<distribution>& from, std::vector<tensor_view> source,
-                                   any_communicator& comm, const rank_group& group, std::string what,
+                                   communicator_ref comm, const rank_group& group, std::string what,
                                    const call_options& call) {
   result<void> mine = from ? result<void>() : from.error();
   auto to = destination_of(spec, size, properties, group);

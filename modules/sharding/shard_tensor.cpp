@@ -15,8 +15,8 @@ module shardmesh.sharding;
 namespace shardmesh::detail {
 namespace {
 
-result<void> check_source(std::int32_t source_rank, const std::optional<tensor_facts>& mine,
-                          const any_communicator& comm, const rank_group& group) {
+result<void> check_source(std::int32_t source_rank, const std::optional<tensor_facts>& mine, communicator_ref comm,
+                          const rank_group& group) {
   SHARDMESH_CHECK(check_same_ranks(comm, group));
   if (source_rank < 0 || source_rank >= group.size())
     return fail(errc::invalid_argument, "the source rank is not in the group")
@@ -29,7 +29,7 @@ result<void> check_source(std::int32_t source_rank, const std::optional<tensor_f
 }  // namespace
 
 result<tensor_facts> facts_from(std::int32_t source_rank, const std::optional<tensor_facts>& mine,
-                                any_communicator& comm, const rank_group& group, const call_options& call) {
+                                communicator_ref comm, const rank_group& group, const call_options& call) {
   wire_writer note;
   if (mine) {
     note.numbers(mine->size);

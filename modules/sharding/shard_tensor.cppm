@@ -28,7 +28,7 @@ struct tensor_facts {
 
 // Collective. `mine` is null where this rank has no tensor.
 result<tensor_facts> facts_from(std::int32_t source_rank, const std::optional<tensor_facts>& mine,
-                                any_communicator& comm, const rank_group& group, const call_options& call);
+                                communicator_ref comm, const rank_group& group, const call_options& call);
 
 }  // namespace shardmesh::detail
 
@@ -46,7 +46,7 @@ export namespace shardmesh {
 ///         ranks)
 template <allocatable_tensor T>
 result<sharded_tensor<T>> shard_tensor(const T* tensor, const sharding_spec& spec, std::int32_t source_rank,
-                                       any_communicator& comm, const rank_group& group,
+                                       communicator_ref comm, const rank_group& group,
                                        const shard_tensor_options& options = {}) {
   const bool is_source = comm.rank() == source_rank && tensor != nullptr;
   std::vector<tensor_view> source;
@@ -55,10 +55,11 @@ result<sharded_tensor<T>> shard_tensor(const T* tensor, const sharding_spec& spe
     source.push_back(adapter<T>::view(const_cast<T&>(*tensor)));
     mine = detail::tensor_facts{source.front().sizes, properties_of(*tensor)};
   }
-  auto facts = detail::facts_from(source_rank, mine, comm, group, options.call);
+  auto facts = detail::facts_from(source_rank, mine, comm, group, options.call.named("shard_tensor"));
   if (!facts) return std::move(facts).error();
   return detail::moved_to<T>(spec, facts->size, facts->properties, detail::all_on(source_rank, facts->size, group),
-                             std::move(source), comm, group, "arguments of shard_tensor", options.call);
+                             std::move(source), comm, group, "arguments of shard_tensor",
+                             options.call.named("shard_tensor"));
 }
 
 }  // namespace shardmesh

@@ -239,7 +239,7 @@ result<flattened_state<T>> flatten_nested_shards(state_dict<T> dict, const neste
 ///         errc::invalid_argument with torch_compatible, which needs no communication
 /// Cost: O(nodes + nested shards of all ranks).
 template <local_tensor T>
-result<flattened_state<T>> flatten_nested_shards(state_dict<T> dict, any_communicator& comm, const rank_group& group,
+result<flattened_state<T>> flatten_nested_shards(state_dict<T> dict, communicator_ref comm, const rank_group& group,
                                                  const nested_options& options = {}) {
   std::optional<error> problem;
   if (options.policy != nested_policy::exact)
@@ -259,7 +259,7 @@ result<flattened_state<T>> flatten_nested_shards(state_dict<T> dict, any_communi
   round.what = "nested shards";
   round.note.assign(known.bytes().begin(), known.bytes().end());
   round.problem = problem ? &*problem : nullptr;
-  auto received = agree(comm, std::span<const agreement_record>(), round, options.call);
+  auto received = agree(comm, std::span<const agreement_record>(), round, options.call.named("flatten_nested_shards"));
   if (!received) return std::move(received).error();
 
   nested_options with_group = options;
@@ -270,7 +270,7 @@ result<flattened_state<T>> flatten_nested_shards(state_dict<T> dict, any_communi
   }();
   round.note.clear();
   round.problem = made ? nullptr : &made.error();
-  auto agreed = agree(comm, std::span<const agreement_record>(), round, options.call);
+  auto agreed = agree(comm, std::span<const agreement_record>(), round, options.call.named("flatten_nested_shards"));
   if (!agreed) return std::move(agreed).error();
   return made;
 }

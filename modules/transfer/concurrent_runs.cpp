@@ -41,7 +41,7 @@ void forget_what_is_over() {
 }
 
 // Helps every other run once; false when there is none.
-bool help_others(const any_communicator& comm, const started_run* self) {
+bool help_others(communicator_ref comm, const started_run* self) {
   bool any = false;
   auto& runs = runs_of_thread();
   for (std::size_t i = 0; i < runs.size();) {
@@ -52,7 +52,7 @@ bool help_others(const any_communicator& comm, const started_run* self) {
       continue;
     }
     ++i;
-    if (run.get() == self || &run->work->communicator() != &comm) continue;
+    if (run.get() == self || !(run->work->communicator() == comm)) continue;
     any = true;
     run->help();
   }
@@ -94,7 +94,7 @@ void remember(const std::shared_ptr<started_run>& run) {
   runs_of_thread().push_back(run);
 }
 
-void advance_together(const any_communicator& comm, const started_run* self, function_ref<bool(bool)> advance) {
+void advance_together(communicator_ref comm, const started_run* self, function_ref<bool(bool)> advance) {
   for (int round = 0; help_others(comm, self); ++round) {
     if (advance(false)) return forget_what_is_over();
     pause(round);

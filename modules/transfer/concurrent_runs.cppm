@@ -33,6 +33,6 @@ void remember(const std::shared_ptr<started_run>& run);
 
 // Calls `advance(false)` until it says that it is over, and helps this thread's other runs on the communicator
 // meanwhile; as soon as there are none, `advance(true)`.
-void advance_together(const any_communicator& comm, const started_run* self, function_ref<bool(bool)> advance);
+void advance_together(communicator_ref comm, const started_run* self, function_ref<bool(bool)> advance);
 
 }  // namespace shardmesh

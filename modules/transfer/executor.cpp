@@ -181,8 +181,9 @@ std::vector<std::string> names_of(const transfer_plan& plan, std::span<const std
 
 }  // namespace
 
-result<executor> executor::make(transfer_plan plan, any_communicator& comm, std::vector<std::string> keys,
-                                const run_options& options, const call_options& call) {
+result<executor> executor::make(transfer_plan plan, communicator_ref comm, std::vector<std::string> keys,
+                                const run_options& options, const call_options& given) {
+  const call_options call = given.named("executor::make");
   result<void> sound;
   if (!keys.empty() && keys.size() != plan.transfers().size())
     sound = fail(errc::invalid_argument, "an executor needs one key per transfer, or none")
@@ -213,8 +214,9 @@ result<executor> executor::make(transfer_plan plan, any_communicator& comm, std:
   return executor(std::move(made));
 }
 
-result<executor> executor::make(result<transfer_plan> plan, any_communicator& comm, std::vector<std::string> keys,
-                                const run_options& options, const call_options& call) {
+result<executor> executor::make(result<transfer_plan> plan, communicator_ref comm, std::vector<std::string> keys,
+                                const run_options& options, const call_options& given) {
+  const call_options call = given.named("executor::make");
   if (plan) return make(*std::move(plan), comm, std::move(keys), options, call);
   // The others may have planned well: they are told.
   agree_options agreement{.what = "transfers", .ordered = true, .problem = &plan.error()};

@@ -41,11 +41,11 @@ class executor {
   ///         keep the memory budget, however finely the exchange is cut); errc::unsupported (items; a reduction that is
   ///         not defined on a dtype). Every rank gets the same one. Those of the communicator.
   /// Cost: O(this rank's copies).
-  static result<executor> make(transfer_plan plan, any_communicator& comm, std::vector<std::string> keys = {},
+  static result<executor> make(transfer_plan plan, communicator_ref comm, std::vector<std::string> keys = {},
                                const run_options& options = {}, const call_options& call = {});
 
   /// The same; a rank that has no plan tells the others why, and every rank gets the error of the lowest such rank.
-  static result<executor> make(result<transfer_plan> plan, any_communicator& comm, std::vector<std::string> keys = {},
+  static result<executor> make(result<transfer_plan> plan, communicator_ref comm, std::vector<std::string> keys = {},
                                const run_options& options = {}, const call_options& call = {});
 
   executor(executor&&) noexcept = default;

@@ -10,6 +10,7 @@ module;
 #include <mutex>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <tuple>
@@ -47,6 +48,20 @@ struct transfer_plan::state {
   mutable std::vector<kept_tables> kept;  // the latest first
 
   owner_tables tables_of(owner_id owner, owner_space space) const;
+
+  // What owners of sources give, of those that were asked for.
+  struct given_bytes {
+    std::vector<std::pair<owner_id, std::int64_t>> to;  // ascending; what travels
+    std::int64_t at_home = 0;                           // copies that do not
+    std::int64_t moved = 0;
+  };
+  using given = std::shared_ptr<const given_bytes>;
+  mutable std::mutex given_lock;
+  mutable std::map<owner_id, given> given_by;
+  mutable std::size_t given_pairs = 0;
+
+  given given_bytes_of(owner_id owner) const;
+  given_bytes count_given(owner_id owner) const;
 
   mutable std::once_flag totals_once, bound_once, digest_once;
   mutable std::int64_t total = 0, moved = 0, bound = 0;
@@ -192,23 +207,57 @@ std::shared_ptr<const plan_clock> make_clock(const transfer_plan::state& s) {
 
 }  // namespace
 
-void transfer_plan::state::count_totals() const {
+// Every copy is counted at its giver, which is an owner of the source; only copies between slots are elsewhere.
+transfer_plan::state::given_bytes transfer_plan::state::count_given(owner_id owner) const {
+  given_bytes made;
+  std::map<owner_id, std::int64_t> to;
   const expansion_memory memory;
   for (std::size_t i = 0; i < classes.size(); ++i) {
     const transfer_class& c = classes[i];
-    std::int64_t class_total = 0, class_moved = 0;
-    // Every copy is counted at its giver, which is an owner of the source; only copies between slots are elsewhere.
-    c.from.for_each_owner([&](owner_id owner) {
-      expand(c, owner, c.from.space(), [&](const step& s) {
-        if (s.from.owner != owner || s.from.side == buffer_side::destination) return;
-        if (s.kind == step_kind::scale || s.kind == step_kind::divide || s.kind == step_kind::fill) return;
-        const std::int64_t size = s.where.volume() * c.wire_bits_of(s) / 8;
-        class_total += size;
-        if (c.travels(s)) class_moved += size;
-      });
+    const auto times = static_cast<std::int64_t>(uses[i]);
+    // Steps come peer by peer more often than not.
+    owner_id peer = -1;
+    std::int64_t* sum = nullptr;
+    expand(c, owner, c.from.space(), [&](const step& s) {
+      if (s.from.owner != owner || s.from.side == buffer_side::destination) return;
+      if (s.kind == step_kind::scale || s.kind == step_kind::divide || s.kind == step_kind::fill) return;
+      const std::int64_t size = s.where.volume() * c.wire_bits_of(s) / 8 * times;
+      if (!c.travels(s)) {
+        made.at_home += size;
+        return;
+      }
+      made.moved += size;
+      if (sum == nullptr || peer != s.to.owner) sum = &to[peer = s.to.owner];
+      *sum += size;
     });
-    total += class_total * static_cast<std::int64_t>(uses[i]);
-    moved += class_moved * static_cast<std::int64_t>(uses[i]);
+  }
+  made.to.assign(to.begin(), to.end());
+  return made;
+}
+
+transfer_plan::state::given transfer_plan::state::given_bytes_of(owner_id owner) const {
+  constexpr std::size_t most_pairs = std::size_t{1} << 22;
+  {
+    const std::lock_guard locked(given_lock);
+    if (const auto found = given_by.find(owner); found != given_by.end()) return found->second;
+  }
+  auto made = std::make_shared<const given_bytes>(count_given(owner));
+  const std::lock_guard locked(given_lock);
+  if (given_pairs + made->to.size() > most_pairs) {
+    given_by.clear();
+    given_pairs = 0;
+  }
+  if (given_by.emplace(owner, made).second) given_pairs += made->to.size();
+  return made;
+}
+
+void transfer_plan::state::count_totals() const {
+  std::set<owner_id> owners;
+  for (const transfer_class& c : classes) c.from.for_each_owner([&](owner_id owner) { owners.insert(owner); });
+  for (const owner_id owner : owners) {
+    const given mine = given_bytes_of(owner);
+    total += mine->at_home + mine->moved;
+    moved += mine->moved;
   }
 }
 
@@ -264,17 +313,10 @@ std::int64_t transfer_plan::bytes_moved() const {
 }
 
 std::int64_t transfer_plan::bytes(owner_id from, owner_id to) const {
-  std::int64_t sum = 0;
-  const expansion_memory memory;
-  for (std::size_t i = 0; i < state_->classes.size(); ++i) {
-    const transfer_class& c = state_->classes[i];
-    std::int64_t one = 0;
-    expand(c, from, c.from.space(), [&](const step& s) {
-      if (s.from.owner == from && s.to.owner == to && c.travels(s)) one += s.where.volume() * c.wire_bits_of(s) / 8;
-    });
-    sum += one * static_cast<std::int64_t>(state_->uses[i]);
-  }
-  return sum;
+  const state::given mine = state_->given_bytes_of(from);
+  const auto found = std::lower_bound(mine->to.begin(), mine->to.end(), to,
+                                      [](const auto& link, owner_id owner) { return link.first < owner; });
+  return found != mine->to.end() && found->first == to ? found->second : 0;
 }
 
 std::int64_t transfer_plan::lower_bound() const {

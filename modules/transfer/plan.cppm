@@ -6,6 +6,7 @@ export module shardmesh.transfer:plan;
 import shardmesh.std;
 import shardmesh.core;
 import shardmesh.layout;
+import :plan_cost;
 import :rank_plan;
 import :step;
 
@@ -50,12 +51,17 @@ class transfer_plan {
   std::int64_t bytes_total() const;
   /// Bytes that travel between different owners.
   std::int64_t bytes_moved() const;
-  /// Bytes that travel from one owner to another. Cost: O(copies of `from`).
+  /// Bytes that travel from one owner to another. Cost: O(copies of `from`) when it is asked for first, O(log its
+  /// peers) from then on: all pairs cost one pass. Memory: 16 bytes per pair over which something travels, of the
+  /// owners that were asked for; at most about 64 MiB.
   std::int64_t bytes(owner_id from, owner_id to) const;
   /// The least that any plan moves: what owners want and do not hold; for terms, per cell, those that the best reducer
   /// lacks and one result for every other receiver. Computed without the plan. Cost: O(fragments), with terms
   /// O(copies).
   std::int64_t lower_bound() const;
+
+  /// All of that, per owner and per link, with the memory that each owner takes. Cost: O(copies of all owners).
+  plan_cost cost() const;
 
   /// What one owner does. Cost: O(its copies), equal transfers share them; O(transfers) for an owner that was asked for
   /// lately.
@@ -67,6 +73,10 @@ class transfer_plan {
   friend result<transfer_plan> plan(std::vector<tensor_transfer> transfers, plan_options options);
   std::shared_ptr<const state> state_;
 };
+
+/// Some lines for people: the sums, owners with their links, transfers. Long lists are cut; of a plan between very many
+/// owners only what is known without counting every copy.
+std::string to_string(const transfer_plan& plan);
 
 /// Plans transfers.
 /// \errors errc::shape_mismatch, errc::narrowing, errc::unsupported (no such cast; terms of items), errc::unaligned

@@ -38,7 +38,7 @@ result<transfer_plan> planned(std::span<const tensor_move> tensors, const redist
 
 }  // namespace
 
-result<redistribute_report> redistribute(std::span<const tensor_move> tensors, any_communicator& comm,
+result<redistribute_report> redistribute(std::span<const tensor_move> tensors, communicator_ref comm,
                                          const redistribute_options& options) {
   std::vector<std::string> keys;
   std::vector<tensor_binding> from, to;
@@ -48,16 +48,17 @@ result<redistribute_report> redistribute(std::span<const tensor_move> tensors, a
     from.push_back(t.from.memory);
     to.push_back(t.to.memory);
   }
+  const call_options call = options.call.named("redistribute");
   const run_options how{.check = options.check, .progress = options.progress};
-  SHARDMESH_TRY(executor runner, executor::make(planned(tensors, options), comm, std::move(keys), how, options.call));
-  SHARDMESH_CHECK(runner.run(from, to, options.call));
+  SHARDMESH_TRY(executor runner, executor::make(planned(tensors, options), comm, std::move(keys), how, call));
+  SHARDMESH_CHECK(runner.run(from, to, call));
   return redistribute_report{.sent_bytes = runner.sent_bytes(),
                              .received_bytes = runner.received_bytes(),
                              .rounds = runner.rounds(),
                              .scratch_bytes = runner.scratch_bytes()};
 }
 
-result<redistribute_report> redistribute(const tensor_side& from, const tensor_side& to, any_communicator& comm,
+result<redistribute_report> redistribute(const tensor_side& from, const tensor_side& to, communicator_ref comm,
                                          const redistribute_options& options) {
   const tensor_move one{{}, from, to};
   return redistribute(std::span(&one, 1), comm, options);

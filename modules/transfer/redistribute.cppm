@@ -81,11 +81,11 @@ struct redistribute_report {
 /// Cost: of a plan, O(this rank's copies); with `cache` and a plan in it O(tensors). To move the same tensors many
 /// times keep an `executor`, which also skips the agreement and allocates nothing. Source:
 /// torch.distributed.tensor.DTensor.redistribute, torch.distributed.scatter, broadcast, gather
-result<redistribute_report> redistribute(std::span<const tensor_move> tensors, any_communicator& comm,
+result<redistribute_report> redistribute(std::span<const tensor_move> tensors, communicator_ref comm,
                                          const redistribute_options& options = {});
 
 /// One tensor. As above.
-result<redistribute_report> redistribute(const tensor_side& from, const tensor_side& to, any_communicator& comm,
+result<redistribute_report> redistribute(const tensor_side& from, const tensor_side& to, communicator_ref comm,
                                          const redistribute_options& options = {});
 
 /// One rank holds the whole tensor, in slot 0: to gather to it, or to scatter from it.

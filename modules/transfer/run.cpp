@@ -51,7 +51,7 @@ result<std::byte*> scratch::reserve(std::int64_t size_bytes) {
   return memory_.get();
 }
 
-executor::state::state(transfer_plan p, const rank_plan& mine, any_communicator& c,
+executor::state::state(transfer_plan p, const rank_plan& mine, communicator_ref c,
                        std::vector<std::string> transfer_names, const run_options& o, bool lend, std::uint32_t number,
                        std::int64_t rounds_of_all, std::vector<collective_use> collectives)
     : plan(std::move(p)),
@@ -134,14 +134,14 @@ result<void> executor::state::begin(std::span<const tensor_binding> from, std::s
                                     const call_options& options) {
   if (running_)
     return fail(errc::invalid_argument, "a run of this executor has not been waited for").with_rank(comm_.rank());
-  call_ = options;
+  call_ = options.named("executor::run");
   auto sound = check_call();
   if (sound) sound = memory_.bind(route_, from, to, [this](std::size_t t) { return names_[t]; });
   if (options_.check == check_policy::every_run) {
     const agree_options agreement{.what = "runs", .problem = sound ? nullptr : &sound.error()};
     const digest128 moves = plan.digest();
     const std::vector<agreement_record> record{{"plan", fmt::format("{:016x}{:016x}", moves.high, moves.low)}};
-    SHARDMESH_CHECK(agree(comm_, record, agreement, options));
+    SHARDMESH_CHECK(agree(comm_, record, agreement, call_));
   } else if (!sound) {
     comm_.abort(sound.error());
     return sound;

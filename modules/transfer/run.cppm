@@ -43,7 +43,7 @@ struct executor::state {
     bool rounded = false;
   };
 
-  state(transfer_plan p, const rank_plan& mine, any_communicator& c, std::vector<std::string> transfer_names,
+  state(transfer_plan p, const rank_plan& mine, communicator_ref c, std::vector<std::string> transfer_names,
         const run_options& o, bool lend, std::uint32_t number, std::int64_t rounds,
         std::vector<collective_use> collectives);
   state(const state&) = delete;
@@ -62,7 +62,7 @@ struct executor::state {
   std::int64_t peak_bytes() const { return route_.peak_bytes; }
   std::int64_t scratch_bytes() const { return scratch_.capacity(); }
   const rank_plan& steps() const { return route_.steps; }
-  const any_communicator& communicator() const { return comm_; }
+  communicator_ref communicator() const { return comm_; }
 
  private:
   result<bool> advance(bool may_block);
@@ -97,7 +97,7 @@ struct executor::state {
   bool is_received_directly(const message_round& round, const message& m) const;
   std::int64_t packed_bytes(const message_round& round) const;
 
-  any_communicator& comm_;
+  communicator_ref comm_;
   std::vector<std::string> names_;
   run_options options_;
   bool lends_ = false;

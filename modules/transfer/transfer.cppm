@@ -11,6 +11,7 @@ export import :executor;
 export import :items;
 export import :plan;
 export import :plan_cache;
+export import :plan_cost;
 export import :rank_plan;
 export import :redistribute;
 export import :run_items;

@@ -67,7 +67,7 @@ int main(int argc, char** argv) {
   std::string text = "no error";
   double took = 0;
   {
-    any_communicator comm = any_communicator::refer(*world);
+    mpi_communicator& comm = *world;
     std::vector<std::int32_t> memory(static_cast<std::size_t>(rows * width), 7);
     rank_save_options options{.saving = {.output = {.overwrite = true}}};
     const save_report first = save(checkpoint, held_rows(memory, rank, comm.size()), comm, options);

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is a communicator and what is not.
 #include <catch2/catch_test_macros.hpp>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 import shardmesh;
@@ -76,6 +78,21 @@ static_assert(!collective_communicator<blocking_reduction>);
 static_assert(!collective_communicator<reduction_without_dtype>);
 static_assert(!collective_communicator<int>);
 
+// What functions take: variables of any model, also through what owns or refers to one; nothing that goes away.
+static_assert(std::convertible_to<alone&, communicator_ref>);
+static_assert(std::convertible_to<thread_communicator&, communicator_ref>);
+static_assert(std::convertible_to<any_communicator&, communicator_ref>);
+static_assert(std::convertible_to<communicator_ref, communicator_ref>);
+static_assert(!std::convertible_to<alone, communicator_ref>);
+static_assert(!std::convertible_to<any_communicator, communicator_ref>);
+static_assert(!std::convertible_to<const alone&, communicator_ref>);
+static_assert(!std::convertible_to<no_abort&, communicator_ref>);
+static_assert(!std::convertible_to<int&, communicator_ref>);
+static_assert(std::is_trivially_copyable_v<communicator_ref> && sizeof(communicator_ref) == 2 * sizeof(void*));
+static_assert(collective_communicator<communicator_ref>);
+static_assert(!std::copyable<any_communicator>);
+static_assert(!std::constructible_from<any_communicator, communicator_ref>);  // it owns
+
 }  // namespace
 
 TEST_CASE("any_communicator passes every call on") {
@@ -90,6 +107,41 @@ TEST_CASE("any_communicator passes every call on") {
   CHECK_FALSE(c.has_collectives());
   CHECK(c.all_reduce({}, {}, dtype::float32, reduce_op::sum, {}).error().code == errc::unsupported);
   alone mine{&log};
-  any_communicator::refer(mine).abort(fail(errc::cancelled, "enough"));
+  communicator_ref(mine).abort(fail(errc::cancelled, "enough"));
   CHECK(log == "enough");
+}
+
+TEST_CASE("a reference to any communicator passes every call on, and knows what it refers to") {
+  std::string log, other_log;
+  alone mine{&log};
+  any_communicator owning(alone{&other_log});
+  const communicator_ref one = mine, other = owning;
+  const std::vector<std::byte> bytes{std::byte{7}};
+  CHECK(one.all_gather(bytes, {}).value() == std::vector<std::vector<std::byte>>(1, bytes));
+  CHECK(one.target<alone>() == &mine);
+  CHECK(one.target<together>() == nullptr);
+  CHECK(one == communicator_ref(mine));
+  CHECK_FALSE(one == other);
+  CHECK(other == communicator_ref(owning));
+  any_communicator moved = std::move(owning);  // what is owned stays where it is
+  CHECK(other == communicator_ref(moved));
+  other.abort(fail(errc::cancelled, "enough"));
+  CHECK(other_log == "enough");
+}
+
+TEST_CASE("numbers of objects on a communicator grow, whoever keeps them") {
+  std::string log;
+  alone mine{&log};                                      // the process keeps them
+  thread_communicator kept = thread_group(1).communicator(0);  // the group does
+  for (const communicator_ref comm : {communicator_ref(mine), communicator_ref(kept)}) {
+    const std::uint32_t first = comm.next_number();
+    CHECK(comm.next_number() > first);
+    comm.skip_to(first + 100);
+    CHECK(comm.next_number() == first + 100);
+    comm.skip_to(first);
+    CHECK(comm.next_number() == first + 101);
+  }
+  // Two handles of one rank never give the same number twice.
+  thread_communicator again = kept;
+  CHECK(communicator_ref(kept).next_number() + 1 == communicator_ref(again).next_number());
 }

@@ -39,10 +39,10 @@ struct cannot_gather {
   result<sharded_tensor<host_tensor>> pre_load_state_dict_transform(sharded_tensor<host_tensor>) const;
 };
 struct can_gather : cannot_gather {
-  result<host_tensor> all_gather_dtensor(const dtensor<host_tensor>&, any_communicator&) const;
+  result<host_tensor> all_gather_dtensor(const dtensor<host_tensor>&, communicator_ref) const;
 };
 struct gathers_dtensors : cannot_gather {
-  result<dtensor<host_tensor>> all_gather_dtensor(const dtensor<host_tensor>&, any_communicator&) const;
+  result<dtensor<host_tensor>> all_gather_dtensor(const dtensor<host_tensor>&, communicator_ref) const;
 };
 
 static_assert(fsdp_extension<tensor_parallel_extension, host_tensor>);

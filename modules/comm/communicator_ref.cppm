@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+// communicator_ref: any model of `communicator` that lives elsewhere, as one type, so that planning and running are
+// compiled once. Not here: owning one (any_communicator).
+export module shardmesh.comm:communicator_ref;
+
+import shardmesh.std;
+import shardmesh.core;
+import shardmesh.layout;
+import :collectives;
+import :communicator;
+import :lending;
+
+namespace shardmesh::detail {
+
+// The numbers of communicators that keep none of their own: larger than any that this process gave or heard of.
+std::uint32_t next_process_number();
+void skip_process_numbers_to(std::uint32_t number);
+
+// What a model may have beside the concept's functions, so that objects on one communicator number themselves there.
+template <class C>
+concept numbers_objects = requires(C& c, std::uint32_t number) {
+  { c.next_number() } -> std::same_as<std::uint32_t>;
+  { c.skip_to(number) } -> std::same_as<void>;
+};
+
+// The functions of a type of communicator; the communicator itself is the first argument.
+struct communicator_calls {
+  virtual std::int32_t rank(const void*) const = 0;
+  virtual std::int32_t size(const void*) const = 0;
+  virtual result<std::vector<std::vector<std::byte>>> all_gather(void*, std::span<const std::byte>,
+                                                                 const call_options&) const = 0;
+  virtual result<pending> start_exchange(void*, std::span<const outgoing>, std::span<const incoming>,
+                                         const call_options&) const = 0;
+  virtual void abort(void*, const error&) const = 0;
+  virtual bool shares_memory(const void*) const = 0;
+  virtual result<lending> start_lending(void*, std::span<const lent>, std::span<const borrowed>,
+                                        const call_options&) const = 0;
+  virtual bool has_collectives(const void*) const = 0;
+  virtual result<pending> all_gather_into(void*, std::span<const std::byte>, std::span<std::byte>,
+                                          const call_options&) const = 0;
+  virtual result<pending> all_to_all(void*, std::span<const std::byte>, std::span<std::byte>,
+                                     const call_options&) const = 0;
+  virtual result<pending> reduce_scatter(void*, std::span<const std::byte>, std::span<std::byte>, dtype, reduce_op,
+                                         const call_options&) const = 0;
+  virtual result<pending> all_reduce(void*, std::span<const std::byte>, std::span<std::byte>, dtype, reduce_op,
+                                     const call_options&) const = 0;
+  virtual std::uint32_t next_number(void*) const = 0;
+  virtual void skip_to(void*, std::uint32_t) const = 0;
+
+ protected:
+  constexpr communicator_calls() = default;
+  ~communicator_calls() = default;  // never through the base: they are constants
+};
+
+template <class C>
+struct calls_of final : communicator_calls {
+  constexpr calls_of() = default;
+  static C& it(void* c) { return *static_cast<C*>(c); }
+  static const C& it(const void* c) { return *static_cast<const C*>(c); }
+  static error no_collectives() { return fail(errc::unsupported, "this communicator has no collectives of its own"); }
+
+  std::int32_t rank(const void* c) const override { return it(c).rank(); }
+  std::int32_t size(const void* c) const override { return it(c).size(); }
+  result<std::vector<std::vector<std::byte>>> all_gather(void* c, std::span<const std::byte> bytes,
+                                                         const call_options& options) const override {
+    return it(c).all_gather(bytes, options);
+  }
+  result<pending> start_exchange(void* c, std::span<const outgoing> sends, std::span<const incoming> receives,
+                                 const call_options& options) const override {
+    return it(c).start_exchange(sends, receives, options);
+  }
+  void abort(void* c, const error& reason) const override { it(c).abort(reason); }
+  bool shares_memory(const void* c) const override {
+    if constexpr (requires(const C& model) {
+                    { model.shares_memory() } -> std::same_as<bool>;
+                  })
+      return it(c).shares_memory();
+    else
+      return memory_sharing_communicator<C>;
+  }
+  result<lending> start_lending(void* c, std::span<const lent> lends, std::span<const borrowed> borrows,
+                                const call_options& options) const override {
+    if constexpr (memory_sharing_communicator<C>)
+      return it(c).start_lending(lends, borrows, options);
+    else
+      return fail(errc::unsupported, "the ranks of this communicator do not share memory");
+  }
+  bool has_collectives(const void* c) const override {
+    if constexpr (requires(const C& model) {
+                    { model.has_collectives() } -> std::same_as<bool>;
+                  })
+      return it(c).has_collectives();
+    else
+      return collective_communicator<C>;
+  }
+  result<pending> all_gather_into(void* c, std::span<const std::byte> send, std::span<std::byte> receive,
+                                  const call_options& options) const override {
+    if constexpr (collective_communicator<C>)
+      return it(c).all_gather_into(send, receive, options);
+    else
+      return no_collectives();
+  }
+  result<pending> all_to_all(void* c, std::span<const std::byte> send, std::span<std::byte> receive,
+                             const call_options& options) const override {
+    if constexpr (collective_communicator<C>)
+      return it(c).all_to_all(send, receive, options);
+    else
+      return no_collectives();
+  }
+  result<pending> reduce_scatter(void* c, std::span<const std::byte> send, std::span<std::byte> receive, dtype type,
+                                 reduce_op op, const call_options& options) const override {
+    if constexpr (collective_communicator<C>)
+      return it(c).reduce_scatter(send, receive, type, op, options);
+    else
+      return no_collectives();
+  }
+  result<pending> all_reduce(void* c, std::span<const std::byte> send, std::span<std::byte> receive, dtype type,
+                             reduce_op op, const call_options& options) const override {
+    if constexpr (collective_communicator<C>)
+      return it(c).all_reduce(send, receive, type, op, options);
+    else
+      return no_collectives();
+  }
+  std::uint32_t next_number(void* c) const override {
+    if constexpr (numbers_objects<C>)
+      return it(c).next_number();
+    else
+      return next_process_number();
+  }
+  void skip_to(void* c, std::uint32_t number) const override {
+    if constexpr (numbers_objects<C>)
+      it(c).skip_to(number);
+    else
+      skip_process_numbers_to(number);
+  }
+};
+
+template <class C>
+inline constexpr calls_of<C> calls_for{};
+
+}  // namespace shardmesh::detail
+
+export namespace shardmesh {
+
+/// A communicator that the caller keeps: a `thread_communicator`, an `mpi_communicator`, an `any_communicator` or one
+/// of your own. What all functions of several ranks take. Two pointers, passed by value; copies refer to the same
+/// communicator, and calls are const as those of a pointer are. Made from variables only: a temporary would be gone
+/// before a run that was started is over.
+class communicator_ref {
+ public:
+  /// Refers to `c`, which outlives this and whatever was started with it.
+  template <communicator C>
+    requires(!std::same_as<std::remove_const_t<C>, communicator_ref>)
+  communicator_ref(C& c) : communicator_ref(refer(c)) {}
+
+  /// Refused: put the communicator into a variable that lives as long as what is started with it.
+  template <class C>
+    requires(!std::is_lvalue_reference_v<C> && !std::same_as<std::remove_cv_t<C>, communicator_ref> &&
+             communicator<std::remove_cv_t<C>>)
+  communicator_ref(C&& keep_the_communicator_in_a_variable) = delete;
+
+  std::int32_t rank() const { return calls_->rank(object_); }
+  std::int32_t size() const { return calls_->size(object_); }
+  result<std::vector<std::vector<std::byte>>> all_gather(std::span<const std::byte> bytes,
+                                                         const call_options& options) const {
+    return calls_->all_gather(object_, bytes, options);
+  }
+  result<pending> start_exchange(std::span<const outgoing> sends, std::span<const incoming> receives,
+                                 const call_options& options) const {
+    return calls_->start_exchange(object_, sends, receives, options);
+  }
+  void abort(const error& reason) const { calls_->abort(object_, reason); }
+
+  /// True when the communicator's ranks share an address space, so that `start_lending` works.
+  bool shares_memory() const { return calls_->shares_memory(object_); }
+  /// As `memory_sharing_communicator`. errc::unsupported when `shares_memory()` is false.
+  result<lending> start_lending(std::span<const lent> lends, std::span<const borrowed> borrows,
+                                const call_options& options) const {
+    return calls_->start_lending(object_, lends, borrows, options);
+  }
+
+  /// True when the communicator is a `collective_communicator`, so that the next four work; else errc::unsupported.
+  bool has_collectives() const { return calls_->has_collectives(object_); }
+  result<pending> all_gather_into(std::span<const std::byte> send, std::span<std::byte> receive,
+                                  const call_options& options) const {
+    return calls_->all_gather_into(object_, send, receive, options);
+  }
+  result<pending> all_to_all(std::span<const std::byte> send, std::span<std::byte> receive,
+                             const call_options& options) const {
+    return calls_->all_to_all(object_, send, receive, options);
+  }
+  result<pending> reduce_scatter(std::span<const std::byte> send, std::span<std::byte> receive, dtype type,
+                                 reduce_op op, const call_options& options) const {
+    return calls_->reduce_scatter(object_, send, receive, type, op, options);
+  }
+  result<pending> all_reduce(std::span<const std::byte> send, std::span<std::byte> receive, dtype type, reduce_op op,
+                             const call_options& options) const {
+    return calls_->all_reduce(object_, send, receive, type, op, options);
+  }
+
+  /// The communicator itself, when it is a C; null otherwise.
+  template <communicator C>
+  C* target() const {
+    return dynamic_cast<const detail::calls_of<C>*>(calls_) != nullptr ? static_cast<C*>(object_) : nullptr;
+  }
+
+  /// Numbers that keep the messages of objects on one communicator apart: each is larger than all that this rank gave
+  /// or skipped before. Ranks take the largest of theirs, with `skip_to`. A model that has these two functions keeps
+  /// its own; the others of a process share theirs.
+  std::uint32_t next_number() const { return calls_->next_number(object_); }
+  void skip_to(std::uint32_t number) const { calls_->skip_to(object_, number); }
+
+  /// Whether both refer to the same object.
+  friend bool operator==(const communicator_ref& a, const communicator_ref& b) { return a.object_ == b.object_; }
+
+ private:
+  template <class C>
+  static communicator_ref refer(C& c) {
+    if constexpr (std::derived_from<C, communicator_ref>)
+      return static_cast<const communicator_ref&>(c);
+    else
+      return communicator_ref(std::addressof(c), &detail::calls_for<C>);
+  }
+  communicator_ref(void* object, const detail::communicator_calls* calls) : object_(object), calls_(calls) {}
+  void* object_;
+  const detail::communicator_calls* calls_;
+};
+
+}  // namespace shardmesh
