@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // any_communicator: owns a communicator of any type. Not here: functions that only use one (they take
 // communicator_ref).
+module;
+#include <shardmesh/refuse.hpp>
 export module shardmesh.comm:any_communicator;
 
 import shardmesh.std;
@@ -16,6 +18,13 @@ class any_communicator : public communicator_ref {
     requires(!std::derived_from<std::remove_cvref_t<C>, communicator_ref> && communicator<std::remove_cvref_t<C>>)
   explicit any_communicator(C&& c)
       : any_communicator(std::make_unique<owned<std::remove_cvref_t<C>>>(std::forward<C>(c))) {}
+
+  /// Of what is no communicator.
+  template <class C>
+    requires(!std::derived_from<std::remove_cvref_t<C>, communicator_ref> && !communicator<std::remove_cvref_t<C>>)
+  explicit any_communicator(C&& c) = SHARDMESH_REFUSE(
+      "a communicator has rank, size, all_gather, start_exchange and abort, with the signatures of the concept "
+      "shardmesh::communicator");
 
  private:
   struct holder {

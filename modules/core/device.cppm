@@ -3,7 +3,7 @@
 export module shardmesh.core:device;
 
 import shardmesh.std;
-import :extents;
+import :headers;
 import :result;
 
 export namespace shardmesh {
@@ -11,15 +11,6 @@ export namespace shardmesh {
 std::string to_string(const device& d);
 /// errc::invalid_argument when `text` is not "type" or "type:index".
 result<device> parse_device(std::string_view text);
-
-/// A device of some process: by rank, by worker name, or neither (a device of this process).
-/// Source: torch.distributed.remote_device.
-struct remote_device {
-  std::optional<std::int32_t> rank;
-  std::string worker;  // empty: none
-  device where;
-  friend auto operator<=>(const remote_device&, const remote_device&) = default;
-};
 
 std::string to_string(const remote_device& d);
 /// errc::invalid_argument, with the text, when it is none of "rank:N/DEVICE", "WORKER/DEVICE", "DEVICE", "rank:N",

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // function_ref: a callable that is called before the call it was given to returns. No allocation, no ownership.
+module;
+#include <shardmesh/refuse.hpp>
 export module shardmesh.core:function_ref;
 
 import shardmesh.std;
@@ -21,6 +23,14 @@ class function_ref<Return(Arguments...)> {
         call_([](void* object, Arguments... arguments) -> Return {
           return (*static_cast<std::remove_reference_t<Callable>*>(object))(std::forward<Arguments>(arguments)...);
         }) {}
+
+  template <class Callable>
+    requires(!std::same_as<std::remove_cvref_t<Callable>, function_ref> &&
+             !std::is_invocable_r_v<Return, Callable&, Arguments...>)
+  function_ref(Callable&&) = SHARDMESH_REFUSE(
+      "this function is not called with the arguments, or does not give the answer, that "
+      "function_ref<Answer(Arguments)> "
+      "names: a visitor, for example, returns bool, true to go on");
 
   Return operator()(Arguments... arguments) const { return call_(object_, std::forward<Arguments>(arguments)...); }
 

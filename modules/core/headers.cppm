@@ -3,6 +3,7 @@
 // them without `import`.
 module;
 #include <shardmesh/adapter.hpp>
+#include <shardmesh/remote_device.hpp>
 #include <shardmesh/tensor_properties.hpp>
 export module shardmesh.core:headers;
 
@@ -14,6 +15,7 @@ using shardmesh::dtype;
 using shardmesh::extents;
 using shardmesh::max_rank;
 using shardmesh::memory_format;
+using shardmesh::remote_device;
 using shardmesh::tensor_properties;
 using shardmesh::tensor_storage;
 using shardmesh::tensor_view;

@@ -2,6 +2,7 @@
 // host_tensor: row-major memory of our own on the host, for users without a framework and for tests.
 module;
 #include <shardmesh/assert.hpp>
+#include <shardmesh/refuse.hpp>
 export module shardmesh.core:host_tensor;
 
 import shardmesh.std;
@@ -16,6 +17,13 @@ export namespace shardmesh {
 class host_tensor {
  public:
   host_tensor() = default;
+  host_tensor(host_tensor&&) noexcept = default;
+  host_tensor& operator=(host_tensor&&) noexcept = default;
+  host_tensor(const host_tensor&) =
+      SHARDMESH_REFUSE("a host_tensor is not copied by accident: std::move it, or clone() it");
+  host_tensor& operator=(const host_tensor&) =
+      SHARDMESH_REFUSE("a host_tensor is not copied by accident: std::move it, or clone() it");
+  ~host_tensor() = default;
   /// Uninitialised memory. errc::overflow when the size does not fit, errc::unaligned for a sub-byte type that does not
   /// fill whole bytes, errc::no_memory when there is none. Cost: one allocation.
   static result<host_tensor> make(dtype type, const extents& sizes);

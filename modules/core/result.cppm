@@ -38,7 +38,7 @@ concept result_continuation = std::invocable<F, Value...> && some_result<std::in
 /// `if (!r) return std::move(r).error();`, or a chain of `and_then`, `transform` and `or_else` carries it.
 template <class T>
   requires(std::is_void_v<T> || result_value<T>)
-class [[nodiscard]] result {
+class [[nodiscard("a result says whether the call worked: test it, or call value(), which throws")]] result {
  public:
   using value_type = T;
   using error_type = shardmesh::error;
@@ -119,7 +119,7 @@ class [[nodiscard]] result {
 
 /// Success, or an `error`.
 template <>
-class [[nodiscard]] result<void> {
+class [[nodiscard("a result says whether the call worked: test it, or call value(), which throws")]] result<void> {
  public:
   using value_type = void;
   using error_type = shardmesh::error;

@@ -11,6 +11,13 @@ export namespace shardmesh {
 /// An SVG document of who holds what: a map of the last two dimensions per slice of the others (64 at most), one
 /// coloured rectangle per box, drawn to scale. Cost: O(fragments).
 std::string svg_layout(const distribution& d);
+/// The same of whatever is distributed: a layout, a dtensor, a sharded tensor. \errors those of `distribution_of`
+template <distributed_object D>
+result<std::string> svg_layout(const D& d) {
+  const auto held = distribution_of(d);
+  if (!held) return held.error();
+  return svg_layout(*held);
+}
 
 /// An SVG document of the bytes from every rank (rows) to every rank (columns), darker for more. Cost: O(copies).
 std::string svg_plan(const transfer_plan& plan);

@@ -20,6 +20,13 @@ struct draw_options {
 /// boxes are too many for the width, neighbours share a rectangle and are summarised.
 /// Ends with a newline. Cost: O(fragments + size of the picture).
 std::string draw_layout(const distribution& d, const draw_options& options = {});
+/// The same of whatever is distributed: a layout, a dtensor, a sharded tensor. \errors those of `distribution_of`
+template <distributed_object D>
+result<std::string> draw_layout(const D& d, const draw_options& options = {}) {
+  const auto held = distribution_of(d);
+  if (!held) return held.error();
+  return draw_layout(*held, options);
+}
 
 /// Bytes from every rank (rows) to every rank (columns); "." is nothing. Only the busiest pairs when ranks are too
 /// many. Ends with a newline. Cost: O(copies).

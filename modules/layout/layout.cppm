@@ -15,3 +15,4 @@ export import :tensor_layout;
 export import :static_layout;
 export import :distribution;
 export import :cover;
+export import :distributed;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // device_mesh: ranks arranged in an n-dimensional grid, with names for its dimensions. Also the spelling of shapes.
 // Not here: devices and processes themselves.
+module;
+#include <shardmesh/refuse.hpp>
 export module shardmesh.layout:mesh;
 
 import shardmesh.std;
@@ -27,6 +29,10 @@ class device_mesh {
                                   std::vector<std::int32_t> ranks = {}) {
     return make(std::span(sizes.begin(), sizes.size()), std::move(names), std::move(ranks));
   }
+
+  /// A number where the names are expected.
+  static result<device_mesh> make(std::initializer_list<std::int64_t> sizes, std::integral auto names) =
+      SHARDMESH_REFUSE("the number of ranks follows from the sizes; what comes after them are names: {\"dp\", \"tp\"}");
 
   const extents& sizes() const { return sizes_; }
   /// Number of mesh dimensions.

@@ -28,9 +28,24 @@ void append(std::vector<error>& problems, result<void> checked) {
   if (!checked) problems.push_back(std::move(checked).error());
 }
 
+// The shards of one rank's metadata, as ours.
+result<void> append_shards(sharded_tensor_metadata& made, const sharded_tensor_metadata_view& one) {
+  for (std::size_t s = 0; s < one.shards().size(); ++s) {
+    SHARDMESH_TRY(auto copied, detail::copy_of(one.shards()[s], s));
+    made.shards.push_back(std::move(copied));
+  }
+  return {};
+}
+
 }  // namespace
 
 namespace detail {
+
+extents sizes_of_nested(const sharded_tensor_metadata_view& nested) {
+  auto sizes = as_extents(nested.size());
+  return sizes ? *std::move(sizes) : extents::filled(max_rank, -1);
+}
+
 namespace {
 
 // Problems of one shard, each with its rank and box.
@@ -42,8 +57,7 @@ class shard_checker {
   void add(error e) {
     e.message = fmt::format("local shard {}: {}", index_, e.message);
     if (e.ranks.empty()) e = std::move(e).with_rank(rank_);
-    const shard_metadata& metadata = *shard_.metadata;
-    if (e.boxes.empty() && is_well_formed(metadata.where())) e = std::move(e).with_box(metadata.where());
+    if (e.boxes.empty() && shard_.metadata.is_well_formed()) e = std::move(e).with_box(shard_.metadata.where());
     problems_.push_back(std::move(e));
   }
   void add(result<void> checked) {
@@ -51,21 +65,21 @@ class shard_checker {
   }
 
   void check_box() {
-    const shard_metadata& m = *shard_.metadata;
-    if (!is_well_formed(m.where()))
-      add(fail(m.offsets.rank() == m.sizes.rank() ? errc::out_of_bounds : errc::shape_mismatch,
+    const shard_metadata_view& m = shard_.metadata;
+    if (!m.is_well_formed())
+      add(fail(m.offsets().size() == m.sizes().size() ? errc::out_of_bounds : errc::shape_mismatch,
                "offsets and sizes are no box")
               .with_values("as many offsets as sizes, none negative",
-                           fmt::format("offsets {}, sizes {}", to_string(m.offsets), to_string(m.sizes))));
-    add(raise_if_mismatch(m.sizes, shard_.sizes, "size", rank_));
+                           fmt::format("offsets {}, sizes {}", numbers_text(m.offsets()), numbers_text(m.sizes()))));
+    if (m.sizes().size() <= max_rank) add(raise_if_mismatch(extents(m.sizes()), shard_.sizes, "size", rank_));
   }
 
   void check_place(const rank_group& group) {
-    const auto placed = parse_and_validate_remote_device(group, shard_.metadata->placement);
+    const auto placed = parse_and_validate_remote_device(group, shard_.metadata.placement());
     if (!placed) return add(placed.error());
     if (placed->rank != rank_)
       add(fail(errc::invalid_argument, "its placement is not on this rank")
-              .with_values(fmt::format("rank:{}", rank_), to_string(*shard_.metadata->placement)));
+              .with_values(fmt::format("rank:{}", rank_), to_string(*shard_.metadata.placement())));
     if (shard_.where && *shard_.where != placed->where)
       add(fail(errc::invalid_argument, "its tensor is not on the device of its placement")
               .with_values(to_string(placed->where), to_string(*shard_.where)));
@@ -127,14 +141,13 @@ result<sharded_tensor_metadata> build_metadata(std::span<const local_shard_facts
   if (!problems.empty()) return first_of(std::move(problems));
   sharded_tensor_metadata made{{}, global_size, shards.front().properties};
   made.shards.reserve(shards.size());
-  for (const local_shard_facts& one : shards) made.shards.push_back(*one.metadata);
+  for (const local_shard_facts& one : shards) made.shards.push_back(one.metadata.copy());
   return made;
 }
 
 }  // namespace detail
 
-std::vector<error> global_metadata_problems(std::span<const std::optional<sharded_tensor_metadata>> gathered,
-                                            const global_metadata_options& options) {
+std::vector<error> global_metadata_problems(const gathered_metadata& gathered, const global_metadata_options& options) {
   std::vector<error> problems;
   const auto global = [&](std::size_t i) {
     const auto rank = static_cast<std::int32_t>(i);
@@ -143,46 +156,59 @@ std::vector<error> global_metadata_problems(std::span<const std::optional<sharde
   if (options.group && gathered.size() != static_cast<std::size_t>(options.group->size()))
     problems.push_back(fail(errc::invalid_argument, "metadata is needed from every rank of the group")
                            .with_values(std::to_string(options.group->size()), std::to_string(gathered.size())));
-  const sharded_tensor_metadata* first = nullptr;
+  std::optional<sharded_tensor_metadata_view> first;
+  extents first_size;
   std::int32_t first_rank = 0;
   for (std::size_t i = 0; i < gathered.size(); ++i) {
-    if (!gathered[i]) continue;
-    const sharded_tensor_metadata& mine = *gathered[i];
+    const auto one = gathered[i];
+    if (!one) continue;
+    const sharded_tensor_metadata_view& mine = *one;
     const std::int32_t rank = global(i);
     if (options.group)
-      for (const shard_metadata& shard : mine.shards)
-        if (auto placed = parse_and_validate_remote_device(*options.group, shard.placement); !placed)
-          problems.push_back(std::move(placed).error().with_box(shard.where()));
+      for (std::size_t s = 0; s < mine.shards().size(); ++s) {
+        const shard_metadata_view shard = mine.shards()[s];
+        auto placed = parse_and_validate_remote_device(*options.group, shard.placement());
+        if (placed) continue;
+        problems.push_back(std::move(placed).error());
+        if (shard.has_box()) problems.back() = std::move(problems.back()).with_box(shard.where());
+      }
+    const auto size = detail::as_extents(mine.size());
+    if (!size) {
+      problems.push_back(error(size.error()).with_rank(rank));
+      continue;
+    }
     if (!first) {
-      first = &mine;
+      first = mine;
+      first_size = *size;
       first_rank = rank;
       continue;
     }
-    const tensor_properties &a = first->properties, &b = mine.properties;
-    append(problems, raise_if_mismatch(first->size, mine.size, "global_size", first_rank, rank));
+    const tensor_properties &a = first->properties(), &b = mine.properties();
+    append(problems, raise_if_mismatch(first_size, *size, "global_size", first_rank, rank));
     append(problems, raise_if_mismatch(a.type, b.type, "dtype", first_rank, rank));
     append(problems, raise_if_mismatch(a.storage, b.storage, "layout", first_rank, rank));
     append(problems, raise_if_mismatch(a.requires_grad, b.requires_grad, "requires_grad", first_rank, rank));
     append(problems, raise_if_mismatch(a.format, b.format, "memory_format", first_rank, rank));
     append(problems, raise_if_mismatch(a.pin_memory, b.pin_memory, "pin_memory", first_rank, rank));
   }
-  if (first && options.global_size && first->size != *options.global_size)
+  if (first && options.global_size && first_size != *options.global_size)
     problems.push_back(fail(errc::shape_mismatch, "the metadata is of a tensor of another size")
                            .with_rank(first_rank)
-                           .with_values(to_string(*options.global_size), to_string(first->size)));
+                           .with_values(to_string(*options.global_size), to_string(first_size)));
   return problems;
 }
 
-result<sharded_tensor_metadata> build_global_metadata(std::span<const std::optional<sharded_tensor_metadata>> gathered,
+result<sharded_tensor_metadata> build_global_metadata(const gathered_metadata& gathered,
                                                       const global_metadata_options& options) {
   auto problems = global_metadata_problems(gathered, options);
   if (!problems.empty()) return first_of(std::move(problems));
   std::optional<sharded_tensor_metadata> made;
   std::size_t shards = 0;
-  for (const auto& one : gathered) {
+  for (std::size_t i = 0; i < gathered.size(); ++i) {
+    const auto one = gathered[i];
     if (!one) continue;
-    shards += one->shards.size();
-    if (!made) made = sharded_tensor_metadata{{}, one->size, one->properties};
+    shards += one->shards().size();
+    if (!made) made = sharded_tensor_metadata{{}, extents(one->size()), one->properties()};
   }
   if (!made && options.global_size) made = sharded_tensor_metadata{{}, *options.global_size, options.properties};
   if (!made)
@@ -190,8 +216,8 @@ result<sharded_tensor_metadata> build_global_metadata(std::span<const std::optio
         .with_values("at least one", fmt::format("none on {} rank{}", gathered.size(), gathered.size() == 1 ? "" : "s"))
         .with_hint("an empty tensor without shards needs its size");
   made->shards.reserve(shards);
-  for (const auto& one : gathered)
-    if (one) made->shards.insert(made->shards.end(), one->shards.begin(), one->shards.end());
+  for (std::size_t i = 0; i < gathered.size(); ++i)
+    if (const auto one = gathered[i]) SHARDMESH_CHECK(append_shards(*made, *one));
   if (options.recalculate) {
     SHARDMESH_TRY(made, recalc_global_sharded_tensor_metadata(*std::move(made), options.dim));
   }

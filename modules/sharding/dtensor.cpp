@@ -6,6 +6,14 @@ module shardmesh.sharding;
 
 namespace shardmesh::detail {
 
+result<void> check_member(const layout& l, std::int32_t rank) {
+  if (l.mesh().coordinate_of(rank)) return {};
+  return fail(errc::invalid_argument, "this rank is not in the mesh")
+      .with_rank(rank)
+      .with_values("a rank of mesh " + to_string(l.mesh()), std::to_string(rank))
+      .with_hint("dtensor::make(layout, rank, {}) is the tensor of a rank that holds nothing");
+}
+
 result<void> check_local_tensor(const layout& l, std::int32_t rank, const extents* local_sizes) {
   const bool is_member = l.mesh().coordinate_of(rank).has_value();
   if (!is_member && local_sizes)

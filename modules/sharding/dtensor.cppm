@@ -3,15 +3,17 @@
 // another one (transfer).
 module;
 #include <shardmesh/assert.hpp>
+#include <shardmesh/refuse.hpp>
 export module shardmesh.sharding:dtensor;
 
 import shardmesh.std;
 import shardmesh.transfer;
-import :shard;
+import :run;
 
 namespace shardmesh::detail {
+result<void> check_member(const layout& l, std::int32_t rank);
 result<void> check_local_tensor(const layout& l, std::int32_t rank, const extents* local_sizes);
-}
+}  // namespace shardmesh::detail
 
 export namespace shardmesh {
 
@@ -33,6 +35,37 @@ class dtensor {
       return std::move(valid).error();
     return dtensor(std::move(l), rank, std::move(local));
   }
+
+  /// A rank's part as new, uninitialised memory.
+  /// \param rank   this process, in the numbering of the mesh
+  /// \param where  the device that `adapter<T>::allocate` is asked for
+  /// \errors errc::invalid_argument when the rank is not in the mesh, naming both (`make` makes the tensor of a rank
+  /// that
+  ///         holds nothing); errc::no_memory and what else `allocate` throws, naming the sizes
+  static result<dtensor> allocate(shardmesh::layout l, std::int32_t rank, dtype type, device where = {})
+    requires allocatable_tensor<T>
+  {
+    if (auto member = detail::check_member(l, rank); !member) return std::move(member).error();
+    auto local = detail::allocated<T>(type, l.local_shape(rank), where);
+    if (!local) return std::move(local).error().with_rank(rank);
+    return make(std::move(l), rank, *std::move(local));
+  }
+
+  dtensor(dtensor&&) noexcept = default;
+  dtensor& operator=(dtensor&&) noexcept = default;
+  dtensor(const dtensor&)
+    requires std::copy_constructible<T>
+  = default;
+  dtensor& operator=(const dtensor&)
+    requires std::copy_constructible<T>
+  = default;
+  dtensor(const dtensor&)
+    requires(!std::copy_constructible<T>)
+  = SHARDMESH_REFUSE("a dtensor copies only when its tensor type does, and this one does not: std::move it");
+  dtensor& operator=(const dtensor&)
+    requires(!std::copy_constructible<T>)
+  = SHARDMESH_REFUSE("a dtensor copies only when its tensor type does, and this one does not: std::move it");
+  ~dtensor() = default;
 
   const shardmesh::layout& layout() const { return layout_; }
   const extents& size() const { return layout_.shape(); }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // gather: a whole tensor on one rank, from the shards of all. Not here: what moves (planned and run by room transfer),
 // the whole on every rank or in other shards (reshard).
+module;
+#include <shardmesh/refuse.hpp>
 export module shardmesh.sharding:gather;
 
 import shardmesh.std;
@@ -82,5 +84,14 @@ result<std::optional<T>> gather(const sharded_tensor<T>& tensor, std::int32_t de
   if (!ran) return std::move(ran).error();
   return made;
 }
+
+/// Into a new tensor, of a type that cannot be made.
+template <local_tensor T>
+  requires(!allocatable_tensor<T>)
+result<std::optional<T>> gather(const sharded_tensor<T>& tensor, std::int32_t destination_rank, any_communicator& comm,
+                                const gather_options& options = {}) =
+    SHARDMESH_REFUSE(
+        "this gather makes a new tensor: give adapter<T> an allocate(dtype, sizes, device), or give the "
+        "destination's view");
 
 }  // namespace shardmesh

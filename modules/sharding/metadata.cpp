@@ -5,7 +5,6 @@ module;
 #include <array>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -85,26 +84,6 @@ std::size_t hash_value(const shard_metadata& shard) {
 std::string to_string(const sharded_tensor_metadata& metadata) {
   return fmt::format("{} {} in {} shard{}", to_string(metadata.size), name(metadata.properties.type),
                      metadata.shards.size(), metadata.shards.size() == 1 ? "" : "s");
-}
-
-result<distribution> distribution_of(const sharded_tensor_metadata& metadata, const rank_group& group) {
-  distribution_builder builder(metadata.size, owner_space::ranks);
-  builder.reserve(metadata.shards.size());
-  builder.at_least_owners(group.size());
-  std::map<std::int32_t, std::int32_t> slots;
-  for (std::size_t i = 0; i < metadata.shards.size(); ++i) {
-    const shard_metadata& shard = metadata.shards[i];
-    const auto rank = shard.rank();
-    if (!rank) return fail(errc::invalid_argument, fmt::format("shard {} is on no rank", i)).with_box(shard.where());
-    const auto owner = group.group_rank(*rank);
-    if (!owner)
-      return fail(errc::invalid_argument, fmt::format("shard {} is on a rank that is not in the group", i))
-          .with_rank(*rank)
-          .with_box(shard.where())
-          .with_values("one of " + to_string(group), std::to_string(*rank));
-    builder.add(*owner, slots[*owner]++, shard.offsets, shard.sizes);
-  }
-  return builder.finish();
 }
 
 }  // namespace shardmesh

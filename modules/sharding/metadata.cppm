@@ -51,13 +51,6 @@ struct sharded_tensor_metadata {
 /// "[8, 4] float32 in 4 shards".
 std::string to_string(const sharded_tensor_metadata& metadata);
 
-/// Which rank of `group` holds what: owners are group ranks, and the slot of a shard is its position among its owner's
-/// shards in list order.
-/// \errors errc::invalid_argument for a shard without a rank or with one that is not in the group, errc::out_of_bounds,
-///         errc::shape_mismatch, errc::overflow, each naming the rank and the box
-/// Cost: O(n log n). No communication.
-result<distribution> distribution_of(const sharded_tensor_metadata& metadata, const rank_group& group);
-
 }  // namespace shardmesh
 
 export template <>

@@ -84,4 +84,10 @@ result<sharded_tensor_metadata> recalc_global_sharded_tensor_metadata(sharded_te
   return metadata;
 }
 
+result<sharded_tensor_metadata> recalc_global_sharded_tensor_metadata(const sharded_tensor_metadata_view& metadata,
+                                                                      std::int32_t dim) {
+  SHARDMESH_TRY(auto ours, metadata.copy());
+  return recalc_global_sharded_tensor_metadata(std::move(ours), dim);
+}
+
 }  // namespace shardmesh

@@ -6,6 +6,7 @@ export module shardmesh.sharding:recalculate;
 import shardmesh.std;
 import shardmesh.transfer;
 import :metadata;
+import :metadata_like;
 
 export namespace shardmesh {
 
@@ -20,6 +21,10 @@ export namespace shardmesh {
 /// Source: torch.distributed._shard.sharded_tensor.utils.recalc_global_sharded_tensor_metadata, which is right only for
 ///         lists in rank order and compares no other dimension
 result<sharded_tensor_metadata> recalc_global_sharded_tensor_metadata(sharded_tensor_metadata metadata,
+                                                                      std::int32_t dim = 0);
+
+/// The same for metadata of any type, which stays as it is. \errors as above; errc::rank_too_large
+result<sharded_tensor_metadata> recalc_global_sharded_tensor_metadata(const sharded_tensor_metadata_view& metadata,
                                                                       std::int32_t dim = 0);
 
 }  // namespace shardmesh

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // redistribute: a dtensor laid out in another way, over the same mesh or another one. Not here: what moves (planned and
 // run by room transfer).
+module;
+#include <shardmesh/refuse.hpp>
 export module shardmesh.sharding:redistribute;
 
 import shardmesh.std;
@@ -59,5 +61,12 @@ result<dtensor<T>> redistribute(const dtensor<T>& tensor, const layout& to, comm
   if (!moved) return std::move(moved).error();
   return dtensor<T>::make(to, comm.rank(), std::move(local));
 }
+
+/// Of tensors that cannot be made.
+template <local_tensor T>
+  requires(!allocatable_tensor<T>)
+result<dtensor<T>> redistribute(const dtensor<T>& tensor, const layout& to, any_communicator& comm,
+                                const redistribute_options& options = {}) =
+    SHARDMESH_REFUSE("a redistributed dtensor is a new one: give adapter<T> an allocate(dtype, sizes, device)");
 
 }  // namespace shardmesh

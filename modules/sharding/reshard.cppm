@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // reshard: a sharded tensor cut in another way. Not here: what moves (planned and run by room transfer).
+module;
+#include <shardmesh/refuse.hpp>
 export module shardmesh.sharding:reshard;
 
 import shardmesh.std;
@@ -33,5 +35,12 @@ result<sharded_tensor<T>> reshard(const sharded_tensor<T>& tensor, const shardin
   return detail::moved_to<T>(spec, tensor.size(), tensor.metadata().properties, from, std::move(views), comm,
                              tensor.group(), "arguments of reshard", call.named("reshard"));
 }
+
+/// Of tensors that cannot be made.
+template <local_tensor T>
+  requires(!allocatable_tensor<T>)
+result<sharded_tensor<T>> reshard(const sharded_tensor<T>& tensor, const sharding_spec& spec, any_communicator& comm,
+                                  const call_options& call = {}) =
+    SHARDMESH_REFUSE("resharding makes new tensors: give adapter<T> an allocate(dtype, sizes, device)");
 
 }  // namespace shardmesh

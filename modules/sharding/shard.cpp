@@ -13,15 +13,6 @@ module;
 module shardmesh.sharding;
 
 namespace shardmesh::detail {
-namespace {
-
-error at_shard(error e, const shard_metadata& shard) {
-  if (const auto rank = shard.rank()) e = std::move(e).with_rank(*rank);
-  if (shard.offsets.rank() == shard.sizes.rank()) e = std::move(e).with_box(shard.where());
-  return e;
-}
-
-}  // namespace
 
 result<void> check_shard_tensor(const extents& tensor_sizes, const shard_metadata& metadata) {
   if (tensor_sizes == metadata.sizes) return {};

@@ -4,11 +4,20 @@
 // (validation).
 module;
 #include <shardmesh/assert.hpp>
+#include <shardmesh/refuse.hpp>
 export module shardmesh.sharding:shard;
 
 import shardmesh.std;
 import shardmesh.transfer;
 import :metadata;
+import :metadata_like;
+
+// Exported for room state, which puts shards at other places.
+export namespace shardmesh::detail {
+
+result<void> check_shard_tensor(const extents& tensor_sizes, const shard_metadata& metadata);
+
+}  // namespace shardmesh::detail
 
 namespace shardmesh::detail {
 
@@ -37,7 +46,6 @@ class boxed {
 };
 
 // The parts of the checks that do not depend on T.
-result<void> check_shard_tensor(const extents& tensor_sizes, const shard_metadata& metadata);
 result<void> check_shard_nested(const extents& nested_size, std::int32_t nested_depth, const shard_metadata& metadata);
 
 // For each local shard its position among the rank's shards in the metadata's order.
@@ -149,6 +157,12 @@ class sharded_tensor {
   sharded_tensor& operator=(const sharded_tensor&)
     requires std::copy_constructible<T>
   = default;
+  sharded_tensor(const sharded_tensor&)
+    requires(!std::copy_constructible<T>)
+  = SHARDMESH_REFUSE("a sharded tensor copies only when its tensor type does, and this one does not: std::move it");
+  sharded_tensor& operator=(const sharded_tensor&)
+    requires(!std::copy_constructible<T>)
+  = SHARDMESH_REFUSE("a sharded tensor copies only when its tensor type does, and this one does not: std::move it");
   ~sharded_tensor() = default;
 
   std::span<shard<T>> local_shards() { return local_shards_; }

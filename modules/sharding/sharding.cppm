@@ -6,11 +6,13 @@ export module shardmesh.sharding;
 export import shardmesh.transfer;
 
 export import :metadata;
+export import :metadata_like;
 export import :validation;
 export import :remote;
 export import :checks;
 export import :recalculate;
 export import :shard;
+export import :shard_like;
 export import :build;
 export import :spec;
 export import :init;
@@ -19,7 +21,7 @@ export import :redistribute;
 export import :reshard;
 export import :shard_tensor;
 export import :dtensor;
-export import :distributed;
+export import :elements;
 
 // Nothing in these two is for users; room state reads and writes the same bytes.
 export import :run;

@@ -155,8 +155,11 @@ result<distribution> distribution_of(const sharding_spec& spec, const extents& s
   return distribution_of(metadata, group);
 }
 
-sharding_spec infer_sharding_spec_from_shards_metadata(std::span<const shard_metadata> shards) {
-  sharding_spec listed = enumerable_sharding_spec{{shards.begin(), shards.end()}};
+sharding_spec infer_sharding_spec_from_shards_metadata(const shard_metadata_list& list) {
+  enumerable_sharding_spec listed;
+  listed.shards.reserve(list.size());
+  for (std::size_t i = 0; i < list.size(); ++i) listed.shards.push_back(list[i].copy());
+  const std::vector<shard_metadata>& shards = listed.shards;
   const auto cut = one_cut(shards);
   if (!cut) return listed;
   std::vector<std::size_t> order(shards.size());

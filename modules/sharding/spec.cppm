@@ -6,6 +6,7 @@ export module shardmesh.sharding:spec;
 import shardmesh.std;
 import shardmesh.transfer;
 import :metadata;
+import :metadata_like;
 
 export namespace shardmesh {
 
@@ -54,8 +55,8 @@ result<distribution> distribution_of(const sharding_spec& spec, const extents& s
 /// The chunk spec that makes these shards, when there is one (several shards, cut along one dimension by torch_chunk,
 /// all placed; empty ones at the end of the dimension or beyond); else the list itself. Cost: O(n log n).
 /// Source: torch.distributed._shard.sharding_spec.api._infer_sharding_spec_from_shards_metadata, which compares neither
-/// the other dimensions nor which sizes lie at which offsets.
-sharding_spec infer_sharding_spec_from_shards_metadata(std::span<const shard_metadata> shards);
+/// the other dimensions nor which sizes lie at which offsets. Precondition: shards have at most `max_rank` dimensions.
+sharding_spec infer_sharding_spec_from_shards_metadata(const shard_metadata_list& shards);
 
 /// Length of every chunk but the last ones: ceil(dim_size / chunks). Precondition: dim_size >= 0, chunks >= 1.
 /// Source: torch.distributed._shard.sharding_spec._internals.get_split_size.

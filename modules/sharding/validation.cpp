@@ -23,7 +23,7 @@ struct flat_shards {
   std::vector<std::size_t> odd;  // shards of another number of dimensions
 };
 
-flat_shards flatten(std::span<const shard_metadata> shards, std::size_t rank) {
+flat_shards flatten(const shard_metadata_list& shards, std::size_t rank) {
   const std::size_t numbers = shards.size() * rank;
   flat_shards flat{std::make_unique_for_overwrite<std::int64_t[]>(numbers),
                    std::make_unique_for_overwrite<std::int64_t[]>(numbers),
@@ -32,11 +32,11 @@ flat_shards flatten(std::span<const shard_metadata> shards, std::size_t rank) {
   std::int64_t* offset = flat.offsets.get();
   std::int64_t* size = flat.sizes.get();
   for (std::size_t i = 0; i < shards.size(); ++i, offset += rank, size += rank) {
-    const shard_metadata& shard = shards[i];
+    const shard_metadata_view shard = shards[i];
     flat.owners[i] = shard.rank().value_or(-1);
-    if (shard.offsets.rank() == rank && shard.sizes.rank() == rank) {
-      std::copy_n(shard.offsets.data(), rank, offset);
-      std::copy_n(shard.sizes.data(), rank, size);
+    if (shard.offsets().size() == rank && shard.sizes().size() == rank) {
+      std::copy_n(shard.offsets().data(), rank, offset);
+      std::copy_n(shard.sizes().data(), rank, size);
     } else {
       std::fill_n(offset, rank, 0);
       std::fill_n(size, rank, 0);
@@ -46,16 +46,25 @@ flat_shards flatten(std::span<const shard_metadata> shards, std::size_t rank) {
   return flat;
 }
 
+// A shard that has another number of dimensions than its tensor; the box is as much of it as a box can have.
+cover_problem odd_problem(const shard_metadata_list& shards, std::size_t at) {
+  const shard_metadata_view shard = shards[at];
+  const auto numbers = [](std::span<const std::int64_t> all) {
+    return extents(all.first(std::min(all.size(), max_rank)));
+  };
+  const owner_id owner = shard.rank().value_or(-1);
+  const auto index = static_cast<std::int64_t>(at);
+  return {cover_kind::out_of_bounds, {numbers(shard.offsets()), numbers(shard.sizes())}, owner, owner, index, index,
+          owner_space::ranks};
+}
+
 // The report on the boxes, with the odd shards before it.
-cover_report with_odd(cover_report boxes, const flat_shards& flat, std::span<const shard_metadata> shards,
+cover_report with_odd(cover_report boxes, const flat_shards& flat, const shard_metadata_list& shards,
                       std::size_t max_problems) {
   if (flat.odd.empty()) return boxes;
   std::vector<cover_problem> problems;
   for (std::size_t i = 0; i < std::min(flat.odd.size(), max_problems); ++i) {
-    const std::size_t at = flat.odd[i];
-    const auto index = static_cast<std::int64_t>(at);
-    problems.push_back({cover_kind::out_of_bounds, shards[at].where(), flat.owners[at], flat.owners[at], index, index,
-                        owner_space::ranks});
+    problems.push_back(odd_problem(shards, flat.odd[i]));
   }
   for (cover_problem& p : boxes.problems)
     if (problems.size() < max_problems) problems.push_back(std::move(p));
@@ -64,23 +73,18 @@ cover_report with_odd(cover_report boxes, const flat_shards& flat, std::span<con
   return boxes;
 }
 
-bool is_odd(const shard_metadata& shard, std::size_t rank) {
-  return shard.offsets.rank() != rank || shard.sizes.rank() != rank;
+bool is_odd(const shard_metadata_view& shard, std::size_t rank) {
+  return shard.offsets().size() != rank || shard.sizes().size() != rank;
 }
 
-const shard_metadata& first_shard(const cover_problem& problem, std::span<const shard_metadata> shards) {
+shard_metadata_view first_shard(const cover_problem& problem, const shard_metadata_list& shards) {
   return shards[static_cast<std::size_t>(problem.first_index)];
 }
-const shard_metadata& second_shard(const cover_problem& problem, std::span<const shard_metadata> shards) {
+shard_metadata_view second_shard(const cover_problem& problem, const shard_metadata_list& shards) {
   return shards[static_cast<std::size_t>(problem.second_index)];
 }
 
-std::string box_text(const shard_metadata& shard) {
-  if (shard.offsets.rank() == shard.sizes.rank() && is_well_formed(shard.where())) return to_string(shard.where());
-  return fmt::format("offsets {} and sizes {}", to_string(shard.offsets), to_string(shard.sizes));
-}
-
-error with_ranks(error e, const cover_problem& p, std::span<const shard_metadata> shards) {
+error with_ranks(error e, const cover_problem& p, const shard_metadata_list& shards) {
   const auto first = first_shard(p, shards).rank(), second = second_shard(p, shards).rank();
   if (first) e = std::move(e).with_rank(*first);
   if (second && p.kind == cover_kind::overlap) e = std::move(e).with_rank(*second);
@@ -88,36 +92,36 @@ error with_ranks(error e, const cover_problem& p, std::span<const shard_metadata
 }
 
 // `rank` is the number of dimensions that the shards should have; `size` is null when the tensor is not known.
-error first_error(const cover_problem& p, std::span<const shard_metadata> shards, std::size_t rank,
-                  const extents* size) {
+error first_error(const cover_problem& p, const shard_metadata_list& shards, std::size_t rank, const extents* size) {
   if (p.kind == cover_kind::gap) return fail(errc::gap, "cells are held by no rank").with_box(p.where);
-  const shard_metadata& first = first_shard(p, shards);
+  const shard_metadata_view first = first_shard(p, shards);
   // The error itself names a box; what is none stands in its text.
-  const bool is_box = first.offsets.rank() == first.sizes.rank() && is_well_formed(first.where());
+  const bool is_box = first.is_well_formed();
   const auto at_box = [&](error e) { return is_box ? std::move(e).with_box(first.where()) : std::move(e); };
-  const std::string what = is_box ? "" : " with " + box_text(first);
+  const std::string what = is_box ? "" : " with " + detail::box_text(first);
   if (p.kind == cover_kind::overlap)
     return with_ranks(
-        fail(errc::overlap, fmt::format("shards {} at {} and {} at {} overlap", p.first_index, box_text(first),
-                                        p.second_index, box_text(second_shard(p, shards))))
+        fail(errc::overlap, fmt::format("shards {} at {} and {} at {} overlap", p.first_index, detail::box_text(first),
+                                        p.second_index, detail::box_text(second_shard(p, shards))))
             .with_box(p.where),
         p, shards);
   if (is_odd(first, rank))
     return with_ranks(
         at_box(fail(errc::shape_mismatch, fmt::format("shard {}{} does not have the {}'s number of dimensions",
                                                       p.first_index, what, size ? "tensor" : "first shard"))
-                   .with_values(std::to_string(rank),
-                                first.offsets.rank() == first.sizes.rank()
-                                    ? std::to_string(first.sizes.rank())
-                                    : fmt::format("{} offsets, {} sizes", first.offsets.rank(), first.sizes.rank()))),
+                   .with_values(std::to_string(rank), first.offsets().size() == first.sizes().size()
+                                                          ? std::to_string(first.sizes().size())
+                                                          : fmt::format("{} offsets, {} sizes", first.offsets().size(),
+                                                                        first.sizes().size()))),
         p, shards);
-  error e = fail(errc::out_of_bounds, size ? fmt::format("shard {}{} leaves the tensor", p.first_index, what)
-                                           : fmt::format("shard {} is no box: {}", p.first_index, box_text(first)));
-  if (size) e = std::move(e).with_values("within " + to_string(box::whole(*size)), box_text(first));
+  error e =
+      fail(errc::out_of_bounds, size ? fmt::format("shard {}{} leaves the tensor", p.first_index, what)
+                                     : fmt::format("shard {} is no box: {}", p.first_index, detail::box_text(first)));
+  if (size) e = std::move(e).with_values("within " + to_string(box::whole(*size)), detail::box_text(first));
   return with_ranks(at_box(std::move(e)), p, shards);
 }
 
-result<void> to_result(const cover_report& report, std::span<const shard_metadata> shards, std::size_t rank,
+result<void> to_result(const cover_report& report, const shard_metadata_list& shards, std::size_t rank,
                        const extents* size) {
   if (report.ok()) return {};
   error e = first_error(report.problems.front(), shards, rank, size);
@@ -129,7 +133,7 @@ result<void> to_result(const cover_report& report, std::span<const shard_metadat
 
 }  // namespace
 
-cover_report check_shards(std::span<const shard_metadata> shards, const extents& size, std::size_t max_problems) {
+cover_report check_shards(const shard_metadata_list& shards, const extents& size, std::size_t max_problems) {
   const flat_shards flat = flatten(shards, size.rank());
   // Boxes of a scalar are all alike: an odd shard is none of them.
   const std::size_t boxes = size.empty() ? shards.size() - flat.odd.size() : shards.size();
@@ -140,13 +144,13 @@ cover_report check_shards(std::span<const shard_metadata> shards, const extents&
   return with_odd(std::move(report), flat, shards, max_problems);
 }
 
-std::string describe(const cover_problem& problem, std::span<const shard_metadata> shards) {
+std::string describe(const cover_problem& problem, const shard_metadata_list& shards) {
   if (problem.kind == cover_kind::gap) return to_string(problem.where) + " is held by no rank";
   const auto name = [&](std::int64_t index) {
     const auto rank = shards[static_cast<std::size_t>(index)].rank();
     return rank ? fmt::format("rank {}", *rank) : fmt::format("shard {}", index);
   };
-  const shard_metadata& first = first_shard(problem, shards);
+  const shard_metadata_view first = first_shard(problem, shards);
   if (problem.kind == cover_kind::overlap) {
     const auto a = first.rank(), b = second_shard(problem, shards).rank();
     std::string who = fmt::format("{} and {}", name(problem.first_index), name(problem.second_index));
@@ -154,14 +158,18 @@ std::string describe(const cover_problem& problem, std::span<const shard_metadat
     if (!a && !b) who = fmt::format("shards {} and {}", problem.first_index, problem.second_index);
     return fmt::format("{} overlap in {}", who, to_string(problem.where));
   }
-  if (first.offsets.rank() != first.sizes.rank() || !is_well_formed(first.where()))
-    return fmt::format("{} has a shard with {}", name(problem.first_index), box_text(first));
+  if (!first.is_well_formed())
+    return fmt::format("{} has a shard with {}", name(problem.first_index), detail::box_text(first));
   return fmt::format("{} leaves the tensor with {}", name(problem.first_index), to_string(problem.where));
 }
 
-result<void> validate_non_overlapping_shards_metadata(std::span<const shard_metadata> shards) {
+result<void> validate_non_overlapping_shards_metadata(const shard_metadata_list& shards) {
   if (shards.empty()) return {};
-  const std::size_t rank = shards.front().sizes.rank();
+  const std::size_t rank = shards[0].sizes().size();
+  if (rank > max_rank)
+    return detail::at_shard(fail(errc::rank_too_large, "shard 0 has too many dimensions")
+                                .with_values(fmt::format("at most {}", max_rank), std::to_string(rank)),
+                            shards[0]);
   const flat_shards flat = flatten(shards, rank);
   constexpr std::size_t named = 1;
   cover_report report;
@@ -171,7 +179,7 @@ result<void> validate_non_overlapping_shards_metadata(std::span<const shard_meta
   return to_result(with_odd(std::move(report), flat, shards, named), shards, rank, nullptr);
 }
 
-result<void> check_tensor(std::span<const shard_metadata> shards, const extents& size) {
+result<void> check_tensor(const shard_metadata_list& shards, const extents& size) {
   if (const auto valid = check_shape(size); !valid) return valid.error();
   return to_result(check_shards(shards, size, 1), shards, size.rank(), &size);
 }

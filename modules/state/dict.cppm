@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // state_dict<T>: nested containers of tensors and plain values, as a flat tree beside its leaves. Not here: walking it
 // (node), building it in one go (builder), names of its items (flat), comparing (difference).
+module;
+#include <shardmesh/refuse.hpp>
 export module shardmesh.state:dict;
 
 import shardmesh.std;
@@ -104,6 +106,13 @@ class state_dict {
     apply(*edit, std::move(value));
     return {};
   }
+  /// A value that is none of a state dict.
+  template <class V>
+    requires(!std::constructible_from<value_type, V>)
+  result<void> set(const path& where, V&& value) = SHARDMESH_REFUSE(
+      "a state dict holds tensors of its own type T, sharded tensors and dtensors of it, numbers, bool, strings and "
+      "bytes: adapt another tensor, or std::move one that does not copy");
+
   /// Takes away a leaf or a whole container; later elements of its sequence move up.
   /// \errors errc::missing_key; errc::invalid_argument for the empty path and for elements of tuples; each names the
   /// path. Cost: O(nodes).

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// flatten_nested_shards: sharded tensors whose shards are sharded tensors become flat ones. Not here: the boxes and
-// owners (nest).
+// flatten_nested_shards of state dicts: sharded tensors whose shards are sharded tensors become flat ones. Not here:
+// the boxes and owners (nest), one sharded tensor of any type (flatten_shards).
 export module shardmesh.state:flatten_nested;
 
 import shardmesh.std;
@@ -9,43 +9,11 @@ import shardmesh.tree;
 import :dict;
 import :dict_tree;
 import :flat;
+import :flatten_shards;
 import :nest;
 import :value;
 
 export namespace shardmesh {
-
-enum class nested_policy : std::uint8_t {
-  /// Any depth and any number of inner shards (also none), every key stays, the owners are the true ones.
-  exact,
-  /// What PyTorch makes and its checkpoints therefore have: one level, other ranks' shards are said to be on rank 0 (on
-  /// rank 1 where this is rank 0), keys without local shards go away, keys are names, containers as its traversal
-  /// leaves them. Right for the local shard and for coverage only. Where PyTorch removes a wrong shard because an empty
-  /// one begins at the same place, this does not; where it would lose one of two keys of one name, this is an error.
-  torch_compatible
-};
-
-/// The metadata of the inside of a shard that another rank holds: `shard` in the coordinates of the whole tensor, the
-/// answer in those of the shard, without further nesting; nothing when it is not known.
-using inner_metadata_function =
-    std::function<std::optional<sharded_tensor_metadata>(const path& where, const shard_metadata& shard)>;
-
-struct nested_options {
-  nested_policy policy = nested_policy::exact;
-  inner_metadata_function inner_metadata{};  // for exact: what is known of other ranks' shards
-  std::optional<rank_group> group{};         // of the flat tensors; nothing: of all ranks that occur in them
-  call_options call{};                       // of the collective form
-};
-
-enum class nested_outcome : std::uint8_t { kept, flattened, dropped };
-
-/// What became of one sharded tensor.
-struct nested_entry {
-  path where;
-  nested_outcome outcome = nested_outcome::kept;
-  /// Other ranks' shards that stand as one box because it is not known what is inside them.
-  std::int64_t unknown_shards = 0;
-  friend bool operator==(const nested_entry&, const nested_entry&) = default;
-};
 
 /// A state dict without nested shards, and what was done to each of its sharded tensors, in order.
 template <local_tensor T>
@@ -57,28 +25,6 @@ struct flattened_state {
 }  // namespace shardmesh
 
 namespace shardmesh::detail {
-
-template <class T>
-concept has_properties = requires(const T& t) {
-  { adapter<T>::properties(t) } -> std::same_as<tensor_properties>;
-};
-
-/// The nest of a sharded tensor, and for each member its sharded tensor. No recursion.
-template <local_tensor T>
-nest nest_of(const sharded_tensor<T>& outer) {
-  nest members;
-  std::vector<const sharded_tensor<T>*> tensors{&outer};
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    const sharded_tensor<T>& one = *tensors[i];
-    nest_member member{&one.metadata(), &one.group(), one.rank(), {}};
-    for (const shard<T>& s : one.local_shards()) {
-      member.nested.push_back(s.is_nested() ? static_cast<std::int32_t>(tensors.size()) : -1);
-      if (s.is_nested()) tensors.push_back(&s.nested());
-    }
-    members.push_back(std::move(member));
-  }
-  return members;
-}
 
 /// The innermost shards in the order of `flat_nest::local`, down to `levels` sharded tensors deep. No recursion.
 template <local_tensor T>
@@ -113,7 +59,7 @@ result<sharded_tensor<T>> rebuild(sharded_tensor<T> outer, flat_nest flat, std::
     const shard_metadata& place = metadata.shards[flat.local[i]];
     if (!local[i].is_nested()) {
       auto same = check_properties(metadata.properties, properties_of(std::as_const(local[i]).tensor()),
-                                   !has_properties<T>, place);
+                                   !has_shard_properties<shard<T>>, place);
       if (!same) return std::move(same).error();
     }
     auto moved = std::move(local[i]).with_metadata(place);
@@ -131,27 +77,15 @@ inline error at_key(error e, const path& where) {
 template <local_tensor T>
 result<flattened_state<T>> flatten_exactly(state_dict<T> dict, const nested_options& options,
                                            const known_insides* known) {
-  using what = inner_answer::what;
   flattened_state<T> made;
   const std::vector<path> paths = dict.spec().leaf_paths();
   for (std::size_t i = 0; i < paths.size(); ++i) {
     sharded_tensor<T>* tensor = dict.leaves()[i].sharded_tensor();
     if (tensor == nullptr) continue;
     const path& where = paths[i];
-    const std::string key = known ? to_string(where) : std::string();
-    auto flat = flatten_nest(
-        nest_of(*tensor),
-        [&](const nest_position& at, const shard_metadata& shard) -> result<inner_answer> {
-          inner_answer answer;
-          if (known) answer = known->find(key, at, shard);
-          if (answer.kind != what::unknown || !options.inner_metadata) return answer;
-          const auto inner = options.inner_metadata(where, shard);
-          if (!inner) return answer;
-          auto shards = inside_of(shard, *inner);
-          if (!shards) return std::move(shards).error();
-          return inner_answer{what::inner, *std::move(shards), true};
-        },
-        options.group);
+    auto members = nest_of(*tensor);
+    if (!members) return at_key(std::move(members).error(), where);
+    auto flat = flatten_exactly(*members, where, options, known);
     if (!flat) return at_key(std::move(flat).error(), where);
     if (!flat->is_changed) {
       made.report.push_back({where, nested_outcome::kept, flat->unknown});
@@ -188,7 +122,9 @@ result<flattened_state<T>> flatten_as_torch(state_dict<T> dict, const nested_opt
       nested_outcome outcome = local.empty() ? nested_outcome::dropped : nested_outcome::kept;
       if (local.size() == 1 && local.front().is_nested()) {
         outcome = nested_outcome::flattened;
-        auto flat = flatten_nest_as_torch(nest_of(*tensor), options.group);
+        auto members = nest_of(*tensor);
+        if (!members) return at_key(std::move(members).error(), item.where);
+        auto flat = flatten_nest_as_torch(*members, options.group);
         if (!flat) return at_key(std::move(flat).error(), item.where);
         auto rebuilt = rebuild(std::move(*tensor), *std::move(flat), 2);
         if (!rebuilt) return at_key(std::move(rebuilt).error(), item.where);
@@ -253,7 +189,7 @@ result<flattened_state<T>> flatten_nested_shards(state_dict<T> dict, communicato
     const std::vector<path> paths = dict.spec().leaf_paths();
     for (std::size_t i = 0; i < paths.size(); ++i)
       if (const auto* tensor = std::as_const(dict).leaves()[i].sharded_tensor(); tensor && tensor->nesting() > 0)
-        known.add(to_string(paths[i]), detail::nest_of(*tensor));
+        if (const auto members = detail::nest_of(*tensor)) known.add(to_string(paths[i]), *members);
   }
   agree_options round;
   round.what = "nested shards";

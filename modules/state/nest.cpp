@@ -18,21 +18,15 @@ module shardmesh.state;
 namespace shardmesh::detail {
 namespace {
 
-error at_shard(error e, const shard_metadata& shard) {
-  if (const auto rank = shard.rank()) e = std::move(e).with_rank(*rank);
-  if (shard.offsets.rank() == shard.sizes.rank()) e = std::move(e).with_box(shard.where());
-  return e;
-}
-
 // A shard of a tensor of these sizes, seen from the whole tensor in which the tensor begins at `origin`.
-result<shard_metadata> moved(const shard_metadata& shard, const extents& sizes, const extents& origin) {
-  if (shard.sizes.rank() != sizes.rank() || shard.offsets.rank() != sizes.rank())
+result<shard_metadata> moved(const shard_metadata_view& shard, const extents& sizes, const extents& origin) {
+  if (shard.sizes().size() != sizes.rank() || shard.offsets().size() != sizes.rank())
     return at_shard(fail(errc::shape_mismatch, "a shard has another number of dimensions than its tensor")
-                        .with_values(std::to_string(sizes.rank()), std::to_string(shard.sizes.rank())),
+                        .with_values(std::to_string(sizes.rank()), std::to_string(shard.sizes().size())),
                     shard);
-  if (!is_well_formed(shard.where()) || !lies_within(shard.where(), box::whole(sizes)))
+  if (!shard.is_well_formed() || !lies_within(shard.where(), box::whole(sizes)))
     return at_shard(fail(errc::out_of_bounds, "a shard leaves its tensor of sizes " + to_string(sizes)), shard);
-  shard_metadata made = shard;
+  shard_metadata made = shard.copy();
   made.offsets = shifted(shard.where(), origin).offsets;
   return made;
 }
@@ -40,15 +34,15 @@ result<shard_metadata> moved(const shard_metadata& shard, const extents& sizes, 
 result<void> check_same_process(const nest& members) {
   const nest_member& outer = members.front();
   for (const nest_member& inner : members) {
-    if (inner.group->global(inner.rank) != outer.group->global(outer.rank))
+    if (inner.group.global(inner.rank) != outer.group.global(outer.rank))
       return fail(errc::invalid_argument, "nested sharded tensors are of different ranks")
-          .with_values(fmt::format("rank {}", outer.group->global(outer.rank)),
-                       fmt::format("rank {}", inner.group->global(inner.rank)));
-    if (inner.metadata->properties.type != outer.metadata->properties.type)
+          .with_values(fmt::format("rank {}", outer.group.global(outer.rank)),
+                       fmt::format("rank {}", inner.group.global(inner.rank)));
+    if (inner.metadata.properties().type != outer.metadata.properties().type)
       return fail(errc::dtype_mismatch, "nested sharded tensors have different dtypes")
-          .with_rank(outer.group->global(outer.rank))
-          .with_values(std::string(name(outer.metadata->properties.type)),
-                       std::string(name(inner.metadata->properties.type)));
+          .with_rank(outer.group.global(outer.rank))
+          .with_values(std::string(name(outer.metadata.properties().type)),
+                       std::string(name(inner.metadata.properties().type)));
   }
   return {};
 }
@@ -56,7 +50,7 @@ result<void> check_same_process(const nest& members) {
 // The group of the flat tensor: the wanted one, or the outer one if that has everybody, or everybody there is.
 result<void> find_group(flat_nest& flat, const nest& members, const std::optional<rank_group>& wanted) {
   const nest_member& outer = members.front();
-  const std::int32_t me = outer.group->global(outer.rank);
+  const std::int32_t me = outer.group.global(outer.rank);
   const auto has_all = [&](const rank_group& group) {
     return std::all_of(flat.shards.begin(), flat.shards.end(), [&](const shard_metadata& shard) {
       return !shard.rank() || group.group_rank(*shard.rank()).has_value();
@@ -69,14 +63,14 @@ result<void> find_group(flat_nest& flat, const nest& members, const std::optiona
                             .with_values("one of " + to_string(*wanted), std::to_string(*shard.rank())),
                         shard);
     flat.group = *wanted;
-  } else if (has_all(*outer.group) && std::all_of(members.begin(), members.end(), [&](const nest_member& inner) {
-               return *inner.group == *outer.group;
+  } else if (has_all(outer.group) && std::all_of(members.begin(), members.end(), [&](const nest_member& inner) {
+               return inner.group == outer.group;
              })) {
-    flat.group = *outer.group;
+    flat.group = outer.group;
   } else {
     std::vector<std::int32_t> ranks;
     for (const nest_member& inner : members) {
-      const std::vector<std::int32_t> more = inner.group->globals();
+      const std::vector<std::int32_t> more = inner.group.globals();
       ranks.insert(ranks.end(), more.begin(), more.end());
     }
     for (const shard_metadata& shard : flat.shards)
@@ -142,19 +136,45 @@ result<std::vector<shard_metadata>> inside_of(const shard_metadata& shard, const
   return made;
 }
 
+result<void> check_member(const nest_member& member, std::span<const shard_metadata_view> local) {
+  if (member.rank < 0 || member.rank >= member.group.size())
+    return fail(errc::invalid_argument, "this rank is not in the group")
+        .with_values(fmt::format("0 to {}", member.group.size() - 1), std::to_string(member.rank));
+  const std::int32_t me = member.group.global(member.rank);
+  std::size_t listed = 0;
+  for (std::size_t i = 0; i < member.metadata.shards().size(); ++i) {
+    const shard_metadata_view shard = member.metadata.shards()[i];
+    if (shard.rank() != me) continue;
+    if (listed == local.size())
+      return at_shard(fail(errc::invalid_argument, "the metadata gives this rank a shard that it does not hold"),
+                      shard);
+    const shard_metadata_view& held = local[listed++];
+    if (!std::ranges::equal(shard.offsets(), held.offsets()) || !std::ranges::equal(shard.sizes(), held.sizes()))
+      return at_shard(fail(errc::invalid_argument, "a local shard is not the metadata's shard at its place")
+                          .with_values(to_string(shard), to_string(held)),
+                      held);
+  }
+  if (listed < local.size())
+    return at_shard(fail(errc::invalid_argument, "a local shard is not one of this rank's shards in the metadata")
+                        .with_rank(me)
+                        .with_values(fmt::format("{} local shards", listed), std::to_string(local.size())),
+                    local[listed]);
+  return {};
+}
+
 result<flat_nest> flatten_nest(const nest& members, inner_lookup lookup, const std::optional<rank_group>& wanted) {
   SHARDMESH_CHECK(check_same_process(members));
   const nest_member& outer = members.front();
-  const std::int32_t me = outer.group->global(outer.rank);
+  const std::int32_t me = outer.group.global(outer.rank);
   flat_nest flat;
-  flat.shards.reserve(outer.metadata->shards.size());
+  flat.shards.reserve(outer.metadata.shards().size());
   std::vector<open_list> open(1);
   open.back().own = &outer;
-  open.back().origin = extents::filled(outer.metadata->size.rank(), 0);
+  open.back().origin = extents::filled(outer.size.rank(), 0);
   open.back().position.push_back(0);
   while (!open.empty()) {
     open_list& list = open.back();
-    if (list.next == (list.own ? list.own->metadata->shards.size() : list.others.size())) {
+    if (list.next == (list.own ? list.own->metadata.shards().size() : list.others.size())) {
       open.pop_back();
       continue;
     }
@@ -168,7 +188,7 @@ result<flat_nest> flatten_nest(const nest& members, inner_lookup lookup, const s
     if (list.own == nullptr) {
       shard = std::move(list.others[at]);
     } else {
-      SHARDMESH_TRY(shard, moved(list.own->metadata->shards[at], list.own->metadata->size, list.origin));
+      SHARDMESH_TRY(shard, moved(list.own->metadata.shards()[at], list.own->size, list.origin));
       if (shard.rank() == me) {
         const std::int32_t inside = list.own->nested[list.next_local++];
         if (inside < 0) {
@@ -205,7 +225,7 @@ result<flat_nest> flatten_nest(const nest& members, inner_lookup lookup, const s
     open.push_back(std::move(inner));
   }
   if (!flat.is_changed) return flat;
-  SHARDMESH_CHECK(check_tensor(flat.shards, outer.metadata->size));
+  SHARDMESH_CHECK(check_tensor(flat.shards, outer.size));
   SHARDMESH_CHECK(find_group(flat, members, wanted));
   return flat;
 }
@@ -214,7 +234,7 @@ result<flat_nest> flatten_nest_as_torch(const nest& members, const std::optional
   SHARDMESH_CHECK(check_same_process(members));
   const nest_member& outer = members.front();
   const nest_member& inner = members[static_cast<std::size_t>(outer.nested.front())];
-  const std::int32_t me = outer.group->global(outer.rank);
+  const std::int32_t me = outer.group.global(outer.rank);
   if (inner.nested.size() != 1)
     return fail(errc::unsupported, "torch_compatible flattening needs one inner shard on each rank")
         .with_rank(me)
@@ -222,35 +242,40 @@ result<flat_nest> flatten_nest_as_torch(const nest& members, const std::optional
         .with_hint("nested_policy::exact takes any number");
   flat_nest flat;
   flat.is_changed = true;
-  const shard_metadata* mine = nullptr;
-  for (const shard_metadata& shard : outer.metadata->shards)
-    if (shard.rank() == me) mine = &shard;
-  const extents origin = extents::filled(outer.metadata->size.rank(), 0);
+  // This rank's shard; the last where a list has several.
+  const auto place_of = [&](const sharded_tensor_metadata_view& metadata) {
+    std::size_t place = 0;
+    for (std::size_t i = 0; i < metadata.shards().size(); ++i)
+      if (metadata.shards()[i].rank() == me) place = i;
+    return place;
+  };
+  const std::size_t mine_at = place_of(outer.metadata), held_at = place_of(inner.metadata);
+  const shard_metadata_view mine = outer.metadata.shards()[mine_at], held = inner.metadata.shards()[held_at];
+  const extents origin = extents::filled(outer.size.rank(), 0);
   const auto not_mine = [&](shard_metadata shard, device where) {
     where.index = where.type == device_type::cpu ? where.index : std::int16_t{0};
     shard.placement = remote_device{.rank = me > 0 ? 0 : 1, .worker = {}, .where = where};
     flat.shards.push_back(std::move(shard));
   };
-  const shard_metadata* held = nullptr;
-  for (const shard_metadata& shard : inner.metadata->shards)
-    if (shard.rank() == me) held = &shard;
-  const device where = held->placement->where;
-  for (const shard_metadata& shard : outer.metadata->shards) {
-    if (&shard == mine) continue;
-    SHARDMESH_TRY(auto whole, moved(shard, outer.metadata->size, origin));
+  const device where = held.placement()->where;
+  for (std::size_t i = 0; i < outer.metadata.shards().size(); ++i) {
+    if (i == mine_at) continue;
+    SHARDMESH_TRY(auto whole, moved(outer.metadata.shards()[i], outer.size, origin));
     not_mine(std::move(whole), where);
   }
-  for (const shard_metadata& shard : inner.metadata->shards) {
+  SHARDMESH_TRY(const auto mine_moved, moved(mine, outer.size, origin));
+  SHARDMESH_TRY(const auto held_moved, moved(held, inner.size, mine_moved.offsets));
+  for (std::size_t i = 0; i < inner.metadata.shards().size(); ++i) {
+    SHARDMESH_TRY(auto whole, moved(inner.metadata.shards()[i], inner.size, mine_moved.offsets));
     // PyTorch tells inner shards apart by their offsets alone. That is harmless for empty ones; a shard with elements
     // that begins where an empty one does is not the same.
-    if (&shard == held || (shard.offsets == held->offsets && shard.where().is_empty())) continue;
-    SHARDMESH_TRY(auto whole, moved(shard, inner.metadata->size, mine->offsets));
+    if (i == held_at || (whole.offsets == held_moved.offsets && whole.where().is_empty())) continue;
     not_mine(std::move(whole), where);
   }
-  SHARDMESH_TRY(auto whole, moved(*held, inner.metadata->size, mine->offsets));
+  const shard_metadata& whole = held_moved;
   flat.shards.push_back(whole);
-  SHARDMESH_CHECK(check_tensor(flat.shards, outer.metadata->size));
-  SHARDMESH_TRY(flat.shards, in_torch_order(std::move(flat.shards), outer.metadata->size));
+  SHARDMESH_CHECK(check_tensor(flat.shards, outer.size));
+  SHARDMESH_TRY(flat.shards, in_torch_order(std::move(flat.shards), outer.size));
   flat.local.push_back(
       static_cast<std::size_t>(std::find(flat.shards.begin(), flat.shards.end(), whole) - flat.shards.begin()));
   SHARDMESH_CHECK(find_group(flat, members, wanted));

@@ -12,8 +12,9 @@ namespace shardmesh::detail {
 
 /// A sharded tensor within another: what this rank holds of it, in slot order.
 struct nest_member {
-  const sharded_tensor_metadata* metadata = nullptr;
-  const rank_group* group = nullptr;
+  sharded_tensor_metadata_view metadata;  // of any type, referred to
+  extents size;                           // the metadata's
+  rank_group group;
   std::int32_t rank = 0;             // in the group
   std::vector<std::int32_t> nested;  // for each local shard the member inside it, or -1
 };
@@ -42,6 +43,10 @@ struct flat_nest {
   rank_group group;                // that all of them are in
   std::int32_t rank = 0;           // this rank in that group
 };
+
+/// What an adapter of another framework may get wrong: the rank is in the group, and the local shards are those that
+/// the metadata gives it, in its order. \errors errc::invalid_argument naming rank and box, errc::rank_too_large
+result<void> check_member(const nest_member& member, std::span<const shard_metadata_view> local);
 
 /// The true boxes and owners of all innermost shards. \errors errc::out_of_bounds, errc::shape_mismatch,
 /// errc::dtype_mismatch, errc::overlap, errc::gap, errc::invalid_argument; each naming ranks and boxes

@@ -28,22 +28,22 @@ void known_insides::add(const std::string& key, const nest& members) {
   if (members.size() < 2) return;
   wire_writer insides;
   std::int64_t count = 0;
-  std::vector<member_place> open{{0, extents::filled(members.front().metadata->size.rank(), 0), {}}};
+  std::vector<member_place> open{{0, extents::filled(members.front().size.rank(), 0), {}}};
   while (!open.empty()) {
     const member_place at = open.back();
     open.pop_back();
     const nest_member& member = members[at.member];
-    const std::int32_t me = member.group->global(member.rank);
+    const std::int32_t me = member.group.global(member.rank);
     std::size_t local = 0;
-    for (std::size_t i = 0; i < member.metadata->shards.size(); ++i) {
-      const shard_metadata& shard = member.metadata->shards[i];
+    for (std::size_t i = 0; i < member.metadata.shards().size(); ++i) {
+      const shard_metadata_view shard = member.metadata.shards()[i];
       if (shard.rank() != me) continue;
       const std::int32_t inside = member.nested[local++];
       if (inside < 0) continue;
       // A shard that leaves its tensor is an error that flattening finds on this rank.
-      const extents& sizes = member.metadata->size;
-      if (shard.sizes.rank() != sizes.rank() || shard.offsets.rank() != sizes.rank() ||
-          !is_well_formed(shard.where()) || !lies_within(shard.where(), box::whole(sizes)))
+      const extents& sizes = member.size;
+      if (shard.sizes().size() != sizes.rank() || !shard.is_well_formed() ||
+          !lies_within(shard.where(), box::whole(sizes)))
         continue;
       const box whole = shifted(shard.where(), at.origin);
       const nest_member& inner = members[static_cast<std::size_t>(inside)];
@@ -53,8 +53,9 @@ void known_insides::add(const std::string& key, const nest& members) {
       insides.number(static_cast<std::int64_t>(position.size()));
       for (const std::int32_t index : position) insides.number(index);
       insides.where(whole);
-      insides.number(static_cast<std::int64_t>(inner.metadata->shards.size()));
-      for (const shard_metadata& one : inner.metadata->shards) write(insides, one);
+      insides.number(static_cast<std::int64_t>(inner.metadata.shards().size()));
+      for (std::size_t one = 0; one < inner.metadata.shards().size(); ++one)
+        write(insides, inner.metadata.shards()[one].copy());
       open.push_back({static_cast<std::size_t>(inside), whole.offsets, std::move(position)});
     }
   }

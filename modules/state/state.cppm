@@ -16,6 +16,7 @@ export import :transform;
 export import :difference;
 export import :digest;
 export import :flatten_nested;
+export import :flatten_shards;
 export import :dict_tree;
 export import :indirect;
 export import :nest;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // state_value<T>: one leaf of a state dict: a tensor of some kind, or a plain value. Not here: how two of them differ
 // (difference), trees of them (dict).
+module;
+#include <shardmesh/refuse.hpp>
 export module shardmesh.state:value;
 
 import shardmesh.std;
@@ -60,6 +62,12 @@ class state_value {
   state_value(shardmesh::sharded_tensor<T> value)
       : held_(std::in_place_index<8>, sharded_box(std::move(value))) {}                                       // NOLINT
   state_value(shardmesh::dtensor<T> value) : held_(std::in_place_index<9>, dtensor_box(std::move(value))) {}  // NOLINT
+
+  /// A number of another type, which might lose its value.
+  template <class N>
+    requires(std::is_arithmetic_v<N> && !std::same_as<N, bool> && !state_integer<N> && !state_float<N>)
+  state_value(N value) = SHARDMESH_REFUSE(
+      "a state dict holds integers of 64 signed bits, float and double: say which, by a static_cast to one of them");
 
   value_kind kind() const { return static_cast<value_kind>(held_.index()); }
   bool is_none() const { return held_.index() == 0; }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // redistribute: tensors from where one distribution holds them to where another wants them, in one call. Not here: who
 // sends what (plan), how (executor), tensors that know their layout (room sharding).
+module;
+#include <shardmesh/refuse.hpp>
 export module shardmesh.transfer:redistribute;
 
 import shardmesh.std;
@@ -30,12 +32,13 @@ tensor_side side_of(distribution where, T&... local) {
   return {std::move(where), views[0].type, {{std::begin(views), std::end(views)}}};
 }
 
-/// The side of a layout of which this rank has the local tensor, of the layout's local shape: the move refuses another
-/// one, so that the whole tensor is not taken for a part of it. With `slot_room::larger` the part is at its beginning.
-/// \errors those of `distribute`
-template <local_tensor T>
-result<tensor_side> side_of(const layout& where, T& local, slot_room room = slot_room::exact) {
-  auto made = distribute(where);
+/// The side of whatever is distributed (a layout, a dtensor, a sharded tensor) of which this rank has one local tensor,
+/// as large as its part (of a layout, of the local shape): the move refuses another one, so that the whole tensor is
+/// not taken for a part of it. With `slot_room::larger` the part is at its beginning.
+/// \errors those of `distribution_of`
+template <distributed_object D, local_tensor T>
+result<tensor_side> side_of(const D& where, T& local, slot_room room = slot_room::exact) {
+  auto made = distribution_of(where);
   if (!made) return std::move(made).error();
   tensor_side side = side_of(*std::move(made), local);
   side.memory.room = room;
@@ -45,6 +48,33 @@ result<tensor_side> side_of(const layout& where, T& local, slot_room room = slot
 /// A side of which this rank has nothing.
 inline tensor_side side_of(distribution where, dtype type) {
   return {std::move(where), type, {}};
+}
+
+/// The same of whatever is distributed. \errors those of `distribution_of`
+template <distributed_object D>
+result<tensor_side> side_of(const D& where, dtype type) {
+  auto made = distribution_of(where);
+  if (!made) return std::move(made).error();
+  return side_of(*std::move(made), type);
+}
+
+/// Memory that is no tensor to us.
+template <distributed D, class T>
+  requires(!local_tensor<T> && !std::same_as<std::remove_const_t<T>, dtype>)
+tensor_side side_of(const D& where, T& local) = SHARDMESH_REFUSE(
+    "what moves is a tensor: specialise shardmesh::adapter for this type (shardmesh/adapter.hpp), or use host_tensor");
+
+/// The plan of one tensor between any two that are distributed, of one dtype: what moves, before a byte does.
+/// \errors those of `distribution_of` and of `plan`
+template <distributed From, distributed To>
+result<transfer_plan> plan(const From& from, const To& to, dtype type, const plan_options& options = {}) {
+  auto source = distribution_of(from);
+  if (!source) return std::move(source).error();
+  auto destination = distribution_of(to);
+  if (!destination) return std::move(destination).error();
+  std::vector<tensor_transfer> one;
+  one.push_back({*std::move(source), *std::move(destination), type, type});
+  return plan(std::move(one), options);
 }
 
 /// A tensor of a redistribution.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // visit, visit_post, visit_leaves, find: one tree, any node type. Not here: two trees (visit_together), new trees
 // (transform, flatten_tree).
+module;
+#include <shardmesh/refuse.hpp>
 export module shardmesh.tree:visit;
 
 import shardmesh.std;
@@ -57,6 +59,12 @@ bool visit(Root&& root, F&& f) {
   }
   return true;
 }
+
+/// Another function than a visitor.
+template <tree_root Root, class F>
+  requires(!node_visitor<F, root_node<Root>>)
+bool visit(Root&& root, F&& f) = SHARDMESH_REFUSE(
+    "visit calls f(const path&, Node&), which returns a visit_step: into its children, over them, or stop");
 
 /// Calls f for every node, children before their container.
 /// \param f  `f(const path&, Node&)`, returning nothing or false to stop; it may assign to the node

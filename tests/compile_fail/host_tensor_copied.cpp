@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies of whole tensors are never made by accident: host_tensor moves, `clone` copies.
-// expect: error: call to implicitly-deleted copy constructor of .*host_tensor
+// says: a host_tensor is not copied by accident: std::move it, or clone() it
 import shardmesh.core;
 
 int main() {

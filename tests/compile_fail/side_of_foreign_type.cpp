@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What moves is a tensor: a type that nobody wrote an adapter for is not.
-// expect: error: no matching function.*does not satisfy 'local_tensor'
+// says: what moves is a tensor: specialise shardmesh::adapter for this type (shardmesh/adapter.hpp), or use host_tensor
 import shardmesh.transfer;
 
 struct foreign {};

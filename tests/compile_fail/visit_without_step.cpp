@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A visitor says whether to go on.
-// expect: node_visitor
+// says: visit calls f(const path&, Node&), which returns a visit_step: into its children, over them, or stop
 import shardmesh.tree;
 
 struct node {};

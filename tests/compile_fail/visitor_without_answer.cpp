@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A visitor says whether to go on: one that returns nothing is refused.
-// expect: error: no viable conversion.*is_invocable_r_v|error: no viable conversion.*function_ref
+// says: this function is not called with the arguments, or does not give the answer
 import shardmesh.layout;
 
 int main() {

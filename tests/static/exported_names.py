@@ -81,7 +81,7 @@ def name_of(declaration):
     alias = re.match(r"using (\w+) =", plain)
     if alias:
         return alias.group(1), True
-    kind = re.match(r"(?:class|struct|enum class|enum|union) (?:\[\[\w+\]\] ?)?(\w+)", plain)
+    kind = re.match(r"(?:class|struct|enum class|enum|union) (?:\[\[[^\]]*\]\] ?)?(\w+)", plain)
     if kind:
         return (kind.group(1), True) if text.startswith(("template", "class", "struct", "enum", "union")) else None
     plain = re.sub(r"\brequires\s*\(.*?\)\s*(?=\w)", "", plain)

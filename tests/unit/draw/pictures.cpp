@@ -30,6 +30,18 @@ TEST_CASE("a matrix is drawn with its boxes, coordinates and owners") {
         "4 +-----------+-----------+\n");
 }
 
+TEST_CASE("whatever is distributed is drawn as its distribution") {
+  const layout l = layout::make(parse_mesh("2").value(), parse_placements("S(0)").value(), {2}).value();
+  const std::string picture =
+      "  0     1     2\n"
+      "0 +-----+-----+\n"
+      "  |  0  |  1  |\n"
+      "1 +-----+-----+\n";
+  CHECK(draw_layout(l, {.max_columns = 16}).value() == draw_layout(grid("2", "S(0)", {2}), {.max_columns = 16}));
+  CHECK(draw_layout(l, {.max_columns = 16}).value() == picture);
+  CHECK(svg_layout(l).value() == svg_layout(grid("2", "S(0)", {2})));
+}
+
 TEST_CASE("vectors, scalars, replicas, gaps and slices are drawn") {
   CHECK(draw_layout(grid("4", "R", {})) == "scalar on 0-3\n");
   CHECK(draw_layout(grid("3", "S(0)", {3})).find("0") != std::string::npos);

@@ -2,6 +2,7 @@
 // Flattening of random nestings over simulated ranks, against a model of elements and against layout's `embed`; and
 // what goes wrong.
 #include <array_tensor.hpp>
+#include <foreign_shards.hpp>
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
@@ -10,6 +11,7 @@
 #include <cstdlib>
 #include <dice.hpp>
 #include <map>
+#include <memory>
 #include <optional>
 #include <random>
 #include <set>
@@ -171,10 +173,36 @@ dict with(sharded st) {
   return d;
 }
 
+// The same tensor in the types of another framework.
+foreign::cut_tensor foreign_of(const sharded& ours) {
+  return foreign::cut_tensor_of(ours, [](const array_tensor& t) { return t.values; });
+}
+
+// What flattening makes of another framework's types is what it makes of ours.
+void check_same(const sharded& wanted, const flat_shards& found) {
+  CHECK(found.metadata == wanted.metadata());
+  CHECK(found.group == wanted.group());
+  CHECK(found.rank == wanted.rank());
+  REQUIRE(found.local.size() == wanted.local_shards().size());
+  std::map<std::size_t, std::vector<std::int64_t>> values;
+  for (const flat_shard& one : found.local) {
+    const auto* first = reinterpret_cast<const std::int64_t*>(one.tensor.data);
+    values[one.index].assign(first, first + numel(one.tensor));
+  }
+  std::vector<std::vector<std::int64_t>> in_list_order, ours;
+  for (const auto& [index, list] : values) in_list_order.push_back(list);
+  for (const auto& one : wanted.local_shards()) ours.push_back(one.tensor().values);
+  CHECK(in_list_order == ours);
+}
+
 error refused(sharded st, const nested_options& options = {}) {
+  const foreign::cut_tensor theirs = foreign_of(st);
   auto flat = flatten_nested_shards(with(std::move(st)), options);
   REQUIRE(!flat);
   CHECK(flat.error().key == "layer[0].w");
+  const auto same = flatten_nested_shards(theirs, options);
+  REQUIRE(!same);
+  CHECK(to_string(error(same.error()).with_key(flat.error().key)) == to_string(flat.error()));
   return flat.error();
 }
 
@@ -238,8 +266,9 @@ TEST_CASE("random nestings are flattened to the elements that every rank holds")
     };
     learn(learn, root);
     nested_options options;
+    path asked{"a", 0};
     options.inner_metadata = [&](const path& where, const shard_metadata& s) -> std::optional<sharded_tensor_metadata> {
-      CHECK(where == path{"a", 0});
+      CHECK(where == asked);
       if (s.where().is_empty()) return std::nullopt;
       const auto found = inside.find({s.where(), *s.rank()});
       if (found == inside.end()) return std::nullopt;
@@ -258,6 +287,14 @@ TEST_CASE("random nestings are flattened to the elements that every rank holds")
         if (!s.where().is_empty()) wanted.emplace(s.where(), *s.rank());
       CHECK(found == wanted);
       for (const auto& s : st.local_shards()) CHECK(s.tensor().values == cells_of(s.metadata().where(), shape));
+      asked = path();
+      const auto theirs = foreign_of(*input.find({"a", 0})->sharded_tensor());
+      const auto flat_theirs = flatten_nested_shards(theirs, options);
+      asked = path{"a", 0};
+      if (!flat_theirs) FAIL(to_string(flat_theirs.error()));
+      check_same(st, *flat_theirs);
+      CHECK(flat_theirs->outcome == alone->report[0].outcome);
+      CHECK(flat_theirs->unknown_shards == alone->report[0].unknown_shards);
     }
   }
 }
@@ -301,6 +338,58 @@ TEST_CASE("nested shards that do not make up the tensor are refused by key, rank
               {.policy = nested_policy::torch_compatible});
   CHECK(e.code == errc::unsupported);
   CHECK(e.hint == "nested_policy::exact takes any number");
+}
+
+TEST_CASE("another framework's nested shards are flattened as PyTorch does, as ours are") {
+  const nested_options options{.policy = nested_policy::torch_compatible};
+  const auto columns = std::vector{on_rank({{0, 0}, {2, 1}}, 0), on_rank({{0, 1}, {2, 3}}, 1)};
+  for (const std::int32_t rank : {0, 1}) {
+    const sharded nested = two_levels(rank, columns);
+    const foreign::cut_tensor theirs = foreign_of(nested);
+    const auto wanted = flatten_nested_shards(with(nested), options).value();
+    const auto found = flatten_nested_shards(theirs, options).value();
+    CHECK(found.outcome == wanted.report[0].outcome);
+    const auto* const item = wanted.dict.find({"layer.0.w"});
+    const auto* const kept = item ? item : wanted.dict.find({"layer", "0", "w"});
+    REQUIRE(kept);
+    check_same(*kept->sharded_tensor(), found);
+  }
+}
+
+TEST_CASE("adapters whose shards are not those of their metadata are refused by rank and box") {
+  const foreign::cut_tensor right = foreign_of(two_levels(0, {on_rank({{0, 0}, {2, 4}}, 0)}));
+  CHECK(flatten_nested_shards(right));
+  auto wrong = right;
+  wrong.me = 2;
+  CHECK(flatten_nested_shards(wrong).error().expected == "0 to 1");
+  wrong.me = -1;
+  CHECK(flatten_nested_shards(wrong).error().code == errc::invalid_argument);
+  wrong = right;
+  wrong.mine.clear();
+  error e = flatten_nested_shards(wrong).error();
+  CHECK(e.code == errc::invalid_argument);
+  CHECK(e.ranks == std::vector<std::int32_t>{0});
+  CHECK(e.boxes == std::vector<box>{{{0, 0}, {2, 4}}});
+  wrong = right;
+  wrong.mine.push_back(right.mine[0]);
+  CHECK(flatten_nested_shards(wrong).error().expected == "1 local shards");
+  wrong = right;
+  wrong.mine[0].place.begin[0] = 1;
+  e = flatten_nested_shards(wrong).error();
+  CHECK(e.boxes == std::vector<box>{{{1, 0}, {2, 4}}});
+  CHECK(e.expected == "[0:2, 0:4) on rank:0/cpu");
+  wrong = right;
+  wrong.processes = {0, 0};
+  CHECK(flatten_nested_shards(wrong).error().code == errc::invalid_argument);
+  wrong = right;
+  wrong.facts.shape.assign(17, 1);
+  CHECK(flatten_nested_shards(wrong).error().code == errc::rank_too_large);
+  wrong = right;  // a tensor inside itself
+  wrong.mine[0].inside = std::make_shared<foreign::cut_tensor>(wrong);
+  wrong.mine[0].inside->mine[0].inside = wrong.mine[0].inside;
+  e = flatten_nested_shards(wrong).error();
+  CHECK(e.message.find("nested too deeply") != std::string::npos);
+  wrong.mine[0].inside->mine.clear();
 }
 
 TEST_CASE("an error on one rank is the error of every rank") {

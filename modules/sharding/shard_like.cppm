@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shards and sharded tensors of any type: the concepts over `shard_adapter` and `sharded_tensor_adapter`. Not here: our
+// own (shard), their metadata (metadata_like).
+module;
+#include <shardmesh/shard_adapter.hpp>
+export module shardmesh.sharding:shard_like;
+
+import shardmesh.std;
+import shardmesh.transfer;
+import :metadata;
+import :metadata_like;
+import :shard;
+
+export namespace shardmesh {
+
+/// A shard that this rank holds, of any framework: `shard_adapter<S>` gives its metadata (a reference to an object that
+/// is `shard_metadata_like`, perhaps the shard itself) and a view of its tensor, which has the sizes that the metadata
+/// says. A shard that can hold a sharded tensor instead has `nested`, too.
+template <class S>
+concept shard_like = requires(S& s, const std::remove_const_t<S>& c) {
+  { shard_adapter<std::remove_const_t<S>>::view(s) } -> std::same_as<tensor_view>;
+  requires std::is_lvalue_reference_v<decltype(shard_adapter<std::remove_const_t<S>>::metadata(c))>;
+  requires shard_metadata_like<std::remove_cvref_t<decltype(shard_adapter<std::remove_const_t<S>>::metadata(c))>>;
+};
+
+/// A list of shards that can be indexed.
+template <class R>
+concept shard_range = std::ranges::random_access_range<const R> && std::ranges::sized_range<const R> &&
+                      std::is_lvalue_reference_v<std::ranges::range_reference_t<const R>> &&
+                      shard_like<std::remove_cvref_t<std::ranges::range_reference_t<const R>>>;
+
+/// A sharded tensor, of any framework: `sharded_tensor_adapter<S>` gives this rank's shards, the metadata of all, the
+/// group's global ranks, and which of them this process is.
+template <class S>
+concept sharded_tensor_like = requires(const S& s) {
+  requires std::is_lvalue_reference_v<decltype(sharded_tensor_adapter<S>::metadata(s))>;
+  requires sharded_tensor_metadata_like<std::remove_cvref_t<decltype(sharded_tensor_adapter<S>::metadata(s))>>;
+  requires shard_range<std::remove_cvref_t<decltype(sharded_tensor_adapter<S>::local_shards(s))>>;
+  { sharded_tensor_adapter<S>::global_ranks(s) } -> std::convertible_to<std::vector<std::int32_t>>;
+  { sharded_tensor_adapter<S>::rank(s) } -> std::convertible_to<std::int32_t>;
+};
+
+}  // namespace shardmesh
+
+// Exported for room state, whose flattening looks into shards.
+export namespace shardmesh::detail {
+
+// The tensor of a shard that holds one. Adapters may ask for a shard that is not const, as views do not say what may be
+// written.
+template <shard_like S>
+tensor_view view_of_shard(const S& shard) {
+  return shard_adapter<S>::view(const_cast<S&>(shard));
+}
+
+// For whoever descends into shards.
+error nested_too_deeply(const shard_metadata_view& shard);
+
+// The sharded tensor in a shard, or null.
+template <shard_like S>
+auto nested_in(const S& shard) {
+  if constexpr (requires { shard_adapter<S>::nested(shard); })
+    return shard_adapter<S>::nested(shard);
+  else
+    return static_cast<const void*>(nullptr);
+}
+
+template <class S>
+inline constexpr bool can_be_nested = requires(const S& s) { shard_adapter<S>::nested(s); };
+
+// A shard's own properties: the adapter's where it gives them, else the dtype and defaults.
+template <class S>
+inline constexpr bool has_shard_properties = requires(const S& s) {
+  { shard_adapter<S>::properties(s) } -> std::convertible_to<tensor_properties>;
+};
+template <shard_like S>
+tensor_properties properties_of_shard(const S& shard) {
+  if constexpr (has_shard_properties<S>)
+    return shard_adapter<S>::properties(shard);
+  else
+    return {.type = view_of_shard(shard).type};
+}
+
+}  // namespace shardmesh::detail
+
+/// Ours are models.
+template <shardmesh::local_tensor T>
+struct shardmesh::shard_adapter<shardmesh::shard<T>> {
+  static const shard_metadata& metadata(const shard<T>& s) { return s.metadata(); }
+  static tensor_view view(const shard<T>& s) { return adapter<T>::view(const_cast<T&>(s.tensor())); }
+  static tensor_properties properties(const shard<T>& s)
+    requires requires(const T& t) {
+      { adapter<T>::properties(t) } -> std::same_as<tensor_properties>;
+    }
+  {
+    return adapter<T>::properties(s.tensor());
+  }
+  static const sharded_tensor<T>* nested(const shard<T>& s) { return s.is_nested() ? &s.nested() : nullptr; }
+};
+
+template <shardmesh::local_tensor T>
+struct shardmesh::sharded_tensor_adapter<shardmesh::sharded_tensor<T>> {
+  static const sharded_tensor_metadata& metadata(const sharded_tensor<T>& s) { return s.metadata(); }
+  static std::span<const shard<T>> local_shards(const sharded_tensor<T>& s) { return s.local_shards(); }
+  static const rank_group& group(const sharded_tensor<T>& s) { return s.group(); }
+  static std::vector<std::int32_t> global_ranks(const sharded_tensor<T>& s) { return s.group().globals(); }
+  static std::int32_t rank(const sharded_tensor<T>& s) { return s.rank(); }
+};

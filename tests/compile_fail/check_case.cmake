@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+# Builds one case and looks at what the compiler prints.
+#   cmake -D BUILD=folder -D TARGET=compile_fail_x -D SAYS=sentence -D NOTES=n -P check_case.cmake
+# The first error must say the sentence (of ours: plain text, not a pattern), it must be the only one, and the compiler
+# must need no more notes than that to show where.
+execute_process(COMMAND ${CMAKE_COMMAND} --build ${BUILD} --target ${TARGET}
+  OUTPUT_VARIABLE printed ERROR_VARIABLE printed RESULT_VARIABLE status)
+if(status EQUAL 0)
+  message(FATAL_ERROR "${TARGET} compiles")
+endif()
+# What CMake takes for parts of a list.
+string(REPLACE ";" "," printed "${printed}")
+string(REPLACE "[" "(" printed "${printed}")
+string(REPLACE "]" ")" printed "${printed}")
+string(REGEX MATCHALL "[^\n]*: error: [^\n]*" errors "${printed}")
+string(REGEX MATCHALL "[^\n]*: note: [^\n]*" notes "${printed}")
+list(LENGTH errors error_count)
+list(LENGTH notes note_count)
+if(error_count EQUAL 0)
+  message(FATAL_ERROR "the compiler prints no error:\n${printed}")
+endif()
+list(GET errors 0 first)
+string(FIND "${first}" "${SAYS}" at)
+if(at EQUAL -1)
+  message(FATAL_ERROR "the first error does not say \"${SAYS}\":\n${printed}")
+endif()
+if(error_count GREATER 1)
+  message(FATAL_ERROR "${error_count} errors where one is enough:\n${printed}")
+endif()
+if(note_count GREATER ${NOTES})
+  message(FATAL_ERROR "${note_count} notes, more than ${NOTES}:\n${printed}")
+endif()
+message(STATUS "${first}")

@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+// A dtensor of tensors that only move is moved: forgetting to is the first mistake of all.
+// says: a dtensor copies only when its tensor type does, and this one does not: std::move it
+import shardmesh.sharding;
+
+void keep(shardmesh::dtensor<shardmesh::host_tensor>) {}
+void use(shardmesh::dtensor<shardmesh::host_tensor>& tensor) {
+  keep(tensor);
+}
+int main() {}

@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
+// The sizes of a mesh say how many ranks it has.
+// says: the number of ranks follows from the sizes; what comes after them are names
+import shardmesh.layout;
+
+int main() {
+  return shardmesh::device_mesh::make({2, 4}, 8).has_value();
+}
