@@ -3,8 +3,6 @@ module;
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
-#include <optional>
 #include <string>
 module shardmesh.core;
 
@@ -25,18 +23,6 @@ bool lies_within(const box& inner, const box& outer) {
   for (std::size_t d = 0; d < inner.rank(); ++d)
     if (inner.offsets[d] < outer.offsets[d] || inner.end(d) > outer.end(d)) return false;
   return true;
-}
-
-std::optional<box> intersect(const box& a, const box& b) {
-  box common{extents::filled(a.rank(), 0), extents::filled(a.rank(), 0)};
-  for (std::size_t d = 0; d < a.rank(); ++d) {
-    const std::int64_t begin = std::max(a.offsets[d], b.offsets[d]);
-    const std::int64_t end = std::min(a.end(d), b.end(d));
-    if (begin >= end) return std::nullopt;
-    common.offsets[d] = begin;
-    common.sizes[d] = end - begin;
-  }
-  return common;
 }
 
 box shifted(const box& b, const extents& distance) {

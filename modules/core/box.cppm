@@ -42,7 +42,17 @@ bool is_well_formed(const box& b);
 bool lies_within(const box& inner, const box& outer);
 
 /// The common indices, or nothing when there are none. Precondition: equal rank. Two scalars' boxes intersect.
-std::optional<box> intersect(const box& a, const box& b);
+constexpr std::optional<box> intersect(const box& a, const box& b) {
+  box common{extents::filled(a.rank(), 0), extents::filled(a.rank(), 0)};
+  for (std::size_t d = 0; d < a.rank(); ++d) {
+    const std::int64_t begin = std::max(a.offsets[d], b.offsets[d]);
+    const std::int64_t end = std::min(a.end(d), b.end(d));
+    if (begin >= end) return std::nullopt;
+    common.offsets[d] = begin;
+    common.sizes[d] = end - begin;
+  }
+  return common;
+}
 
 /// `b` moved by `distance`, one entry per dimension.
 box shifted(const box& b, const extents& distance);

@@ -9,18 +9,85 @@ export namespace shardmesh {
 
 enum class dtype_kind : std::uint8_t { boolean, integer, floating, complex, bits };
 
+}  // namespace shardmesh
+
+namespace shardmesh::detail {
+
+// `digits` is the number of significand (or value) bits, `exponents` of exponent bits: what `widens` compares.
+struct dtype_info {
+  dtype type;
+  std::string_view name;
+  int bits;
+  dtype_kind kind;
+  int digits, exponents;
+  bool is_signed;
+};
+
+inline constexpr auto dtype_table = std::to_array<dtype_info>({
+    {dtype::undefined, "undefined", 0, dtype_kind::bits, 0, 0, false},
+    {dtype::boolean, "bool", 8, dtype_kind::boolean, 1, 0, false},
+    {dtype::uint8, "uint8", 8, dtype_kind::integer, 8, 0, false},
+    {dtype::int8, "int8", 8, dtype_kind::integer, 7, 0, true},
+    {dtype::int16, "int16", 16, dtype_kind::integer, 15, 0, true},
+    {dtype::int32, "int32", 32, dtype_kind::integer, 31, 0, true},
+    {dtype::int64, "int64", 64, dtype_kind::integer, 63, 0, true},
+    {dtype::uint16, "uint16", 16, dtype_kind::integer, 16, 0, false},
+    {dtype::uint32, "uint32", 32, dtype_kind::integer, 32, 0, false},
+    {dtype::uint64, "uint64", 64, dtype_kind::integer, 64, 0, false},
+    {dtype::float16, "float16", 16, dtype_kind::floating, 11, 5, true},
+    {dtype::bfloat16, "bfloat16", 16, dtype_kind::floating, 8, 8, true},
+    {dtype::float32, "float32", 32, dtype_kind::floating, 24, 8, true},
+    {dtype::float64, "float64", 64, dtype_kind::floating, 53, 11, true},
+    {dtype::complex32, "complex32", 32, dtype_kind::complex, 11, 5, true},
+    {dtype::complex64, "complex64", 64, dtype_kind::complex, 24, 8, true},
+    {dtype::complex128, "complex128", 128, dtype_kind::complex, 53, 11, true},
+    {dtype::float8_e4m3fn, "float8_e4m3fn", 8, dtype_kind::floating, 4, 4, true},
+    {dtype::float8_e5m2, "float8_e5m2", 8, dtype_kind::floating, 3, 5, true},
+    {dtype::float8_e4m3fnuz, "float8_e4m3fnuz", 8, dtype_kind::floating, 4, 5, true},
+    {dtype::float8_e5m2fnuz, "float8_e5m2fnuz", 8, dtype_kind::floating, 3, 6, true},
+    {dtype::float8_e8m0fnu, "float8_e8m0fnu", 8, dtype_kind::floating, 1, 8, false},
+    {dtype::float8_e4m3, "float8_e4m3", 8, dtype_kind::floating, 4, 4, true},
+    {dtype::float4_e2m1fn_x2, "float4_e2m1fn_x2", 8, dtype_kind::bits, 0, 0, true},
+    {dtype::float4_e2m1fn, "float4_e2m1fn", 4, dtype_kind::bits, 0, 0, true},
+    {dtype::float6_e2m3, "float6_e2m3", 6, dtype_kind::bits, 0, 0, true},
+    {dtype::float6_e3m2, "float6_e3m2", 6, dtype_kind::bits, 0, 0, true},
+    {dtype::bits8, "bits8", 8, dtype_kind::bits, 0, 0, false},
+    {dtype::bits16, "bits16", 16, dtype_kind::bits, 0, 0, false},
+    {dtype::bits1x8, "bits1x8", 8, dtype_kind::bits, 0, 0, false},
+    {dtype::bits2x4, "bits2x4", 8, dtype_kind::bits, 0, 0, false},
+    {dtype::bits4x2, "bits4x2", 8, dtype_kind::bits, 0, 0, false},
+});
+
+constexpr const dtype_info& info(dtype type) {
+  return dtype_table[static_cast<std::size_t>(type)];
+}
+
+}  // namespace shardmesh::detail
+
+export namespace shardmesh {
+
 /// PyTorch's name, "float32"; "float4_e2m1fn", "float6_e2m3" for types PyTorch lacks; "undefined".
-std::string_view name(dtype type);
+constexpr std::string_view name(dtype type) {
+  return detail::info(type).name;
+}
 std::string to_string(dtype type);
 /// The dtype with that name; accepts PyTorch's aliases (half, float, double, long, int, short, bool, cfloat ...).
 std::optional<dtype> parse_dtype(std::string_view text);
 /// Bits an element takes: 4, 6 or a multiple of 8; 0 for undefined.
-int bits(dtype type);
+constexpr int bits(dtype type) {
+  return detail::info(type).bits;
+}
 /// Bytes an element takes. Precondition: not a sub-byte type.
-std::int64_t item_bytes(dtype type);
-dtype_kind kind(dtype type);
+constexpr std::int64_t item_bytes(dtype type) {
+  return bits(type) / 8;
+}
+constexpr dtype_kind kind(dtype type) {
+  return detail::info(type).kind;
+}
 /// float64 to the float4 and float6 types: real numbers with a fraction. Complex dtypes are not.
-bool is_floating(dtype type);
+constexpr bool is_floating(dtype type) {
+  return kind(type) == dtype_kind::floating;
+}
 /// Every value of `from` is one of `to`. bool widens to anything, integers to floats that hold them exactly.
 bool widens(dtype from, dtype to);
 /// Bytes of `numel` elements, or nothing when that overflows or is not a whole number of bytes.
