@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // How one tensor dimension is cut by the mesh dimensions that shard it, one after the other: the arithmetic behind
-// `layout`, grids and `static_layout`. What a coordinate holds of a dimension is a list of runs.
+// `layout`, grids and `static_layout`. What a coordinate holds of a dimension is a list of runs, of a tensor their
+// product.
 export module shardmesh.layout:cut;
 
 import shardmesh.std;
+import shardmesh.core;
 import :split_rule;
 
 export namespace shardmesh {
@@ -80,6 +82,34 @@ constexpr std::vector<index_run> cut_runs(const std::vector<index_run>& runs, co
     }
   }
   return held;
+}
+
+}  // namespace shardmesh
+
+namespace shardmesh {
+
+// Visits the product of the runs of every dimension, row-major in local order, until `visit(box, local_offsets)` is
+// false; returns false then. A rank that holds nothing of some dimension has no boxes.
+template <class Visit>
+constexpr bool for_each_box(std::span<const std::vector<index_run>> runs, Visit&& visit) {
+  const std::size_t rank = runs.size();
+  box where{extents::filled(rank, 0), extents::filled(rank, 0)};
+  extents local = extents::filled(rank, 0);
+  std::size_t at[max_rank] = {};
+  for (const auto& one : runs)
+    if (one.empty()) return true;
+  while (true) {
+    for (std::size_t d = 0; d < rank; ++d) {
+      const index_run& run = runs[d][at[d]];
+      where.offsets[d] = run.global;
+      where.sizes[d] = run.size;
+      local[d] = run.local;
+    }
+    if (!visit(where, local)) return false;
+    std::size_t d = rank;
+    while (d > 0 && ++at[d - 1] == runs[d - 1].size()) at[--d] = 0;
+    if (d == 0) return true;
+  }
 }
 
 }  // namespace shardmesh

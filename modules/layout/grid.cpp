@@ -169,17 +169,10 @@ class grid final : public distribution::model {
     }
   };
 
-  std::int32_t term_of(const extents& coordinate) const {
-    std::int64_t term = 0;
-    for (std::size_t m = 0; m < parts_->placements.size(); ++m)
-      if (parts_->placements[m].kind == placement_kind::partial) term = term * parts_->mesh.sizes()[m] + coordinate[m];
-    return static_cast<std::int32_t>(term);
-  }
-
   bool emit(owner_id owner, const extents& coordinate, const std::vector<runs>& held, fragment_visitor visit) const {
     fragment f;
     f.owner = owner;
-    f.term = term_of(coordinate);
+    f.term = detail::term_at(parts_->mesh.sizes(), parts_->placements, coordinate);
     return for_each_box(held, [&](const box& where, const extents& local) {
       f.where = where;
       f.local_offsets = local;

@@ -11,6 +11,7 @@ export import :reduction;
 export import :split_rule;
 export import :mesh;
 export import :placement;
+export import :layout_rules;
 export import :tensor_layout;
 export import :static_layout;
 export import :distribution;

@@ -52,29 +52,31 @@ result<void> check_names(const std::vector<std::string>& names) {
   return {};
 }
 
+error refused_mesh(const layout_problem& problem, std::span<const std::int64_t> sizes) {
+  if (problem.fault == layout_fault::too_many_mesh_dimensions)
+    return fail(errc::rank_too_large, fmt::format("a mesh of {} dimensions; at most {}", sizes.size(), max_rank));
+  if (problem.fault == layout_fault::empty_mesh_dimension)
+    return bad_mesh(fmt::format("mesh dimension {} has size {}; at least 1", problem.at, sizes[problem.at]));
+  return fail(errc::overflow, "the mesh has more than 2147483647 ranks");
+}
+
 }  // namespace
 
 result<device_mesh> device_mesh::make(std::span<const std::int64_t> sizes, std::vector<std::string> names,
                                       std::vector<std::int32_t> ranks) {
-  if (sizes.size() > max_rank)
-    return fail(errc::rank_too_large, fmt::format("a mesh of {} dimensions; at most {}", sizes.size(), max_rank));
-  for (std::size_t d = 0; d < sizes.size(); ++d)
-    if (sizes[d] < 1) return bad_mesh(fmt::format("mesh dimension {} has size {}; at least 1", d, sizes[d]));
-  const auto size = checked_volume(sizes);
-  if (!size || *size > std::numeric_limits<std::int32_t>::max())
-    return fail(errc::overflow, "the mesh has more than 2147483647 ranks");
+  if (const auto problem = find_mesh_problem(sizes)) return refused_mesh(problem, sizes);
   if (!names.empty() && names.size() != sizes.size())
     return bad_mesh(fmt::format("{} names for {} mesh dimensions", names.size(), sizes.size()));
   SHARDMESH_CHECK(check_names(names));
 
   device_mesh mesh;
   mesh.sizes_ = extents(sizes);
-  mesh.size_ = *size;
+  mesh.size_ = box::whole(mesh.sizes_).volume();
   if (!names.empty()) mesh.names_ = std::make_shared<const std::vector<std::string>>(std::move(names));
   if (ranks.empty()) return mesh;
 
-  if (static_cast<std::int64_t>(ranks.size()) != *size)
-    return bad_mesh(fmt::format("{} ranks for a mesh of {}", ranks.size(), *size));
+  if (static_cast<std::int64_t>(ranks.size()) != mesh.size_)
+    return bad_mesh(fmt::format("{} ranks for a mesh of {}", ranks.size(), mesh.size_));
   auto table = std::make_shared<numbering>();
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     if (ranks[i] < 0 || ranks[i] == std::numeric_limits<std::int32_t>::max())
@@ -87,7 +89,7 @@ result<device_mesh> device_mesh::make(std::span<const std::int64_t> sizes, std::
       return bad_mesh(fmt::format("rank {} is in the mesh twice", table->positions[i].first));
   table->ranks = std::move(ranks);
   const bool in_order =
-      table->positions.back().first == *size - 1 && std::is_sorted(table->ranks.begin(), table->ranks.end());
+      table->positions.back().first == mesh.size_ - 1 && std::is_sorted(table->ranks.begin(), table->ranks.end());
   if (!in_order) mesh.numbering_ = std::move(table);
   return mesh;
 }
@@ -199,9 +201,10 @@ result<extents> parse_shape(std::string_view text) {
 }
 
 result<void> check_shape(const extents& shape) {
-  for (const std::int64_t size : shape)
-    if (size < 0) return fail(errc::invalid_argument, fmt::format("shape {} has a negative size", to_string(shape)));
-  if (!checked_volume(shape))
+  const auto problem = find_shape_problem(shape);
+  if (problem.fault == layout_fault::negative_size)
+    return fail(errc::invalid_argument, fmt::format("shape {} has a negative size", to_string(shape)));
+  if (problem)
     return fail(errc::overflow, fmt::format("the volume of shape {} does not fit in 64 bits", to_string(shape)));
   return {};
 }

@@ -1,53 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// static_layout: a layout whose mesh, shape and placements are template arguments: the answers of `layout`, constexpr.
+// static_layout: a layout whose mesh, shape and placements are template arguments: the answers of `layout`, constexpr;
+// and require_even, which refuses one that is cut unevenly. Not here: what moves between two (room transfer).
 export module shardmesh.layout:static_layout;
 
 import shardmesh.std;
 import shardmesh.core;
 import :cut;
+import :layout_rules;
+import :mesh;
 import :placement;
 import :reduction;
-import :split_rule;
-
-namespace shardmesh::detail {
-
-// What `layout::make` asks of its arguments, at compile time.
-constexpr bool is_mesh(std::span<const std::int64_t> sizes) {
-  const auto ranks = checked_volume(sizes);
-  return ranks && *ranks >= 1 && *ranks <= std::numeric_limits<std::int32_t>::max();
-}
-constexpr bool has_reductions(std::span<const placement> placements) {
-  return std::all_of(placements.begin(), placements.end(), [](const placement& p) {
-    return p.kind != placement_kind::partial || p.reduction != reduce_op::none;
-  });
-}
-constexpr bool has_one_reduction(std::span<const placement> placements) {
-  for (const placement& a : placements)
-    for (const placement& b : placements)
-      if (a.kind == placement_kind::partial && b.kind == placement_kind::partial &&
-          !are_combinable(a.reduction, b.reduction))
-        return false;
-  return true;
-}
-constexpr bool has_few_boxes(std::span<const std::int64_t> mesh, std::span<const std::int64_t> shape,
-                             std::span<const placement> placements) {
-  std::int64_t boxes = 1;
-  for (std::size_t m = 0; m < std::min(mesh.size(), placements.size()); ++m) {
-    const placement& p = placements[m];
-    const auto rank = static_cast<std::int64_t>(shape.size());
-    const std::int64_t dim = p.dim < 0 ? p.dim + rank : p.dim;
-    if (!p.is_shard() || dim < 0 || dim >= rank || p.split_factor < 1 || mesh[m] == 1 ||
-        p.split_factor >= shape[static_cast<std::size_t>(dim)])
-      continue;
-    if (p.split_factor > max_boxes_of_a_rank / boxes) return false;
-    boxes *= p.split_factor;
-  }
-  return true;
-}
-
-}  // namespace shardmesh::detail
+import :tensor_layout;
 
 export namespace shardmesh {
+
+/// Integers that sizes are written as: not bool.
+template <class T>
+concept static_size = std::integral<T> && !std::same_as<T, bool>;
 
 /// Sizes as a template argument: `static_extents{2, 3}`.
 template <std::size_t Rank>
@@ -55,68 +24,71 @@ struct static_extents {
   std::array<std::int64_t, Rank> values{};
 
   constexpr static_extents() = default;
-  template <class... Sizes>
+  template <static_size... Sizes>
     requires(sizeof...(Sizes) == Rank && Rank > 0)
   constexpr explicit static_extents(Sizes... sizes) : values{static_cast<std::int64_t>(sizes)...} {}
   constexpr operator extents() const { return extents(std::span<const std::int64_t>(values)); }
 };
 static_extents() -> static_extents<0>;
-template <class... Sizes>
+template <static_size... Sizes>
 static_extents(Sizes...) -> static_extents<sizeof...(Sizes)>;
 
 /// `layout` at compile time, with the torch_chunk rule. What `layout::make` refuses does not compile.
 ///     using weights = static_layout<static_extents{2, 3}, static_extents{10, 7}, placement::shard(0),
-///     placement::shard(1)>; static_assert(weights::local_shape(5) == extents{5, 1});
+///                                   placement::shard(1)>;
+///     static_assert(weights::local_shape(5) == extents{5, 1});
+/// Ranks are 0 .. size() - 1. Cost of an answer: as of `layout`, within the compiler's limit of constexpr steps.
 template <static_extents Mesh, static_extents Shape, placement... Placements>
 class static_layout {
+  static constexpr std::array<placement, sizeof...(Placements)> each_{Placements...};
+  static constexpr layout_fault fault = find_layout_problem(Mesh.values, Shape.values, each_).fault;
+
  public:
   static constexpr std::size_t mesh_rank = Mesh.values.size();
   static constexpr std::size_t rank = Shape.values.size();
-  static_assert(sizeof...(Placements) == mesh_rank, "one placement per mesh dimension");
-  static_assert(((!Placements.is_shard() || (Placements.dim < static_cast<std::int32_t>(rank) &&
-                                             Placements.dim >= -static_cast<std::int32_t>(rank))) &&
-                 ...),
-                "a placement names a dimension that the tensor lacks");
-  static_assert(((Placements.split_factor >= 1) && ...), "a split factor is at least 1");
-  static_assert(detail::is_mesh(Mesh.values), "a mesh dimension has at least one rank, a mesh at most 2^31 - 1");
-  static_assert(checked_volume(Shape.values).has_value(),
-                "a size of a tensor is not negative, and its elements fit in 64 bits");
-  static_assert(detail::has_reductions(std::array<placement, sizeof...(Placements)>{Placements...}),
-                "a partial placement needs a reduction");
-  static_assert(detail::has_one_reduction(std::array<placement, sizeof...(Placements)>{Placements...}),
-                "these reductions of partial placements cannot be combined");
-  static_assert(detail::has_few_boxes(Mesh.values, Shape.values,
-                                      std::array<placement, sizeof...(Placements)>{Placements...}),
-                "a split factor gives a rank too many boxes");
+  static_assert(fault != layout_fault::too_many_mesh_dimensions, "a mesh has at most 16 dimensions");
+  static_assert(fault != layout_fault::empty_mesh_dimension, "a mesh dimension has at least one rank");
+  static_assert(fault != layout_fault::too_many_ranks, "a mesh has at most 2^31 - 1 ranks");
+  static_assert(fault != layout_fault::too_many_dimensions, "a tensor has at most 16 dimensions");
+  static_assert(fault != layout_fault::negative_size, "a size of a tensor is not negative");
+  static_assert(fault != layout_fault::too_many_elements, "the elements of a tensor fit in 64 bits");
+  static_assert(fault != layout_fault::wrong_number_of_placements, "one placement per mesh dimension");
+  static_assert(fault != layout_fault::missing_dimension, "a placement names a dimension that the tensor lacks");
+  static_assert(fault != layout_fault::split_factor_below_one, "a split factor is at least 1");
+  static_assert(fault != layout_fault::missing_reduction, "a partial placement needs a reduction");
+  static_assert(fault != layout_fault::mixed_reductions, "these reductions of partial placements cannot be combined");
+  static_assert(fault != layout_fault::too_many_boxes_of_a_rank, "a split factor gives a rank too many boxes");
 
   static constexpr extents mesh() { return Mesh; }
   static constexpr extents shape() { return Shape; }
   static constexpr std::int64_t size() { return box::whole(mesh()).volume(); }
 
+  /// As of `layout`: how the terms on partial mesh dimensions combine, over how many an average is, how many there are.
+  static constexpr reduce_op reduction() { return detail::terms_of(Mesh.values, each_).reduction; }
+  static constexpr std::int64_t divisor() { return detail::terms_of(Mesh.values, each_).divisor; }
+  static constexpr std::int32_t terms() {
+    return static_cast<std::int32_t>(detail::terms_of(Mesh.values, each_).terms);
+  }
+  /// The number of the term that a rank holds; 0 when there are no terms. Precondition: 0 <= at < size().
+  static constexpr std::int32_t term(std::int64_t at) { return detail::term_at(Mesh.values, each_, coordinate_of(at)); }
+
   /// What a rank holds of one tensor dimension, in local order. Precondition: 0 <= at < size().
   static constexpr std::vector<index_run> runs(std::int64_t at, std::size_t dim) {
-    extents coordinate = extents::filled(mesh_rank, 0);
-    for (std::size_t m = mesh_rank; m-- > 0; at /= Mesh.values[m]) coordinate[m] = at % Mesh.values[m];
+    const extents coordinate = coordinate_of(at);
     auto held = whole_dimension(Shape.values[dim]);
-    std::size_t m = 0;
-    const auto apply = [&](const placement& p) {
-      const std::int64_t resolved = p.dim < 0 ? p.dim + static_cast<std::int64_t>(rank) : p.dim;
-      if (p.is_shard() && resolved == static_cast<std::int64_t>(dim))
-        held = cut_runs(held, {Mesh.values[m], p.split_factor, {}}, coordinate[m]);
-      ++m;
-    };
-    (apply(Placements), ...);
+    for (std::size_t m = 0; m < mesh_rank; ++m)
+      if (cuts(m, dim)) held = cut_runs(held, {Mesh.values[m], each_[m].split_factor, {}}, coordinate[m]);
     return held;
   }
 
-  /// Sizes of a rank's local tensor.
+  /// Sizes of a rank's local tensor. Precondition: 0 <= at < size().
   static constexpr extents local_shape(std::int64_t at) {
     extents sizes = extents::filled(rank, 0);
     for (std::size_t d = 0; d < rank; ++d) sizes[d] = length_of(runs(at, d));
     return sizes;
   }
 
-  /// Global index of a rank's first element, as `layout::first_index`.
+  /// Global index of a rank's first element, as `layout::first_index`. Precondition: 0 <= at < size().
   static constexpr extents first_index(std::int64_t at) {
     extents first = shape();
     for (std::size_t d = 0; d < rank; ++d) {
@@ -125,6 +97,104 @@ class static_layout {
     }
     return first;
   }
+
+  /// The boxes of a rank's local tensor, as `layout::boxes`; none when it is not in the mesh.
+  static constexpr std::vector<placed_box> boxes(std::int64_t at) {
+    std::vector<placed_box> made;
+    if (at < 0 || at >= size()) return made;
+    std::vector<std::vector<index_run>> held;
+    for (std::size_t d = 0; d < rank; ++d) held.push_back(runs(at, d));
+    for_each_box(held, [&](const box& where, const extents& local) {
+      made.push_back({where, local});
+      return true;
+    });
+    return made;
+  }
+
+  /// The mesh cuts a size of this tensor dimension evenly when it is a multiple of this number: every rank gets equally
+  /// many indices, and every piece of a strided shard too. Nothing when it does not fit in 64 bits.
+  static constexpr std::optional<std::int64_t> even_multiple(std::size_t dim) {
+    std::int64_t multiple = 1, parts = 1;  // parts: into how many the mesh dimensions so far have cut
+    for (std::size_t m = 0; m < mesh_rank; ++m) {
+      if (!cuts(m, dim) || Mesh.values[m] == 1) continue;
+      parts *= Mesh.values[m];  // at most the number of ranks
+      const auto pieces = checked_multiply(parts, each_[m].split_factor);
+      if (!pieces) return std::nullopt;
+      const auto both = checked_multiply(multiple / std::gcd(multiple, *pieces), *pieces);
+      if (!both) return std::nullopt;
+      multiple = *both;
+    }
+    return multiple;
+  }
+
+  /// The layout at run time.
+  static layout as_layout() {
+    return layout::make(device_mesh::make(Mesh.values).value(), {Placements...}, shape()).value();
+  }
+
+ private:
+  static constexpr extents coordinate_of(std::int64_t at) {
+    extents coordinate = extents::filled(mesh_rank, 0);
+    for (std::size_t m = mesh_rank; m-- > 0; at /= Mesh.values[m]) coordinate[m] = at % Mesh.values[m];
+    return coordinate;
+  }
+  static constexpr bool cuts(std::size_t m, std::size_t dim) {
+    return each_[m].is_shard() && detail::resolved_dim(each_[m], rank) == dim;
+  }
 };
+
+/// A type that answers as a layout does, at compile time: every rank's boxes and terms, as of its `as_layout()`.
+template <class T>
+concept compile_time_layout = requires(std::int64_t at, std::size_t dim) {
+  { T::shape() } -> std::same_as<extents>;
+  { T::size() } -> std::same_as<std::int64_t>;
+  { T::reduction() } -> std::same_as<reduce_op>;
+  { T::divisor() } -> std::same_as<std::int64_t>;
+  { T::terms() } -> std::same_as<std::int32_t>;
+  { T::term(at) } -> std::same_as<std::int32_t>;
+  { T::boxes(at) } -> std::same_as<std::vector<placed_box>>;
+  { T::even_multiple(dim) } -> std::same_as<std::optional<std::int64_t>>;
+  { T::as_layout() } -> std::same_as<layout>;
+};
+
+}  // namespace shardmesh
+
+namespace shardmesh::detail {
+
+// The least size that is cut evenly and not below this one; the largest number when there is none.
+constexpr std::int64_t next_even_size(std::int64_t size, std::optional<std::int64_t> multiple) {
+  if (size == 0) return 0;
+  const auto next = multiple ? checked_multiply((size - 1) / *multiple + 1, *multiple) : std::nullopt;
+  return next.value_or(std::numeric_limits<std::int64_t>::max());
+}
+
+// The compiler prints the arguments, and both sizes.
+template <std::size_t Dimension, std::int64_t Size, std::int64_t NextEvenSize>
+struct cut_evenly {
+  static_assert(Size == NextEvenSize,
+                "the mesh does not divide a dimension of the tensor: pad it from the first of these sizes to the "
+                "second, shard another dimension, or leave out require_even");
+  static constexpr bool value = true;
+};
+
+template <class Layout, class Dimensions = std::make_index_sequence<Layout::shape().rank()>>
+struct evenly_cut;
+template <class Layout, std::size_t... Dimensions>
+struct evenly_cut<Layout, std::index_sequence<Dimensions...>> {
+  static_assert((cut_evenly<Dimensions, Layout::shape()[Dimensions],
+                            next_even_size(Layout::shape()[Dimensions], Layout::even_multiple(Dimensions))>::value &&
+                 ...));
+  using type = Layout;
+};
+
+}  // namespace shardmesh::detail
+
+export namespace shardmesh {
+
+/// The same layout, if the mesh cuts every dimension evenly; else it does not compile, and the compiler names the size
+/// and the next one that is cut evenly.
+///     using weights = require_even<static_layout<static_extents{4}, static_extents{8, 3}, placement::shard(0)>>;
+template <compile_time_layout Layout>
+using require_even = typename detail::evenly_cut<Layout>::type;
 
 }  // namespace shardmesh

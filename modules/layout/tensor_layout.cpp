@@ -17,63 +17,45 @@ import :model;
 namespace shardmesh {
 namespace {
 
-result<void> resolve_dims(std::vector<placement>& placements, std::size_t rank) {
-  for (std::size_t m = 0; m < placements.size(); ++m) {
-    placement& p = placements[m];
-    if (!p.is_shard()) continue;
-    const auto dims = static_cast<std::int32_t>(rank);
-    if (p.dim >= dims || p.dim < -dims)
+// The sentence of a refusal. What is wrong with the mesh by itself, `device_mesh::make` says.
+error refusal(const layout_problem& problem, const device_mesh& mesh, std::span<const placement> placements,
+              const extents& shape, std::span<const split_rule> rules) {
+  const std::size_t m = problem.at;
+  switch (problem.fault) {
+    case layout_fault::wrong_number_of_placements:
+      return fail(errc::invalid_argument,
+                  fmt::format("{} placement{} for a mesh of {} dimension{}", placements.size(),
+                              placements.size() == 1 ? "" : "s", mesh.rank(), mesh.rank() == 1 ? "" : "s"));
+    case layout_fault::wrong_number_of_rules:
+      return fail(errc::invalid_argument,
+                  fmt::format("{} split rules for a mesh of {} dimensions", rules.size(), mesh.rank()));
+    case layout_fault::missing_dimension:
       return fail(
           errc::out_of_bounds,
           fmt::format("placement {} of mesh dimension {} names a dimension that a tensor of {} dimension{} lacks",
-                      to_string(p), m, rank, rank == 1 ? "" : "s"));
-    if (p.dim < 0) p.dim += dims;
-    if (p.split_factor < 1)
-      return fail(errc::invalid_argument, fmt::format("placement {} has a split factor below 1", to_string(p)));
-  }
-  return {};
-}
-
-// The one reduction of all partial dimensions: sum and avg go together (an average of sums), nothing else mixes.
-result<void> combine_partials(layout::description& d) {
-  for (std::size_t m = 0; m < d.placements.size(); ++m) {
-    if (d.placements[m].kind != placement_kind::partial) continue;
-    const reduce_op op = d.placements[m].reduction;
-    if (op == reduce_op::none) return fail(errc::invalid_argument, "a partial placement needs a reduction");
-    if (d.reduction != reduce_op::none && !are_combinable(d.reduction, op))
+                      to_string(placements[m]), m, shape.rank(), shape.rank() == 1 ? "" : "s"));
+    case layout_fault::split_factor_below_one:
+      return fail(errc::invalid_argument,
+                  fmt::format("placement {} has a split factor below 1", to_string(placements[m])));
+    case layout_fault::missing_reduction:
+      return fail(errc::invalid_argument, "a partial placement needs a reduction");
+    case layout_fault::mixed_reductions:
       return fail(errc::mixed_partial,
-                  fmt::format("reductions {} and {} cannot be combined", to_string(d.reduction), to_string(op)));
-    if (d.reduction == reduce_op::none || op == reduce_op::avg) d.reduction = op;
-    if (op == reduce_op::avg) d.divisor *= d.mesh.sizes()[m];
-    d.terms *= d.mesh.sizes()[m];
-  }
-  return {};
-}
-
-result<void> check_rules(const layout::description& d) {
-  std::int64_t boxes = 1;
-  for (std::size_t dim = 0; dim < d.shape.rank(); ++dim) {
-    bool first = true;
-    for (const mesh_cut& c : d.cuts[dim]) {
-      const split_policy policy = c.cut.rule.policy();
-      const bool listed = policy == split_policy::explicit_sizes || policy == split_policy::weighted;
-      if (listed && c.cut.pieces != 1)
-        return fail(errc::invalid_argument,
-                    fmt::format("split rule {} cannot cut a strided shard", to_string(c.cut.rule)));
-      if ((policy == split_policy::explicit_sizes && !first) || !c.cut.rule.fits(d.shape[dim], c.cut.parts))
-        return fail(errc::invalid_argument,
-                    fmt::format("split rule {} does not cut dimension {}, of {} indices, into {} parts",
-                                to_string(c.cut.rule), dim, d.shape[dim], c.cut.parts));
-      first = false;
-      if (c.cut.parts == 1 || c.cut.pieces >= d.shape[dim]) continue;
-      const auto more = checked_multiply(boxes, c.cut.pieces);
-      if (!more || *more > max_boxes_of_a_rank)
-        return fail(errc::invalid_argument,
-                    fmt::format("split factor {} gives a rank more than {} boxes", c.cut.pieces, max_boxes_of_a_rank));
-      boxes = *more;
+                  fmt::format("reductions {} and {} cannot be combined",
+                              to_string(detail::terms_of(mesh.sizes(), placements.first(m)).reduction),
+                              to_string(placements[m].reduction)));
+    case layout_fault::listed_rule_of_strided:
+      return fail(errc::invalid_argument, fmt::format("split rule {} cannot cut a strided shard", to_string(rules[m])));
+    case layout_fault::rule_does_not_fit: {
+      const std::size_t dim = detail::resolved_dim(placements[m], shape.rank());
+      return fail(errc::invalid_argument,
+                  fmt::format("split rule {} does not cut dimension {}, of {} indices, into {} parts",
+                              to_string(rules[m]), dim, shape[dim], mesh.sizes()[m]));
     }
+    default:
+      return fail(errc::invalid_argument, fmt::format("split factor {} gives a rank more than {} boxes",
+                                                      placements[m].split_factor, max_boxes_of_a_rank));
   }
-  return {};
 }
 
 }  // namespace
@@ -89,14 +71,10 @@ result<layout> layout::make(device_mesh mesh, std::vector<placement> placements,
 result<layout> layout::make(device_mesh mesh, std::vector<placement> placements, const extents& shape,
                             std::span<const split_rule> rules) {
   SHARDMESH_CHECK(check_shape(shape));
-  if (placements.size() != mesh.rank())
-    return fail(errc::invalid_argument,
-                fmt::format("{} placement{} for a mesh of {} dimension{}", placements.size(),
-                            placements.size() == 1 ? "" : "s", mesh.rank(), mesh.rank() == 1 ? "" : "s"));
-  if (rules.size() != mesh.rank())
-    return fail(errc::invalid_argument,
-                fmt::format("{} split rules for a mesh of {} dimensions", rules.size(), mesh.rank()));
-  SHARDMESH_CHECK(resolve_dims(placements, shape.rank()));
+  if (const auto problem = find_layout_problem(mesh.sizes(), shape, placements, rules))
+    return refusal(problem, mesh, placements, shape, rules);
+  for (placement& p : placements)
+    if (p.is_shard()) p.dim = static_cast<std::int32_t>(detail::resolved_dim(p, shape.rank()));
 
   auto d = std::make_shared<description>();
   d->mesh = std::move(mesh);
@@ -109,8 +87,10 @@ result<layout> layout::make(device_mesh mesh, std::vector<placement> placements,
     if (p.is_shard())
       d->cuts[static_cast<std::size_t>(p.dim)].push_back({m, {d->mesh.sizes()[m], p.split_factor, d->rules[m]}});
   }
-  SHARDMESH_CHECK(combine_partials(*d));
-  SHARDMESH_CHECK(check_rules(*d));
+  const detail::combined_terms terms = detail::terms_of(d->mesh.sizes(), d->placements);
+  d->reduction = terms.reduction;
+  d->divisor = terms.divisor;
+  d->terms = terms.terms;
   layout made;
   made.description_ = std::move(d);
   return made;

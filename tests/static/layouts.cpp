@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layouts at compile time. Compiling is the test.
 #include <catch2/catch_test_macros.hpp>
+#include <concepts>
 #include <cstdint>
+#include <utility>
 #include <vector>
 import shardmesh;
 
@@ -42,15 +44,87 @@ static_assert(!are_combinable(reduce_op::max, reduce_op::min) && !are_combinable
 using scalar = static_layout<static_extents{2}, static_extents{}, placement::replicate()>;
 static_assert(scalar::local_shape(1) == extents{});
 
+// Boxes: a strided shard has several, in local order.
+static_assert(strided::boxes(0) == std::vector<placed_box>{{{{0}, {2}}, {0}}, {{{5}, {1}}, {2}}});
+static_assert(grid::boxes(5) == std::vector<placed_box>{{{{5, 6}, {5, 1}}, {0, 0}}});
+static_assert(uneven::boxes(3).empty() && uneven::boxes(4).empty() && uneven::boxes(-1).empty());
+static_assert(scalar::boxes(1) == std::vector<placed_box>{{{{}, {}}, {}}});
+
+// Terms are numbered row-major over the partial mesh dimensions; an average is over its own.
+static_assert(averaged::reduction() == reduce_op::avg && averaged::divisor() == 3 && averaged::terms() == 6);
+static_assert(averaged::term(0) == 0 && averaged::term(5) == 5 && grid::term(5) == 0 && grid::terms() == 1);
+
+// What is cut evenly: 2 pieces for each of 2 ranks, whose parts another 2 ranks cut again.
+static_assert(fsdp_tp::even_multiple(0) == 4 && grid::even_multiple(0) == 2 && grid::even_multiple(1) == 3);
+static_assert(averaged::even_multiple(1) == 1);
+using both = static_layout<static_extents{2, 3}, static_extents{12}, placement::shard(0), placement::shard(0)>;
+static_assert(both::even_multiple(0) == 6);
+using whole_pieces = static_layout<static_extents{1}, static_extents{9}, placement::strided_shard(0, 4)>;
+static_assert(whole_pieces::even_multiple(0) == 1);
+static_assert(std::same_as<require_even<both>, both> && std::same_as<require_even<fsdp_tp>, fsdp_tp>);
+using no_rows = static_layout<static_extents{3}, static_extents{0, 4}, placement::shard(0)>;
+static_assert(std::same_as<require_even<no_rows>, no_rows> && std::same_as<require_even<scalar>, scalar>);
+
+// Layouts at compile time and others.
+static_assert(compile_time_layout<grid> && compile_time_layout<scalar>);
+static_assert(!compile_time_layout<layout> && !compile_time_layout<distribution> && !compile_time_layout<int>);
+static_assert(static_size<int> && static_size<std::uint64_t> && !static_size<bool> && !static_size<double>);
+
+// The rules can be asked before they are broken.
+constexpr std::int64_t four[] = {4}, ten[] = {10};
+constexpr placement by_rows[] = {placement::shard(0)}, by_columns[] = {placement::shard(1)};
+static_assert(!find_layout_problem(four, ten, by_rows));
+static_assert(find_layout_problem(four, ten, by_columns) == layout_problem{layout_fault::missing_dimension, 0});
+
 static_assert(split_rule::balanced().part(10, 4, 2) == index_range{6, 2});
 static_assert(split_rule::torch_chunk().part_of(10, 4, 9) == 3);
 
 }  // namespace
 
-TEST_CASE("static layouts agree with layouts at run time") {
-  const auto l = layout::make(parse_mesh("2,3").value(), {placement::shard(0), placement::shard(1)}, {10, 7}).value();
-  for (std::int32_t rank = 0; rank < 6; ++rank) {
-    CHECK(grid::local_shape(rank) == l.local_shape(rank));
-    CHECK(grid::first_index(rank) == l.first_index(rank));
+namespace {
+
+template <class Static>
+void check_agreement(const char* mesh, const char* placements, const extents& shape) {
+  const auto l = layout::make(parse_mesh(mesh).value(), parse_placements(placements).value(), shape).value();
+  INFO(to_string(l));
+  CHECK(Static::as_layout() == l);
+  CHECK(Static::reduction() == l.reduction());
+  CHECK(Static::divisor() == l.divisor());
+  for (std::int32_t rank = 0; rank < Static::size(); ++rank) {
+    CHECK(Static::local_shape(rank) == l.local_shape(rank));
+    CHECK(Static::first_index(rank) == l.first_index(rank));
+    CHECK(Static::boxes(rank) == l.boxes(rank));
   }
+}
+
+// Evenly cut: all ranks hold equally much of it, and of every piece.
+template <std::int64_t Size, placement... Placements>
+void check_even(bool expected) {
+  INFO("size " << Size);
+  using cut = static_layout<static_extents{2, 3}, static_extents{Size}, Placements...>;
+  const bool even = Size % *cut::even_multiple(0) == 0;
+  CHECK(even == expected);
+  for (std::int64_t rank = 1; even && rank < 6; ++rank) CHECK(cut::local_shape(rank) == cut::local_shape(0));
+}
+
+}  // namespace
+
+TEST_CASE("static layouts agree with layouts at run time") {
+  check_agreement<grid>("2,3", "S(0),S(1)", {10, 7});
+  check_agreement<uneven>("4", "S(0)", {5});
+  check_agreement<fsdp_tp>("2,2", "SS(0,2),S(0)", {8});
+  check_agreement<strided>("4", "SS(0,2)", {9});
+  check_agreement<averaged>("2,3", "P(sum),P(avg)", {0, 4});
+  check_agreement<scalar>("2", "R", {});
+}
+
+TEST_CASE("a size is even when every cut of it is") {
+  [&]<std::int64_t... Sizes>(std::integer_sequence<std::int64_t, Sizes...>) {
+    (check_even<Sizes, placement::shard(0), placement::shard(0)>(Sizes % 6 == 0), ...);
+    (check_even<Sizes, placement::shard(0), placement::replicate()>(Sizes % 2 == 0), ...);
+    // Three pieces for two ranks, whose parts three ranks cut.
+    (check_even<Sizes, placement::strided_shard(0, 3), placement::shard(0)>(Sizes % 6 == 0), ...);
+    // Halves, of which each is cut into two pieces for three ranks.
+    (check_even<Sizes, placement::shard(0), placement::strided_shard(0, 2)>(Sizes % 12 == 0), ...);
+  }(std::make_integer_sequence<std::int64_t, 25>());
 }

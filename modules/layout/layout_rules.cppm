@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+// What mesh, shape and placements must be to make a layout, and which terms they make: the rules that `layout::make`
+// and `static_layout` share, so that the one refuses what the other does. Not here: the sentences that refusals become.
+export module shardmesh.layout:layout_rules;
+
+import shardmesh.std;
+import shardmesh.core;
+import :cut;
+import :placement;
+import :reduction;
+import :split_rule;
+
+export namespace shardmesh {
+
+/// A rule that arguments of a layout break.
+enum class layout_fault : std::uint8_t {
+  none,
+  too_many_mesh_dimensions,    // more than `max_rank`
+  empty_mesh_dimension,        // a size below 1
+  too_many_ranks,              // more than 2^31 - 1
+  too_many_dimensions,         // of the tensor: more than `max_rank`
+  negative_size,               // of the tensor
+  too_many_elements,           // they do not fit in 64 bits
+  wrong_number_of_placements,  // not one per mesh dimension
+  wrong_number_of_rules,       // not one per mesh dimension
+  missing_dimension,           // a shard of a dimension that the tensor lacks
+  split_factor_below_one,
+  missing_reduction,        // a partial without one
+  mixed_reductions,         // they cannot be combined
+  listed_rule_of_strided,   // explicit sizes or weights cannot cut a strided shard
+  rule_does_not_fit,        // it does not cut this dimension into as many parts
+  too_many_boxes_of_a_rank  // more than `max_boxes_of_a_rank`
+};
+
+/// What is wrong with arguments of a layout, and where: a mesh dimension, or for faults of the shape a tensor
+/// dimension.
+struct layout_problem {
+  layout_fault fault = layout_fault::none;
+  std::size_t at = 0;
+  constexpr explicit operator bool() const { return fault != layout_fault::none; }
+  friend constexpr bool operator==(const layout_problem&, const layout_problem&) = default;
+};
+
+/// The first rule that sizes of a mesh break. Cost: O(mesh dimensions).
+constexpr layout_problem find_mesh_problem(std::span<const std::int64_t> sizes) {
+  if (sizes.size() > max_rank) return {layout_fault::too_many_mesh_dimensions};
+  for (std::size_t m = 0; m < sizes.size(); ++m)
+    if (sizes[m] < 1) return {layout_fault::empty_mesh_dimension, m};
+  const auto ranks = checked_volume(sizes);
+  if (!ranks || *ranks > std::numeric_limits<std::int32_t>::max()) return {layout_fault::too_many_ranks};
+  return {};
+}
+
+/// The first rule that sizes of a tensor break. Cost: O(tensor dimensions).
+constexpr layout_problem find_shape_problem(std::span<const std::int64_t> shape) {
+  if (shape.size() > max_rank) return {layout_fault::too_many_dimensions};
+  for (std::size_t d = 0; d < shape.size(); ++d)
+    if (shape[d] < 0) return {layout_fault::negative_size, d};
+  if (!checked_volume(shape)) return {layout_fault::too_many_elements};
+  return {};
+}
+
+}  // namespace shardmesh
+
+namespace shardmesh::detail {
+
+// The tensor dimension that a placement names, not negative.
+constexpr std::size_t resolved_dim(const placement& p, std::size_t rank) {
+  return static_cast<std::size_t>(p.dim < 0 ? p.dim + static_cast<std::int64_t>(rank) : p.dim);
+}
+
+// How the terms on partial mesh dimensions combine.
+struct combined_terms {
+  reduce_op reduction = reduce_op::none;
+  std::int64_t divisor = 1;  // what dimensions of `avg` average over
+  std::int64_t terms = 1;
+};
+constexpr combined_terms terms_of(std::span<const std::int64_t> mesh, std::span<const placement> placements) {
+  combined_terms made;
+  for (std::size_t m = 0; m < placements.size(); ++m) {
+    if (placements[m].kind != placement_kind::partial) continue;
+    const reduce_op op = placements[m].reduction;
+    if (made.reduction == reduce_op::none || op == reduce_op::avg) made.reduction = op;
+    if (op == reduce_op::avg) made.divisor *= mesh[m];
+    made.terms *= mesh[m];
+  }
+  return made;
+}
+
+// The number of the term that a coordinate holds: row-major over the partial mesh dimensions.
+constexpr std::int32_t term_at(std::span<const std::int64_t> mesh, std::span<const placement> placements,
+                               const extents& coordinate) {
+  std::int64_t term = 0;
+  for (std::size_t m = 0; m < placements.size(); ++m)
+    if (placements[m].kind == placement_kind::partial) term = term * mesh[m] + coordinate[m];
+  return static_cast<std::int32_t>(term);
+}
+
+constexpr layout_problem find_dim_problem(std::span<const placement> placements, std::size_t rank) {
+  for (std::size_t m = 0; m < placements.size(); ++m) {
+    const placement& p = placements[m];
+    if (!p.is_shard()) continue;
+    const auto dims = static_cast<std::int32_t>(rank);
+    if (p.dim >= dims || p.dim < -dims) return {layout_fault::missing_dimension, m};
+    if (p.split_factor < 1) return {layout_fault::split_factor_below_one, m};
+  }
+  return {};
+}
+
+// The one reduction of all partial dimensions: sum and avg go together (an average of sums), nothing else mixes.
+constexpr layout_problem find_reduction_problem(std::span<const placement> placements) {
+  reduce_op all = reduce_op::none;
+  for (std::size_t m = 0; m < placements.size(); ++m) {
+    if (placements[m].kind != placement_kind::partial) continue;
+    const reduce_op op = placements[m].reduction;
+    if (op == reduce_op::none) return {layout_fault::missing_reduction, m};
+    if (all != reduce_op::none && !are_combinable(all, op)) return {layout_fault::mixed_reductions, m};
+    if (all == reduce_op::none || op == reduce_op::avg) all = op;
+  }
+  return {};
+}
+
+// No rules: torch_chunk everywhere. Everything else has been found right.
+constexpr layout_problem find_cut_problem(std::span<const std::int64_t> mesh, std::span<const std::int64_t> shape,
+                                          std::span<const placement> placements, std::span<const split_rule> rules) {
+  std::int64_t boxes = 1;
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    bool first = true;
+    for (std::size_t m = 0; m < mesh.size(); ++m) {
+      const placement& p = placements[m];
+      if (!p.is_shard() || resolved_dim(p, shape.size()) != d) continue;
+      if (!rules.empty()) {
+        const split_policy policy = rules[m].policy();
+        const bool listed = policy == split_policy::explicit_sizes || policy == split_policy::weighted;
+        if (listed && p.split_factor != 1) return {layout_fault::listed_rule_of_strided, m};
+        if ((policy == split_policy::explicit_sizes && !first) || !rules[m].fits(shape[d], mesh[m]))
+          return {layout_fault::rule_does_not_fit, m};
+      }
+      first = false;
+      if (mesh[m] == 1 || p.split_factor >= shape[d]) continue;
+      const auto more = checked_multiply(boxes, p.split_factor);
+      if (!more || *more > max_boxes_of_a_rank) return {layout_fault::too_many_boxes_of_a_rank, m};
+      boxes = *more;
+    }
+  }
+  return {};
+}
+
+}  // namespace shardmesh::detail
+
+export namespace shardmesh {
+
+/// The first rule that arguments of a layout break; none: `layout::make` takes them, and a `static_layout` of them
+/// compiles.
+/// \param mesh        sizes of the mesh
+/// \param shape       sizes of the tensor
+/// \param placements  one per mesh dimension
+/// \param rules       one per mesh dimension; nothing: torch_chunk
+/// Cost: O(mesh dimensions * tensor dimensions).
+constexpr layout_problem find_layout_problem(std::span<const std::int64_t> mesh, std::span<const std::int64_t> shape,
+                                             std::span<const placement> placements,
+                                             std::optional<std::span<const split_rule>> rules = std::nullopt) {
+  if (const auto problem = find_mesh_problem(mesh)) return problem;
+  if (const auto problem = find_shape_problem(shape)) return problem;
+  if (placements.size() != mesh.size()) return {layout_fault::wrong_number_of_placements};
+  if (rules && rules->size() != mesh.size()) return {layout_fault::wrong_number_of_rules};
+  if (const auto problem = detail::find_dim_problem(placements, shape.size())) return problem;
+  if (const auto problem = detail::find_reduction_problem(placements)) return problem;
+  return detail::find_cut_problem(mesh, shape, placements, rules.value_or(std::span<const split_rule>()));
+}
+
+}  // namespace shardmesh

@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is not cut evenly names the size, and the next that is.
+// expect: error: static assertion failed.*the mesh does not divide a dimension of the tensor: pad it from the first of
+// these sizes to the second.*10 == 12
+import shardmesh.layout;
+
+using namespace shardmesh;
+using rows = require_even<static_layout<static_extents{4}, static_extents{10, 7}, placement::shard(0)>>;
+static_assert(rows::size() == 4);
