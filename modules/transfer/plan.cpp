@@ -8,7 +8,6 @@ module;
 #include <map>
 #include <memory>
 #include <mutex>
-#include <numeric>
 #include <optional>
 #include <set>
 #include <span>
@@ -21,7 +20,6 @@ module;
 module shardmesh.transfer;
 
 import :expand;
-import :fragment_groups;
 import :schedule;
 
 namespace shardmesh {
@@ -119,22 +117,14 @@ result<void> check_gaps(const cover_report& source, const distribution& to) {
   return e;
 }
 
-// Sub-byte elements: every fragment begins and ends at whole bytes, in the tensor and in its slot, and so do its rows.
+// Sub-byte elements are cut at whole bytes.
 result<void> check_alignment(const distribution& d, dtype type) {
-  const std::int64_t width = bits(type);
-  if (width % 8 == 0) return {};
-  const std::int64_t unit = 8 / std::gcd(width, std::int64_t{8});
-  const extents& shape = d.global_shape();
+  if (bits(type) % 8 == 0) return {};
   std::optional<error> problem;
   d.for_each_owner([&](owner_id owner) {
     if (problem) return;
     d.fragments_of(owner, [&](const fragment& f) {
-      const std::size_t rank = shape.rank();
-      if (f.where.is_empty()) return true;
-      // Rows run along the last dimension; outer dimensions may be cut freely when rows are whole bytes.
-      bool aligned = rank > 0 && f.where.offsets[rank - 1] % unit == 0 && f.where.sizes[rank - 1] % unit == 0 &&
-                     f.local_offsets[rank - 1] % unit == 0;
-      if (!aligned && f.where == box::whole(shape) && f.where.volume() % unit == 0) aligned = true;
+      const bool aligned = is_byte_aligned(f.where, f.local_offsets, d.global_shape(), type);
       if (!aligned)
         problem = fail(errc::unaligned, fmt::format("{} elements are cut inside a byte", name(type)))
                       .with_rank(owner)
@@ -150,11 +140,6 @@ result<void> check_dtypes(const tensor_transfer& t, const plan_options& options)
   return check_cast(t.from_type, t.to_type, options.allow_narrowing);
 }
 
-bool same_terms(const distribution& a, const distribution& b) {
-  return a.reduction() != reduce_op::none && a.reduction() == b.reduction() && a.terms() == b.terms() &&
-         a.divisor() == b.divisor();
-}
-
 result<transfer_class> make_class(const tensor_transfer& t, const plan_options& options) {
   if (t.from.global_shape() != t.to.global_shape())
     return fail(errc::shape_mismatch, "source and destination are different tensors")
@@ -162,14 +147,12 @@ result<transfer_class> make_class(const tensor_transfer& t, const plan_options& 
   SHARDMESH_CHECK(check_dtypes(t, options));
   SHARDMESH_CHECK(check_alignment(t.from, t.from_type));
   SHARDMESH_CHECK(check_alignment(t.to, t.to_type));
-  const std::int64_t widest = std::max({bits(t.from_type), bits(t.to_type), 64});
-  if (!checked_multiply(box::whole(t.from.global_shape()).volume(), widest))
+  if (!has_countable_bytes(t.from.global_shape(), t.from_type, t.to_type))
     return fail(errc::overflow,
                 fmt::format("the bytes of shape {} do not fit in 64 bits", to_string(t.from.global_shape())));
-  transfer_class c{t.from, t.to, t.from_type, t.to_type, transfer_mode::values, options.reduce_grain_bytes};
+  transfer_class c{t.from, t.to, t.from_type, t.to_type, mode_between(t.from, t.to), options.reduce_grain_bytes};
   if (t.from.reduction() != reduce_op::none) {
     if (t.from.space() == owner_space::items) return fail(errc::unsupported, "items cannot hold terms of a reduction");
-    c.mode = same_terms(t.from, t.to) ? transfer_mode::terms : transfer_mode::reduce;
     if (c.mode == transfer_mode::reduce && bits(t.from_type) % 8 != 0)
       return fail(errc::unsupported, fmt::format("reductions of {}", name(t.from_type)));
   }

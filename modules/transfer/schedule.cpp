@@ -39,10 +39,6 @@ struct schedule::cut {
   long double phase = 0;
 };
 
-std::int64_t staging_size(std::int64_t elements, std::int64_t sum_bits) {
-  return (elements * sum_bits / 8 + staging_alignment - 1) / staging_alignment * staging_alignment;
-}
-
 round_range schedule::rounds_of(std::size_t transfer) const {
   const plan_clock::time& t = clock_->transfers[transfer];
   if (rounds_ == 1 || clock_->length <= 0) return {0, 1};

@@ -26,10 +26,6 @@ struct plan_clock {
 };
 
 inline constexpr std::int64_t most_rounds = std::int64_t{1} << 16;
-inline constexpr std::int64_t staging_alignment = 64;
-
-// Bytes that a reduction's part of these elements takes in staging.
-std::int64_t staging_size(std::int64_t elements, std::int64_t sum_bits);
 
 struct round_range {
   std::int64_t first = 0, last = 0;  // half-open

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the rules make of one owner: its steps and the bytes that it gives, and its share of the lower bound. Exports no
+// name: `expand` compiles it for distributions, `static_transfer` evaluates it at compile time.
+export module shardmesh.transfer:owner_part;
+
+import shardmesh.std;
+import shardmesh.core;
+import shardmesh.layout;
+import :cells;
+import :rank_plan;
+import :reduction_rules;
+import :step;
+import :transfer_class;
+import :value_rules;
+
+namespace shardmesh {
+
+inline constexpr std::int64_t staging_alignment = 64;
+
+// Bytes that a reduction's part of these elements takes in staging.
+constexpr std::int64_t staging_size(std::int64_t elements, std::int64_t sum_bits) {
+  const std::int64_t size = elements * sum_bits / 8;
+  return (size + staging_alignment - 1) / staging_alignment * staging_alignment;
+}
+
+}  // namespace shardmesh
+
+namespace shardmesh::rules {
+
+constexpr std::int64_t bytes_of(std::int64_t volume, std::int64_t bits) {
+  return volume * bits / 8;
+}
+
+// Calls `emit` with every step in which `owner` of `space` takes part, in no particular order.
+template <class Class, class Emit>
+constexpr void expand(const Class& c, owner_id owner, owner_space space, Emit&& emit) {
+  if (c.mode == transfer_mode::reduce) {
+    expand_reduction(c, owner, space, emit);
+    return;
+  }
+  if (space == c.to.space()) receive_values(c, owner, emit);
+  if (space == c.from.space()) send_values(c, owner, emit);
+}
+
+// The steps of one owner, sorted, with what it sends and receives. `expected`: how many there may be.
+template <class Class>
+constexpr owner_steps steps_of(const Class& c, owner_id owner, owner_space space, std::size_t expected = 0) {
+  owner_steps made;
+  const auto bytes_in = [&](const auto& d, dtype type) {
+    std::int64_t sum = 0;
+    if (d.space() == space)
+      d.fragments_of(owner, [&](const fragment& f) { return sum += bytes_of(f.where.volume(), bits(type)), true; });
+    return sum;
+  };
+  made.held_bytes = bytes_in(c.from, c.from_type);
+  made.wanted_bytes = bytes_in(c.to, c.to_type);
+  made.steps = step_table(c.from.global_shape().rank());
+  made.steps.reserve(expected);
+  rules::expand(c, owner, space, [&](const step& s) { made.steps.push_back(s); });
+  made.steps.sort();
+  const bool one_space = c.one_space();
+  const std::int64_t sum_bits = bits(accumulation_type(c.from_type));
+  made.sends.reserve(made.steps.size() / 2);
+  made.receives.reserve(made.steps.size() / 2);
+  for (std::uint32_t i = 0; i < made.steps.size(); ++i) {
+    const step_table::head& s = made.steps.head_of(i);
+    const std::int64_t volume = made.steps.volume(i), size = bytes_of(volume, c.wire_bits_to(s.to_side));
+    if (s.to_side == buffer_side::staging && s.kind == step_kind::copy && s.to_owner == owner &&
+        space == c.from.space())
+      made.staging_bytes += staging_size(volume, sum_bits);
+    if (!Class::travels(s.kind, s.from_side, s.to_side, s.from_owner != s.to_owner, one_space)) {
+      if (s.kind == step_kind::copy) made.local_bytes += size;
+      continue;
+    }
+    const bool sends = s.from_owner == owner && space == c.from.space();
+    (sends ? made.sends : made.receives).emplace_back(sends ? s.to_owner : s.from_owner, i);
+    (sends ? made.sent_bytes : made.received_bytes) += size;
+  }
+  std::sort(made.sends.begin(), made.sends.end());
+  std::sort(made.receives.begin(), made.receives.end());
+  return made;
+}
+
+// Bytes that an owner of the source gives: all, and those that leave it. Every copy is counted at its giver; only
+// copies between slots are elsewhere.
+struct given_bytes {
+  std::int64_t total = 0, moved = 0;
+};
+template <class Class>
+constexpr given_bytes given_by(const Class& c, owner_id owner) {
+  given_bytes given;
+  rules::expand(c, owner, c.from.space(), [&](const step& s) {
+    if (s.from.owner != owner || s.from.side == buffer_side::destination) return;
+    if (s.kind == step_kind::scale || s.kind == step_kind::divide || s.kind == step_kind::fill) return;
+    const std::int64_t size = bytes_of(s.where.volume(), c.wire_bits_of(s));
+    given.total += size;
+    if (c.travels(s)) given.moved += size;
+  });
+  return given;
+}
+
+// Bytes that travel from one owner to another.
+template <class Class>
+constexpr std::int64_t bytes_between(const Class& c, owner_id from, owner_id to) {
+  std::int64_t sum = 0;
+  rules::expand(c, from, c.from.space(), [&](const step& s) {
+    if (s.from.owner == from && s.to.owner == to && c.travels(s)) sum += bytes_of(s.where.volume(), c.wire_bits_of(s));
+  });
+  return sum;
+}
+
+// Cells that the owner wants and has: over pairs of its boxes, or by a search when those are many.
+template <class Class>
+constexpr std::int64_t held_volume(const Class& c, const groups& wants, owner_id owner) {
+  groups has = held_by(c.from, owner);
+  const auto pair_volume = [&](std::span<const fragment> want, std::span<const fragment> have) {
+    const auto cell = intersect(want.front().where, have.front().where);
+    if (!cell) return std::int64_t{0};
+    std::int64_t terms = 0;
+    for (const std::int32_t term : terms_of(want))
+      terms += wants_value(c, term) && find(have, owner, source_term(c, term)) != nullptr ? 1 : 0;
+    return terms * cell->volume();
+  };
+  std::int64_t held = 0;
+  const bool few = wants.ranges.size() * has.ranges.size() <= 4096 + 16 * (wants.ranges.size() + has.ranges.size());
+  for (std::size_t w = 0; w < wants.ranges.size(); ++w) {
+    if (few) {
+      for (std::size_t h = 0; h < has.ranges.size(); ++h) held += pair_volume(wants.group(w), has.group(h));
+      continue;
+    }
+    groups near;
+    c.from.overlapping(wants.group(w).front().where, [&](const fragment& f) {
+      if (f.owner == owner) near.add(f);
+      return true;
+    });
+    near.finish();
+    for (std::size_t h = 0; h < near.ranges.size(); ++h) held += pair_volume(wants.group(w), near.group(h));
+  }
+  return held;
+}
+
+// The least that any plan moves to an owner of the destination.
+template <class Class>
+constexpr std::int64_t least_to(const Class& c, owner_id owner) {
+  const groups wants = held_by(c.to, owner);
+  std::int64_t wanted = 0;
+  for (std::size_t w = 0; w < wants.ranges.size(); ++w)
+    for (const std::int32_t term : terms_of(wants.group(w)))
+      if (wants_value(c, term)) wanted += wants.group(w).front().where.volume();
+  return bytes_of(wanted - (c.one_space() ? held_volume(c, wants, owner) : 0), c.wire_bits());
+}
+
+// The least that any plan moves to combine the terms of those source boxes of which this is the first owner, and to
+// deliver the results: every pair of a source and a destination box.
+template <class Class>
+constexpr std::int64_t least_for_terms_of(const Class& c, owner_id owner) {
+  std::int64_t bound = 0;
+  const groups own = held_by(c.from, owner);
+  for (std::size_t g = 0; g < own.ranges.size(); ++g) {
+    const box& where = own.group(g).front().where;
+    const groups sharing = overlapping(c.from, where);
+    const auto least = std::min_element(sharing.all.begin(), sharing.all.end(),
+                                        [](const fragment& a, const fragment& b) { return a.owner < b.owner; });
+    if (least->owner != owner) continue;
+    const groups targets = overlapping(c.to, where);
+    for (std::size_t t = 0; t < targets.ranges.size(); ++t) {
+      const reduction_rule rule = rule_for(c, sharing.all, targets.group(t));
+      if (rule.receivers.empty()) continue;
+      bound += bytes_of(intersect(where, targets.group(t).front().where)->volume(), rule.cost_bits);
+    }
+  }
+  return bound;
+}
+
+}  // namespace shardmesh::rules

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+// static_transfer: what each rank sends, receives and keeps between two static layouts, constexpr, by the rules of the
+// planner itself. Not here: moving bytes; that is done with its `plan()`.
+export module shardmesh.transfer:static_transfer;
+
+import shardmesh.std;
+import shardmesh.core;
+import shardmesh.layout;
+import :cells;
+import :owner_part;
+import :plan;
+import :rank_plan;
+import :step;
+import :transfer_class;
+
+export namespace shardmesh {
+
+/// A box of the global tensor that a rank sends to or receives from a peer.
+struct moved_box {
+  owner_id peer = 0;
+  box where;
+  friend constexpr bool operator==(const moved_box&, const moved_box&) = default;
+};
+
+}  // namespace shardmesh
+
+namespace shardmesh::detail {
+
+// The fragments of a static layout, rank by rank: what `distribute` makes of it, as a table that is computed once.
+template <compile_time_layout Layout>
+constexpr std::vector<fragment> make_fragments() {
+  std::vector<fragment> made;
+  for (std::int64_t r = 0; r < Layout::size(); ++r)
+    for (const placed_box& b : Layout::boxes(r))
+      made.push_back({b.where, static_cast<owner_id>(r), 0, b.local_offsets, Layout::term(r)});
+  return made;
+}
+template <std::size_t Size, class T>
+constexpr std::array<T, Size> to_fixed(const std::vector<T>& values) {
+  std::array<T, Size> fixed{};
+  std::copy(values.begin(), values.end(), fixed.begin());
+  return fixed;
+}
+template <compile_time_layout Layout>
+inline constexpr auto fragment_table = to_fixed<make_fragments<Layout>().size()>(make_fragments<Layout>());
+
+// A static layout as the rules of transfers see a distribution.
+template <compile_time_layout Layout>
+struct static_distribution {
+  constexpr extents global_shape() const { return Layout::shape(); }
+  constexpr owner_space space() const { return owner_space::ranks; }
+  constexpr reduce_op reduction() const { return Layout::reduction(); }
+  constexpr std::int64_t divisor() const { return Layout::divisor(); }
+  constexpr std::int32_t terms() const { return Layout::terms(); }
+
+  template <class Visit>
+  constexpr void fragments_of(owner_id owner, Visit&& visit) const {
+    const auto& table = fragment_table<Layout>;
+    auto f = std::partition_point(table.begin(), table.end(), [&](const fragment& g) { return g.owner < owner; });
+    for (; f != table.end() && f->owner == owner; ++f)
+      if (!visit(*f)) return;
+  }
+  template <class Visit>
+  constexpr void overlapping(const box& where, Visit&& visit) const {
+    for (const fragment& f : fragment_table<Layout>)
+      if (intersect(f.where, where) && !visit(f)) return;
+  }
+};
+
+template <compile_time_layout Layout, dtype Type>
+constexpr bool is_layout_byte_aligned() {
+  if (bits(Type) % 8 == 0) return true;
+  for (const fragment& f : fragment_table<Layout>)
+    if (!is_byte_aligned(f.where, f.local_offsets, Layout::shape(), Type)) return false;
+  return true;
+}
+
+// The one kind of transfer between two static layouts.
+template <compile_time_layout From, compile_time_layout To, dtype Type>
+inline constexpr basic_transfer_class<static_distribution<From>, static_distribution<To>> static_class{
+    {},
+    {},
+    Type,
+    Type,
+    mode_between(static_distribution<From>(), static_distribution<To>()),
+    plan_options().reduce_grain_bytes};
+
+// What one rank does, for the constants of `static_transfer`.
+template <compile_time_layout From, compile_time_layout To, dtype Type, owner_id Rank>
+struct static_part {
+  static constexpr owner_steps make() {
+    return rules::steps_of(static_class<From, To, Type>, Rank, owner_space::ranks);
+  }
+
+  static constexpr std::vector<moved_box> moved(bool sent) {
+    std::vector<moved_box> boxes;
+    const owner_steps part = make();
+    for (const auto& [peer, index] : sent ? part.sends : part.receives)
+      boxes.push_back({peer, part.steps[index].where});
+    return boxes;
+  }
+  static constexpr std::vector<box> kept() {
+    std::vector<box> boxes;
+    const owner_steps part = make();
+    for (std::size_t i = 0; i < part.steps.size(); ++i) {
+      const step_table::head& s = part.steps.head_of(i);
+      if (s.kind == step_kind::copy && s.from_owner == s.to_owner && s.from_side == buffer_side::source &&
+          s.to_side == buffer_side::destination)
+        boxes.push_back(part.steps[i].where);
+    }
+    return boxes;
+  }
+};
+
+// Bytes of all ranks together. Each rank's are a constant evaluation of its own, which has a limit of its own.
+struct static_totals {
+  std::int64_t total = 0, moved = 0, least = 0;
+};
+template <class Class>
+constexpr static_totals totals_at(const Class& c, owner_id rank) {
+  const rules::given_bytes given = rules::given_by(c, rank);
+  const bool reduces = c.mode == transfer_mode::reduce;
+  return {given.total, given.moved, reduces ? rules::least_for_terms_of(c, rank) : rules::least_to(c, rank)};
+}
+template <compile_time_layout From, compile_time_layout To, dtype Type, owner_id Rank>
+inline constexpr static_totals totals_of_rank = totals_at(static_class<From, To, Type>, Rank);
+
+constexpr static_totals sum_of(std::initializer_list<static_totals> parts) {
+  static_totals sum;
+  for (const static_totals& one : parts) {
+    sum.total += one.total;
+    sum.moved += one.moved;
+    sum.least += one.least;
+  }
+  return sum;
+}
+template <compile_time_layout From, compile_time_layout To, dtype Type, owner_id... Ranks>
+constexpr static_totals totals_of(std::integer_sequence<owner_id, Ranks...>) {
+  return sum_of({totals_of_rank<From, To, Type, Ranks>...});
+}
+
+}  // namespace shardmesh::detail
+
+export namespace shardmesh {
+
+/// What moves when a tensor goes from one static layout to another, at compile time: the steps of the run-time plan
+/// (see `transfer_plan` for the rules), terms of Partial layouts too.
+///     using rows = static_layout<static_extents{4}, static_extents{8, 8}, placement::shard(0)>;
+///     using columns = static_layout<static_extents{4}, static_extents{8, 8}, placement::shard(1)>;
+///     static_assert(static_transfer<rows, columns>::is_minimal);
+/// What `plan` refuses does not compile. The ranks of both layouts are those of one communicator.
+/// Cost: each rank is a constant evaluation of its own, of O(fragments of both layouts + copies of the rank) steps;
+/// with the compiler's default limit of 2^20 steps (-fconstexpr-steps), layouts of some hundred ranks.
+template <compile_time_layout From, compile_time_layout To, dtype Type = dtype::float32>
+class static_transfer {
+  template <owner_id Rank>
+  using part = detail::static_part<From, To, Type, Rank>;
+  static_assert(From::shape() == To::shape(), "source and destination are different tensors: give both one shape");
+  static_assert(Type != dtype::undefined, "the dtype of a transfer is not undefined");
+  static_assert(has_countable_bytes(From::shape(), Type, Type), "the bytes of the tensor do not fit in 64 bits");
+  static_assert(From::reduction() == reduce_op::none || bits(Type) % 8 == 0,
+                "terms of a type of less than a byte are not combined");
+
+  static_assert(detail::is_layout_byte_aligned<From, Type>() && detail::is_layout_byte_aligned<To, Type>(),
+                "elements of less than a byte are cut inside a byte");
+
+ public:
+  /// Ranks that take part: the larger number of both layouts'.
+  static constexpr owner_id ranks = static_cast<owner_id>(std::max(From::size(), To::size()));
+
+  /// What one rank does: the steps of the run-time plan's `for_owner(rank)`, in its order. Ranks beyond `ranks` do
+  /// nothing.
+  static constexpr owner_steps for_owner(owner_id rank) {
+    return rules::steps_of(detail::static_class<From, To, Type>, rank, owner_space::ranks);
+  }
+
+  /// The boxes that a rank sends, by peer, then in wire order: a std::array of `moved_box`. Terms of a Partial go to
+  /// the rank where they are combined, results from there to the others.
+  template <owner_id Rank>
+    requires(Rank >= 0 && Rank < ranks)
+  static constexpr auto sends = detail::to_fixed<part<Rank>::moved(true).size()>(part<Rank>::moved(true));
+  /// The boxes that a rank receives, in the same order.
+  template <owner_id Rank>
+    requires(Rank >= 0 && Rank < ranks)
+  static constexpr auto receives = detail::to_fixed<part<Rank>::moved(false).size()>(part<Rank>::moved(false));
+  /// The boxes that a rank copies from its old part of the tensor to its new one, in their order: a std::array of
+  /// `box`.
+  template <owner_id Rank>
+    requires(Rank >= 0 && Rank < ranks)
+  static constexpr auto kept = detail::to_fixed<part<Rank>::kept().size()>(part<Rank>::kept());
+
+  /// Bytes that travel from one rank to another.
+  static constexpr std::int64_t bytes(owner_id from, owner_id to) {
+    return rules::bytes_between(detail::static_class<From, To, Type>, from, to);
+  }
+
+ private:
+  static constexpr detail::static_totals totals_ =
+      detail::totals_of<From, To, Type>(std::make_integer_sequence<owner_id, ranks>());
+
+ public:
+  /// Bytes of all copies, those within one rank too.
+  static constexpr std::int64_t bytes_total = totals_.total;
+  /// Bytes that travel between different ranks.
+  static constexpr std::int64_t bytes_moved = totals_.moved;
+  /// The least that any plan moves: see `transfer_plan::lower_bound`.
+  static constexpr std::int64_t lower_bound = totals_.least;
+  /// No plan moves less.
+  static constexpr bool is_minimal = bytes_moved == lower_bound;
+
+  /// The plan at run time: what `plan` makes of both layouts with default options. Cost: as of `plan`.
+  static transfer_plan plan() {
+    return shardmesh::plan({{distribute(From::as_layout()).value(), distribute(To::as_layout()).value(), Type, Type}})
+        .value();
+  }
+};
+
+}  // namespace shardmesh
