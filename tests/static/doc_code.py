@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes a translation unit of the code in documents that is marked to be compiled.
+
+    doc_code.py OUTPUT FILE.md...
+
+A block of C++ behind a line `<!-- compiled -->` is compiled by the tests, each in a namespace of its own, after
+`import shardmesh; using namespace shardmesh;`. Its lines keep their file and number in what the compiler says.
+"""
+import re
+import sys
+from pathlib import Path
+
+BLOCK = re.compile(r"^<!-- compiled -->\n```cpp\n(.*?)^```$", re.M | re.S)
+
+
+def blocks(file):
+    text = file.read_text()
+    if text.count("<!-- compiled -->") != len(BLOCK.findall(text)):
+        sys.exit(f"{file}: a line <!-- compiled --> stands before no block of C++")
+    for found in BLOCK.finditer(text):
+        line = text.count("\n", 0, found.start(1)) + 1
+        yield f'#line {line} "{file}"\n{found.group(1)}'
+
+
+def main(output, files):
+    code = [block for file in files for block in blocks(Path(file))]
+    if not code:
+        sys.exit("no document has code to compile")
+    named = [f"namespace block_{i} {{\n{block}}}  // namespace block_{i}\n" for i, block in enumerate(code)]
+    head = "#include <cstdint>\n#include <vector>\nimport shardmesh;\nusing namespace shardmesh;\n\n"
+    Path(output).write_text(head + "\n".join(named))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])
