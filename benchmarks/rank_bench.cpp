@@ -95,7 +95,8 @@ bench_result redistribute(any_communicator& comm, const move_case& c, std::int64
     return made;
   };
   host_tensor source = local(from), target = local(to);
-  const tensor_binding sources{{adapter<host_tensor>::view(source)}}, targets{{adapter<host_tensor>::view(target)}};
+  const const_tensor_binding sources{{view_of(source)}};
+  const tensor_binding targets{{view_of(target)}};
   bench_result found;
   std::optional<executor> made;
   const auto run = [&] { made->run(std::span(&sources, 1), std::span(&targets, 1)).value(); };

@@ -73,7 +73,8 @@ void measure(const bench_case& c, std::int32_t ranks, int repeat) {
       return tensor;
     };
     host_tensor source = make_slot(planned.transfers()[0].from), target = make_slot(planned.transfers()[0].to);
-    const tensor_binding from{{adapter<host_tensor>::view(source)}}, to{{adapter<host_tensor>::view(target)}};
+    const const_tensor_binding from{{view_of(source)}};
+    const tensor_binding to{{view_of(target)}};
     // The plain side moves as many bytes between as many pairs, and as many within each rank.
     const std::size_t block = target.bytes().size() / static_cast<std::size_t>(ranks);
     plain_from[static_cast<std::size_t>(me)].assign(block * static_cast<std::size_t>(ranks), std::byte{1});

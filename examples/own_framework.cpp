@@ -22,10 +22,13 @@ struct my_matrix {
 
 template <>
 struct shardmesh::adapter<my_matrix> {
-  // Needed: where the elements are.
-  static tensor_view view(const my_matrix& m) {
-    auto* data = reinterpret_cast<std::byte*>(const_cast<float*>(m.values.data()));
-    return {data, dtype::float32, {}, {m.rows, m.columns}, {m.columns, 1}};
+  // Needed: where the elements are, to be written, and of a const matrix to be read.
+  static tensor_view view(my_matrix& m) {
+    return {reinterpret_cast<std::byte*>(m.values.data()), dtype::float32, {}, {m.rows, m.columns}, {m.columns, 1}};
+  }
+  static const_tensor_view view(const my_matrix& m) {
+    return {
+        reinterpret_cast<const std::byte*>(m.values.data()), dtype::float32, {}, {m.rows, m.columns}, {m.columns, 1}};
   }
   // For functions that make tensors.
   static my_matrix allocate(dtype, const extents& sizes, device) {

@@ -66,7 +66,8 @@ void for_each_element(const layout& l, std::int32_t rank, const Visit& visit) {
 result<void> run_rank(any_communicator& comm, const transfer_plan& planned, const std::vector<layout>& trained,
                       const std::vector<layout>& served) {
   std::vector<part> from, to;
-  std::vector<tensor_binding> sources, targets;
+  std::vector<const_tensor_binding> sources;
+  std::vector<tensor_binding> targets;
   std::vector<std::string> names;
   for (std::size_t w = 0; w < weights.size(); ++w) {
     from.push_back(allocate(trained[w], dtype::float32, comm.rank()));

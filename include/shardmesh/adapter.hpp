@@ -8,9 +8,12 @@ namespace shardmesh {
 
 /// Specialise for a tensor type T:
 ///     template <> struct shardmesh::adapter<my_tensor> {
-///       static shardmesh::tensor_view view(const my_tensor&);            // needed
-///       static my_tensor allocate(dtype, const extents& sizes, device);  // for functions that return new tensors
+///       static shardmesh::tensor_view view(my_tensor&);                     // needed
+///       static shardmesh::const_tensor_view view(const my_tensor&);         // of tensors that own their elements
+///       static my_tensor allocate(dtype, const extents& sizes, device);     // for functions that return new tensors
 ///     };
+/// A handle, whose constness says nothing of its elements, has one `view(const my_tensor&)` that gives a tensor_view.
+/// Of a `const my_tensor&` the library only ever reads (`view_of`), whatever the adapter has.
 /// No member or ADL look-up takes place: foreign `sizes()` and `dtype()` have other types.
 template <class T>
 struct adapter;

@@ -43,9 +43,7 @@ result<void> compare_digest(const opened_chunk& chunk, std::string expected, con
 bool is_front_to_back(const opened_chunk& chunk) {
   const stored_tensor& t = chunk.tensor;
   const auto bytes = size_bytes(t.type, box::whole(t.sizes).volume());
-  if (t.storage_offset != 0 || !bytes || *bytes != t.size_bytes ||
-      !is_contiguous({nullptr, t.type, {}, t.sizes, t.strides}))
-    return false;
+  if (t.storage_offset != 0 || !bytes || *bytes != t.size_bytes || !is_contiguous(t.sizes, t.strides)) return false;
   return chunk.crc_length == 0 || (chunk.crc_begin == t.begin && chunk.crc_length == t.size_bytes);
 }
 

@@ -65,7 +65,7 @@ bool is_wasteful(const stored_tensor& tensor, const box& part, const read_option
 }
 
 bool is_row_major(const stored_tensor& tensor, const box& part) {
-  return is_contiguous({nullptr, tensor.type, {}, part.sizes, tensor.strides});
+  return is_contiguous(part.sizes, tensor.strides);
 }
 
 class box_reader {
@@ -118,7 +118,7 @@ class box_reader {
     }
     SHARDMESH_CHECK(
         source_.read(tensor_.begin + range.first, {staging_.get(), static_cast<std::size_t>(range.length)}));
-    tensor_view from{staging_.get(), tensor_.type, {}, part.sizes, tensor_.strides};
+    const const_tensor_view from{staging_.get(), tensor_.type, {}, part.sizes, tensor_.strides};
     // The covering range is transformed as a whole: an expanded element must not be swapped twice.
     const tensor_view all{staging_.get(), tensor_.type, {}, {range.length / item_bytes(tensor_.type)}, {1}};
     if (tensor_.swap_bytes) SHARDMESH_CHECK(byte_swap(all));

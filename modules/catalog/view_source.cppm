@@ -11,7 +11,7 @@ export namespace shardmesh {
 
 /// Views as items: a fragment's slot is the view's number.
 struct view_source {
-  std::vector<tensor_view> views;
+  std::vector<const_tensor_view> views;
   result<void> read(item_id item, const box& part, const tensor_view& to) {
     return copy(to, subview(views[static_cast<std::size_t>(item.slot)], part));
   }

@@ -158,8 +158,8 @@ class comparer {
     while (const auto slab = walk.next()) {
       SHARDMESH_TRY(const host_tensor l, slab_of(left_source_, left, left_held, a.type, *slab));
       SHARDMESH_TRY(const host_tensor r, slab_of(right_source_, right, right_held, b.type, *slab));
-      const tensor_view left_view = adapter<host_tensor>::view(l);
-      const tensor_view right_view = adapter<host_tensor>::view(r);
+      const const_tensor_view left_view = adapter<host_tensor>::view(l);
+      const const_tensor_view right_view = adapter<host_tensor>::view(r);
       SHARDMESH_TRY(
           const comparison outcome,
           compare(left_view, right_view, {.tolerance = options_.tolerance, .ignore_dtype = options_.ignore_dtype}));

@@ -26,7 +26,7 @@ result<digest128> elements_digest(const catalog& contents, const tensor_entry& t
   item_run_options run;
   run.threads = 1;
   while (const auto slab = walk.next()) {
-    SHARDMESH_TRY(const host_tensor values, host_tensor::make(tensor.type, slab->sizes));
+    SHARDMESH_TRY(host_tensor values, host_tensor::make(tensor.type, slab->sizes));
     const memory_target target{0, *slab, adapter<host_tensor>::view(values)};
     SHARDMESH_CHECK(run_to_memory({&held, 1}, {&tensor.key, 1}, {&target, 1}, source, run));
     sum.update(values.bytes());

@@ -13,7 +13,7 @@ export namespace shardmesh {
 /// A part of a tensor in memory: `from` has where's sizes, any strides. In DCP it becomes one chunk in `rank`'s file.
 struct save_part {
   box where;
-  tensor_view from;
+  const_tensor_view from;
   std::int32_t rank = 0;
 };
 

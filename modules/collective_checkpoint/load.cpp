@@ -276,10 +276,11 @@ class rank_load {
   result<void> exchange() {
     struct sides {
       std::optional<distribution_builder> from, to;
-      tensor_binding source, destination;
+      const_tensor_binding source;
+      tensor_binding destination;
     };
     std::map<std::size_t, sides> by_tensor;
-    const auto bind = [&](tensor_binding& binding, const merged_tensor& tensor, const rank_box& one) {
+    const auto bind = [&](auto& binding, const merged_tensor& tensor, const rank_box& one) {
       if (one.rank != comm_.rank()) return;
       const auto slot = static_cast<std::size_t>(one.part);
       if (binding.slots.size() <= slot) binding.slots.resize(slot + 1);
@@ -296,13 +297,14 @@ class rank_load {
         const rank_box& holder = tensor.boxes[i];
         distribution_builder& side = i == one.reader ? *made.from : *made.to;
         side.add(holder.rank, holder.part, holder.where.offsets, holder.where.sizes);
-        bind(i == one.reader ? made.source : made.destination, tensor, holder);
+        i == one.reader ? bind(made.source, tensor, holder) : bind(made.destination, tensor, holder);
         if (i != one.reader && holder.rank == comm_.rank()) report_.bytes_received += one.bytes;
       }
     }
     std::vector<tensor_transfer> transfers;
     std::vector<std::string> keys;
-    std::vector<tensor_binding> from, to;
+    std::vector<const_tensor_binding> from;
+    std::vector<tensor_binding> to;
     for (auto& [t, made] : by_tensor) {
       const merged_tensor& tensor = all_.tensors[t];
       auto source = made.from->finish();

@@ -31,10 +31,10 @@ struct described_object {
 };
 
 // What this rank says: its state's shapes and boxes, without memory. `objects` describes those of the state.
-std::vector<std::byte> describe(const held_state& state, std::span<const described_object> objects);
+std::vector<std::byte> describe(const const_held_state& state, std::span<const described_object> objects);
 
 // Whether what this rank holds makes sense by itself: boxes within shapes, memory that fits them. Names key and box.
-result<void> check_held(const held_state& state);
+result<void> check_held(const const_held_state& state);
 
 // One box of a tensor and a rank that holds it.
 struct rank_box {

@@ -42,7 +42,7 @@ class rank_save {
   }
 
   // Collective. What the ranks hold, and who writes what. False: the report says why not.
-  bool plan(const held_state& held) {
+  bool plan(const const_held_state& held) {
     return keep([&]() -> result<void> {
       std::vector<std::byte> note;
       const auto mine = guarded([&]() -> result<void> {
@@ -67,7 +67,7 @@ class rank_save {
   bool copy_sources() {
     return keep([&]() -> result<void> {
       const auto mine = guarded([&]() -> result<void> {
-        for (tensor_view& view : work_.source.views) {
+        for (const_tensor_view& view : work_.source.views) {
           SHARDMESH_TRY(host_tensor copied, host_tensor::make(view.type, view.sizes));
           const tensor_view to = adapter<host_tensor>::view(copied);
           SHARDMESH_CHECK(copy(to, view));
@@ -124,7 +124,7 @@ class rank_save {
                          options_.saving.output.durable, options_.lowest_rank_objects)}};
   }
 
-  result<void> make_archives(const held_state& held) {
+  result<void> make_archives(const const_held_state& held) {
     for (const held_object& object : held.objects) {
       auto archive = archive_of_object(object);
       if (!archive) return std::move(archive).error().with_key(dotted(object.where));
@@ -287,7 +287,7 @@ class rank_save {
 
 }  // namespace
 
-save_report save(const fs::path& destination, const held_state& held, communicator_ref comm,
+save_report save(const fs::path& destination, const const_held_state& held, communicator_ref comm,
                  const rank_save_options& options) {
   rank_save work(destination, comm, options);
   return work.plan(held) ? work.write() : work.report();
@@ -324,7 +324,7 @@ const save_report& save_in_progress::wait() {
   return state_->report;
 }
 
-result<save_in_progress> start_save(const fs::path& destination, const held_state& held, communicator_ref comm,
+result<save_in_progress> start_save(const fs::path& destination, const const_held_state& held, communicator_ref comm,
                                     const rank_save_options& options) {
   auto made = std::make_unique<save_in_progress::state>(destination, comm, options);
   if (!made->work.plan(held) || !made->work.copy_sources()) return made->work.report().problems.front();

@@ -51,7 +51,7 @@ struct rank_save_options {
 ///       32 bytes per chunk written, three of nothing; O(boxes of all ranks · log) on every rank to plan; each byte is
 ///       written once and each file synced once. Memory: `saving.memory_bytes` per rank.
 /// Source: torch.distributed.checkpoint.save
-save_report save(const std::filesystem::path& destination, const held_state& held, communicator_ref comm,
+save_report save(const std::filesystem::path& destination, const const_held_state& held, communicator_ref comm,
                  const rank_save_options& options = {});
 
 /// A save that goes on in the background. Move-only.
@@ -70,7 +70,7 @@ class save_in_progress {
   struct state;
 
  private:
-  friend result<save_in_progress> start_save(const std::filesystem::path& destination, const held_state& held,
+  friend result<save_in_progress> start_save(const std::filesystem::path& destination, const const_held_state& held,
                                              communicator_ref comm, const rank_save_options& options);
   explicit save_in_progress(std::unique_ptr<state> made);
   std::unique_ptr<state> state_;
@@ -86,7 +86,7 @@ class save_in_progress {
 ///         every rank. What comes later is in the report of `wait`.
 /// Cost: as `save`; memory for what this rank writes (not for replicas that others write).
 /// Source: torch.distributed.checkpoint.async_save
-result<save_in_progress> start_save(const std::filesystem::path& destination, const held_state& held,
+result<save_in_progress> start_save(const std::filesystem::path& destination, const const_held_state& held,
                                     communicator_ref comm, const rank_save_options& options = {});
 
 }  // namespace shardmesh

@@ -67,7 +67,7 @@ class assigner {
  public:
   assigner(std::int32_t rank, bool lowest_rank_objects) : rank_(rank), lowest_rank_objects_(lowest_rank_objects) {}
 
-  save_assignment assign(const merged_state& all, const held_state& held) {
+  save_assignment assign(const merged_state& all, const const_held_state& held) {
     std::vector<std::vector<replica_range>> boxes;
     for (const merged_tensor& tensor : all.tensors) {
       boxes.push_back(replicas_of(tensor));
@@ -117,7 +117,7 @@ class assigner {
   }
 
   void add_tensor(const merged_tensor& tensor, std::span<const replica_range> boxes,
-                  std::span<const std::int32_t> writers, const held_state& held) {
+                  std::span<const std::int32_t> writers, const const_held_state& held) {
     output_tensor made;
     made.key = tensor.key;
     made.where = tensor.where;
@@ -150,7 +150,7 @@ class assigner {
 
 }  // namespace
 
-save_assignment assign_writers(const merged_state& all, const held_state& held, std::int32_t rank,
+save_assignment assign_writers(const merged_state& all, const const_held_state& held, std::int32_t rank,
                                bool lowest_rank_objects) {
   return assigner(rank, lowest_rank_objects).assign(all, held);
 }

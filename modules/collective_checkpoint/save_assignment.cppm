@@ -23,7 +23,7 @@ struct save_assignment {
 // A box that several ranks hold is written by the one that has the least to write, an object by the lowest rank that
 // has it. Problems: gaps, overlaps of boxes that are not equal, dtypes that cannot be stored or cut, and objects that
 // differ between ranks unless the lowest rank's are taken. Cost: O(n log n) of the n boxes of all ranks.
-save_assignment assign_writers(const merged_state& all, const held_state& held, std::int32_t rank,
+save_assignment assign_writers(const merged_state& all, const const_held_state& held, std::int32_t rank,
                                bool lowest_rank_objects);
 
 }  // namespace shardmesh

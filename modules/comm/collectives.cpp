@@ -25,10 +25,6 @@ namespace {
 using const_bytes = std::span<const std::byte>;
 using bytes = std::span<std::byte>;
 
-bool is_inexact(dtype type) {
-  return kind(type) == dtype_kind::floating || kind(type) == dtype_kind::complex;
-}
-
 dtype wide(dtype type) {
   if (kind(type) == dtype_kind::floating && bits(type) < 32) return dtype::float32;
   return type == dtype::complex32 ? dtype::complex64 : type;
@@ -43,9 +39,7 @@ result<void> check_sizes(const message_group& group, const char* what, std::size
 
 result<void> check_reduction(const message_group& group, const char* what, std::size_t size_bytes, dtype type,
                              reduce_op op) {
-  const auto combine = combine_of(op);
-  if (!combine || bits(type) % 8 != 0 || !is_combinable(wide(type), *combine) ||
-      (op == reduce_op::avg && !is_inexact(type)))
+  if (bits(type) % 8 != 0 || !is_combinable(wide(type), op))
     return fail(errc::unsupported, fmt::format("{} of {} is not defined", to_string(op), name(type)))
         .with_rank(group.rank);
   const auto item = static_cast<std::size_t>(bits(type) / 8);
@@ -73,8 +67,11 @@ result<pending> with_all(const message_group& group, const SendTo& send_to, cons
   return group.start(sends, receives, options);
 }
 
-tensor_view elements(const std::byte* data, dtype type, std::int64_t count) {
-  return {const_cast<std::byte*>(data), type, {}, {count}, {1}};
+tensor_view elements(std::byte* data, dtype type, std::int64_t count) {
+  return {data, type, {}, {count}, {1}};
+}
+const_tensor_view elements(const std::byte* data, dtype type, std::int64_t count) {
+  return {data, type, {}, {count}, {1}};
 }
 
 // Terms of this rank's block meet here; then, of an all_reduce, the combined blocks go to all.
@@ -124,8 +121,9 @@ struct reduction final : pending::operation {
       const tensor_view sum =
           elements(memory.get() + size_of(group.rank) * static_cast<std::size_t>(group.size - 1), wide(type), count);
       for (std::int32_t r = 0; r < group.size; ++r) {
-        const tensor_view term = elements(r == group.rank ? sent(group.rank).data() : room_of(r).data(), type, count);
-        SHARDMESH_CHECK(r == 0 ? copy(sum, term) : accumulate(sum, term, *combine_of(op)));
+        const const_bytes held = r == group.rank ? sent(group.rank) : const_bytes(room_of(r));
+        const const_tensor_view term = elements(held.data(), type, count);
+        SHARDMESH_CHECK(r == 0 ? copy(sum, term) : accumulate(sum, term, op));
       }
       if (op == reduce_op::avg) {
         SHARDMESH_CHECK(divide(sum, group.size));
@@ -180,29 +178,6 @@ result<pending> reduced(message_group group, const_bytes send, bytes receive, dt
 }
 
 }  // namespace
-
-std::optional<combine_op> combine_of(reduce_op op) {
-  switch (op) {
-    case reduce_op::sum:
-    case reduce_op::avg:
-      return combine_op::sum;
-    case reduce_op::product:
-      return combine_op::product;
-    case reduce_op::min:
-      return combine_op::min;
-    case reduce_op::max:
-      return combine_op::max;
-    case reduce_op::band:
-      return combine_op::band;
-    case reduce_op::bor:
-      return combine_op::bor;
-    case reduce_op::bxor:
-      return combine_op::bxor;
-    case reduce_op::none:
-      break;
-  }
-  return std::nullopt;
-}
 
 result<pending> all_gather_into_by_messages(message_group group, const_bytes send, bytes receive,
                                             const call_options& options) {

@@ -29,9 +29,6 @@ concept collective_communicator =
       { c.all_reduce(send, receive, type, op, options) } -> std::same_as<result<pending>>;
     };
 
-/// What combines two terms of a reduction: `avg` sums, and is divided at the end; `none` has nothing.
-std::optional<combine_op> combine_of(reduce_op op);
-
 /// A group that can exchange, as `communicator` says; what `start` needs outlives the collectives.
 struct message_group {
   std::int32_t rank = 0;

@@ -13,7 +13,7 @@ export namespace shardmesh {
 struct lender {
   virtual ~lender() = default;
   /// Piece `index`, host memory. Precondition: both ranks agree that it exists.
-  virtual tensor_view piece(std::size_t index) const = 0;
+  virtual const_tensor_view piece(std::size_t index) const = 0;
 };
 
 /// Pieces for a peer; `size_bytes` (more than 0) must be what the peer expects. The lender and its memory stay as they

@@ -38,21 +38,22 @@ constexpr std::size_t small_bytes = std::size_t{64} << 10;  // copied by whoever
 struct part {
   std::int32_t peer = 0;
   std::int64_t size = 0;
-  std::byte* bytes = nullptr;
+  const std::byte* from = nullptr;
+  std::byte* to = nullptr;
   const lender* pieces = nullptr;
 };
 
 part part_of(const outgoing& m) {
-  return {m.peer, static_cast<std::int64_t>(m.bytes.size()), const_cast<std::byte*>(m.bytes.data()), nullptr};
+  return {m.peer, static_cast<std::int64_t>(m.bytes.size()), m.bytes.data(), nullptr, nullptr};
 }
 part part_of(const incoming& m) {
-  return {m.peer, static_cast<std::int64_t>(m.bytes.size()), m.bytes.data(), nullptr};
+  return {m.peer, static_cast<std::int64_t>(m.bytes.size()), nullptr, m.bytes.data(), nullptr};
 }
 part part_of(const lent& m) {
-  return {m.peer, m.size_bytes, nullptr, m.pieces};
+  return {m.peer, m.size_bytes, nullptr, nullptr, m.pieces};
 }
 part part_of(const borrowed& m) {
-  return {m.peer, m.size_bytes, nullptr, nullptr};
+  return {m.peer, m.size_bytes, nullptr, nullptr, nullptr};
 }
 
 // A list of messages in one direction: peers exist, are others, and differ; nothing is empty.
@@ -162,9 +163,9 @@ bool copy_one(thread_exchange& e, guard& locked, std::size_t limit = SIZE_MAX) {
   message_end* const end = claimable(e, limit);
   if (end == nullptr) return false;
   set_busy(*end);
-  const message_end& to = end->sends ? *end->twin : *end;
+  const message_end& receiver = end->sends ? *end->twin : *end;
   locked.unlock();
-  std::memcpy(to.bytes, to.twin->bytes, to.size);
+  std::memcpy(receiver.to, receiver.twin->from, receiver.size);
   locked.lock();
   complete(group, *end);
   return true;
@@ -300,7 +301,8 @@ result<thread_exchange*> start_any(const std::shared_ptr<thread_state>& group, s
     end.peer = m.peer;
     end.sends = is_send;
     end.size = static_cast<std::size_t>(m.size);
-    end.bytes = m.bytes;
+    end.from = m.from;
+    end.to = m.to;
     end.pieces = m.pieces;
     end.is_lent = lends;
     size_bytes = checked_add(size_bytes, m.size).value_or(INT64_MAX);

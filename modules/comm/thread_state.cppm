@@ -25,7 +25,8 @@ struct message_end {
   bool sends = false;
   end_state state = end_state::waiting;
   std::size_t size = 0;
-  std::byte* bytes = nullptr;  // a sender's are only read; null when it is lent
+  const std::byte* from = nullptr;  // of a sender; null when it is lent
+  std::byte* to = nullptr;          // of a receiver; null when it is lent
   const lender* pieces = nullptr;
   bool is_lent = false;
 };

@@ -14,6 +14,7 @@ export import :dtype;
 export import :device;
 export import :tensor;
 export import :host_tensor;
+export import :reduction;
 export import :parallel;
 export import :pending;
 export import :print;

@@ -19,9 +19,12 @@ class function_ref<Return(Arguments...)> {
     requires(!std::same_as<std::remove_cvref_t<Callable>, function_ref> &&
              std::is_invocable_r_v<Return, Callable&, Arguments...>)
   function_ref(Callable&& callable)  // NOLINT: implicit, as a parameter type
-      : object_(const_cast<void*>(static_cast<const void*>(std::addressof(callable)))),
-        call_([](void* object, Arguments... arguments) -> Return {
-          return (*static_cast<std::remove_reference_t<Callable>*>(object))(std::forward<Arguments>(arguments)...);
+      : object_(std::addressof(callable)), call_([](pointer object, Arguments... arguments) -> Return {
+          using callable_type = std::remove_reference_t<Callable>;
+          if constexpr (std::is_const_v<callable_type>)
+            return (*static_cast<callable_type*>(object.reads))(std::forward<Arguments>(arguments)...);
+          else
+            return (*static_cast<callable_type*>(object.changes))(std::forward<Arguments>(arguments)...);
         }) {}
 
   template <class Callable>
@@ -35,8 +38,15 @@ class function_ref<Return(Arguments...)> {
   Return operator()(Arguments... arguments) const { return call_(object_, std::forward<Arguments>(arguments)...); }
 
  private:
-  void* object_;
-  Return (*call_)(void*, Arguments...);
+  // To the callable, const or not as it was given; `call_` knows which.
+  union pointer {
+    pointer(void* object) : changes(object) {}
+    pointer(const void* object) : reads(object) {}
+    void* changes;
+    const void* reads;
+  };
+  pointer object_;
+  Return (*call_)(pointer, Arguments...);
 };
 
 }  // namespace shardmesh

@@ -9,6 +9,7 @@ export module shardmesh.core:headers;
 
 export namespace shardmesh {
 using shardmesh::adapter;
+using shardmesh::const_tensor_view;
 using shardmesh::device;
 using shardmesh::device_type;
 using shardmesh::dtype;

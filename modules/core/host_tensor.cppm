@@ -61,9 +61,11 @@ class host_tensor {
 
 template <>
 struct shardmesh::adapter<shardmesh::host_tensor> {
-  static tensor_view view(const host_tensor& tensor) {
-    return {const_cast<std::byte*>(tensor.bytes().data()), tensor.type(), device{}, tensor.sizes(),
-            contiguous_strides(tensor.sizes())};
+  static tensor_view view(host_tensor& tensor) {
+    return {tensor.bytes().data(), tensor.type(), device{}, tensor.sizes(), contiguous_strides(tensor.sizes())};
+  }
+  static const_tensor_view view(const host_tensor& tensor) {
+    return {tensor.bytes().data(), tensor.type(), device{}, tensor.sizes(), contiguous_strides(tensor.sizes())};
   }
   static host_tensor allocate(dtype type, const extents& sizes, device) {
     return host_tensor::make(type, sizes).value();

@@ -23,34 +23,24 @@ extents contiguous_strides(const extents& sizes) {
   return strides;
 }
 
-bool is_contiguous(const tensor_view& view) {
-  const extents strides = contiguous_strides(view.sizes);
+bool is_contiguous(const extents& sizes, const extents& strides) {
+  const extents expected = contiguous_strides(sizes);
   bool contiguous = true;
-  for (std::size_t d = 0; d < view.sizes.rank(); ++d) {
-    if (view.sizes[d] == 0) return true;
-    if (view.sizes[d] != 1 && view.strides[d] != strides[d]) contiguous = false;
+  for (std::size_t d = 0; d < sizes.rank(); ++d) {
+    if (sizes[d] == 0) return true;
+    if (sizes[d] != 1 && strides[d] != expected[d]) contiguous = false;
   }
   return contiguous;
 }
 
-std::int64_t numel(const tensor_view& view) {
-  return numel(view.sizes);
-}
 std::int64_t numel(const extents& sizes) {
   return box::whole(sizes).volume();
 }
 
-tensor_view subview(const tensor_view& view, const box& b) {
-  tensor_view part = view;
-  part.sizes = b.sizes;
-  for (std::size_t d = 0; d < b.rank(); ++d) part.data += b.offsets[d] * view.strides[d] * item_bytes(view.type);
-  return part;
-}
-
-result<void> check_host_memory(const tensor_view& view) {
-  if (view.where.type == device_type::cpu) return {};
+result<void> check_host_memory(device where) {
+  if (where.type == device_type::cpu) return {};
   return fail(errc::unsupported, "the memory is not the host's")
-      .with_values("cpu", to_string(view.where))
+      .with_values("cpu", to_string(where))
       .with_hint("copy the tensor to host memory first");
 }
 

@@ -74,7 +74,7 @@ result<void> check_one_name(std::int32_t outside, std::int32_t inside);
 // A row-major copy of a box of a tensor.
 template <allocatable_tensor T>
 result<T> copy_of(const T& tensor, const box& where) {
-  const tensor_view view = adapter<T>::view(const_cast<T&>(tensor));
+  const const_tensor_view view = view_of(tensor);
   auto made = allocated<T>(view.type, where.sizes, view.where);
   if (!made) return made;
   if (auto copied = copy(adapter<T>::view(*made), subview(view, where)); !copied) return std::move(copied).error();
@@ -93,7 +93,7 @@ export namespace shardmesh {
 template <allocatable_tensor T>
 result<sharded_tensor<T>> create_chunk_sharded_tensor(const T& tensor, std::int32_t rank, const rank_group& group,
                                                       const chunk_options& options = {}) {
-  const tensor_view view = adapter<T>::view(const_cast<T&>(tensor));
+  const const_tensor_view view = view_of(tensor);
   tensor_properties properties = properties_of(tensor);
   properties.requires_grad = false;
   auto metadata = chunk_metadata(view.sizes, properties, group, view.where, options);
@@ -146,7 +146,7 @@ result<sharded_tensor<T>> chunk_tensor(const dtensor<T>& tensor, std::int32_t ra
                                        const rank_group& ranks = {}, const chunk_options& options = {}) {
   if (!tensor.has_local())
     return fail(errc::invalid_argument, "a rank outside the mesh has nothing to chunk").with_rank(tensor.rank());
-  const tensor_view view = adapter<T>::view(const_cast<T&>(tensor.local()));
+  const const_tensor_view view = view_of(tensor.local());
   tensor_properties properties = properties_of(tensor.local());
   properties.requires_grad = false;
   auto numbering = detail::numbering_of(ranks, tensor.layout().mesh().rank_limit(), true);

@@ -87,7 +87,7 @@ result<void> check_holds(const layout& has, const layout& wants) {
   return {};
 }
 
-result<void> copy_held(const layout& has, const tensor_view& from, const layout& wants, const tensor_view& to,
+result<void> copy_held(const layout& has, const const_tensor_view& from, const layout& wants, const tensor_view& to,
                        std::int32_t rank) {
   const auto held = has.boxes(rank);
   for (const placed_box& want : wants.boxes(rank))
@@ -100,13 +100,14 @@ result<void> copy_held(const layout& has, const tensor_view& from, const layout&
   return {};
 }
 
-result<void> gather_layout(const layout& from, const tensor_view& source, const layout& to,
+result<void> gather_layout(const layout& from, const const_tensor_view& source, const layout& to,
                            const tensor_view& destination, const result<void>& mine, communicator_ref comm,
                            const call_options& call) {
   tensor_transfer transfer{{}, {}, source.type, source.type};
   SHARDMESH_TRY(transfer.from, distribute(from));
   SHARDMESH_TRY(transfer.to, distribute(to));
-  std::vector<tensor_binding> sources(1), destinations(1);
+  std::vector<const_tensor_binding> sources(1);
+  std::vector<tensor_binding> destinations(1);
   sources[0].slots = {source};
   destinations[0].slots = {destination};
   fsdp_profile profile;
@@ -114,7 +115,7 @@ result<void> gather_layout(const layout& from, const tensor_view& source, const 
                        call.named("all_gather_dtensor"), profile);
 }
 
-extents flatten_order(const tensor_view& local) {
+extents flatten_order(const const_tensor_view& local) {
   if (!memory_order(local.sizes, local.strides)) return {};
   extents order;
   for (std::size_t d = 0; d < local.sizes.rank(); ++d) order.push_back(static_cast<std::int64_t>(d));

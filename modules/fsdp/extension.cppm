@@ -52,18 +52,18 @@ result<layout> lifted_layout(const layout& l, const device_mesh& mesh, std::int3
 result<void> check_holds(const layout& has, const layout& wants);
 
 // Copies what `wants` needs on this rank out of the local tensor of `has`.
-result<void> copy_held(const layout& has, const tensor_view& from, const layout& wants, const tensor_view& to,
+result<void> copy_held(const layout& has, const const_tensor_view& from, const layout& wants, const tensor_view& to,
                        std::int32_t rank);
 
 // Collective: moves this rank's local tensor of `from` into that of `to`. `mine` is an error when this rank has no
 // memory for it: every rank gets it.
-result<void> gather_layout(const layout& from, const tensor_view& source, const layout& to,
+result<void> gather_layout(const layout& from, const const_tensor_view& source, const layout& to,
                            const tensor_view& destination, const result<void>& mine, communicator_ref comm,
                            const call_options& call);
 
 // The order of a local tensor's dimensions in memory, as of `parallel_parameter_info`; empty where it is not
 // dense. Dimensions of size 1 stand where their strides say, so that ranks with uneven parts say the same.
-extents flatten_order(const tensor_view& local);
+extents flatten_order(const const_tensor_view& local);
 
 error no_tensor(value_kind kind);
 
@@ -124,7 +124,7 @@ struct tensor_parallel_extension {
     const dtensor<T>* placed = value.dtensor();
     if (placed && placed->has_local()) local = &placed->local();
     if (!local) return detail::no_tensor(value.kind());
-    const tensor_view from = adapter<T>::view(const_cast<T&>(*local));
+    const const_tensor_view from = view_of(*local);
     auto has = placed ? detail::lifted_layout(placed->layout(), mesh, rank)
                       : layout::make(mesh, std::vector<placement>(mesh.rank(), placement::replicate()), from.sizes);
     if (!has) return std::move(has).error();
@@ -162,7 +162,7 @@ struct tensor_parallel_extension {
       return fail(errc::invalid_argument, "a rank outside the mesh has nothing to gather").with_rank(tensor.rank());
     auto whole = gathered_layout(tensor.layout(), fsdp_dim);
     if (!whole) return std::move(whole).error();
-    const tensor_view from = adapter<T>::view(const_cast<T&>(tensor.local()));
+    const const_tensor_view from = view_of(tensor.local());
     auto made = detail::allocated<T>(from.type, whole->local_shape(tensor.rank()), from.where);
     const result<void> mine = made ? result<void>() : result<void>(made.error());
     auto moved = detail::gather_layout(tensor.layout(), from, *whole, made ? adapter<T>::view(*made) : tensor_view{},

@@ -23,7 +23,7 @@ result<void> check_group(const flat_parameter& flat, const shard_group& group) {
 }
 
 result<void> check_shard(const flat_parameter& flat, std::string_view key, std::int32_t position,
-                         const tensor_view& shard) {
+                         const const_tensor_view& shard) {
   const std::int64_t held = flat.shard_range(position).size;
   if (shard.sizes.rank() != 1 || shard.sizes[0] < held || shard.sizes[0] > flat.sharded_numel())
     return fail(errc::shape_mismatch, "a flat shard is 1-D and holds what its rank holds, with padding or without")

@@ -166,8 +166,7 @@ const extents& flat_parameter::order(std::size_t parameter) const {
 }
 bool flat_parameter::is_contiguous(std::size_t parameter) const {
   const parameter_info& p = description_->parameters[parameter];
-  const tensor_view view{nullptr, p.type, {}, p.shape, p.strides};
-  return shardmesh::is_contiguous(view) && (p.strides.empty() || p.strides[p.strides.rank() - 1] == 1);
+  return shardmesh::is_contiguous(p.shape, p.strides) && (p.strides.empty() || p.strides[p.strides.rank() - 1] == 1);
 }
 std::span<const flat_segment> flat_parameter::segments() const {
   return description_->segments;
@@ -237,7 +236,7 @@ result<void> flat_parameter::fill_padding(std::int32_t rank, const tensor_view& 
         .with_values("cpu", to_string(shard.where));
   const auto fill = [&](std::int64_t begin, std::int64_t end, std::int32_t value) -> result<void> {
     if (begin >= end) return {};
-    const tensor_view constant{reinterpret_cast<std::byte*>(&value), dtype::int32, {}, {end - begin}, {0}};
+    const const_tensor_view constant{reinterpret_cast<const std::byte*>(&value), dtype::int32, {}, {end - begin}, {0}};
     return copy(subview(shard, {{begin}, {end - begin}}), constant);
   };
   const index_range held = shard_range(rank);

@@ -150,7 +150,7 @@ class loader {
       const bool is_superseded = entry.kind != fsdp_entry_kind::flat && entry.kind != fsdp_entry_kind::tensor &&
                                  offers_flat_.contains(entry.unit);
       if (!offer.is_offered || is_superseded) continue;
-      for (const tensor_view& view : offer.memory.slots)
+      for (const const_tensor_view& view : offer.memory.slots)
         if (auto held = check_host_memory(view); !held)
           return std::move(held).error().with_key(entry.key).with_rank(comm_.rank());
       if (offer.shape == shape_of(entry)) continue;
@@ -362,7 +362,8 @@ class loader {
   result<void> move(std::span<const rank_note> notes) {
     std::vector<tensor_transfer> transfers;
     std::vector<std::string> keys;
-    std::vector<tensor_binding> from, to;
+    std::vector<const_tensor_binding> from;
+    std::vector<tensor_binding> to;
     for (const std::size_t i : sources_) {
       const fsdp_entry& entry = entries_[i];
       if (box::whole(shape_of(entry)).is_empty()) continue;

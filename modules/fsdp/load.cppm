@@ -57,7 +57,7 @@ struct offered_value {
   extents shape;
   dtype type = dtype::undefined;
   std::optional<distribution> where;  // of sharded values; nothing: the whole is here
-  tensor_binding memory;
+  const_tensor_binding memory;
 };
 
 result<load_report> load_offers(const fsdp_model& model, communicator_ref comm,
@@ -66,7 +66,7 @@ result<load_report> load_offers(const fsdp_model& model, communicator_ref comm,
 
 template <local_tensor T>
 offered_value offer(const T& tensor) {
-  const tensor_view view = adapter<T>::view(const_cast<T&>(tensor));
+  const const_tensor_view view = view_of(tensor);
   return {true, view.sizes, view.type, std::nullopt, {{view}}};
 }
 
@@ -79,8 +79,7 @@ result<offered_value> offer(const sharded_tensor<T>& tensor, const rank_group& r
   auto where = distribution_of(tensor.metadata(), ranks);
   if (!where) return std::move(where).error();
   made.where = *std::move(where);
-  for (const shard<T>& one : tensor.local_shards())
-    made.memory.slots.push_back(adapter<T>::view(const_cast<T&>(one.tensor())));
+  for (const shard<T>& one : tensor.local_shards()) made.memory.slots.push_back(view_of(one.tensor()));
   return made;
 }
 
@@ -90,7 +89,7 @@ result<offered_value> offer(const dtensor<T>& tensor) {
   auto where = distribute(tensor.layout());
   if (!where) return std::move(where).error();
   made.where = *std::move(where);
-  if (tensor.has_local()) made.memory.slots = {adapter<T>::view(const_cast<T&>(tensor.local()))};
+  if (tensor.has_local()) made.memory.slots = {view_of(tensor.local())};
   if (tensor.has_local()) made.type = made.memory.slots[0].type;
   return made;
 }

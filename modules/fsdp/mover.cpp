@@ -31,7 +31,7 @@ class stopwatch {
 }  // namespace
 
 result<void> run_transfers(const result<void>& mine, std::vector<tensor_transfer> transfers,
-                           std::vector<std::string> keys, std::span<const tensor_binding> from,
+                           std::vector<std::string> keys, std::span<const const_tensor_binding> from,
                            std::span<const tensor_binding> to, communicator_ref comm, const plan_options& options,
                            const call_options& call, fsdp_profile& profile) {
   std::optional<result<transfer_plan>> planned;
@@ -55,12 +55,12 @@ result<void> run_transfers(const result<void>& mine, std::vector<tensor_transfer
 // What is read and what is filled is this process's host memory: said before anything is made or moved.
 result<void> check_memory(std::span<const planned_entry> planned) {
   for (const planned_entry& entry : planned) {
-    const auto check = [&](const tensor_view& view) -> result<void> {
-      if (auto held = check_host_memory(view); !held) return std::move(held).error().with_key(entry.key);
+    const auto check = [&](device where) -> result<void> {
+      if (auto held = check_host_memory(where); !held) return std::move(held).error().with_key(entry.key);
       return {};
     };
-    for (const tensor_view& view : entry.source.slots) SHARDMESH_CHECK(check(view));
-    if (entry.has_part) SHARDMESH_CHECK(check({nullptr, entry.type, entry.where, {}, {}}));
+    for (const const_tensor_view& view : entry.source.slots) SHARDMESH_CHECK(check(view.where));
+    if (entry.has_part) SHARDMESH_CHECK(check(entry.where));
   }
   return {};
 }
@@ -137,7 +137,8 @@ result<void> entry_mover::move(std::size_t first, std::size_t last, std::span<co
                                const result<void>& mine) {
   std::vector<tensor_transfer> transfers;
   std::vector<std::string> keys;
-  std::vector<tensor_binding> from, to;
+  std::vector<const_tensor_binding> from;
+  std::vector<tensor_binding> to;
   result<void> done = mine;
   for (std::size_t i = first; i < last; ++i) {
     planned_entry& entry = planned_[i];

@@ -28,7 +28,7 @@ export namespace shardmesh::detail {
 // Collective. Plans, agrees and runs; adds to the profile. `mine` is an error when this rank cannot take part (no
 // memory for its result): every rank gets it then, as it gets one of the plan.
 result<void> run_transfers(const result<void>& mine, std::vector<tensor_transfer> transfers,
-                           std::vector<std::string> keys, std::span<const tensor_binding> from,
+                           std::vector<std::string> keys, std::span<const const_tensor_binding> from,
                            std::span<const tensor_binding> to, communicator_ref comm, const plan_options& options,
                            const call_options& call, fsdp_profile& profile);
 

@@ -58,7 +58,7 @@ result<planned_entry> described(const fsdp_model& model, const fsdp_entry& entry
     if (position) {
       auto slots = flat_slots(unit.parameters, *position, unit.shard);
       if (!slots) return std::move(slots).error().with_key(entry.key).with_rank(rank);
-      made.source.slots = *std::move(slots);
+      made.source.slots.assign(slots->begin(), slots->end());
     }
     return made;
   }
@@ -66,7 +66,7 @@ result<planned_entry> described(const fsdp_model& model, const fsdp_entry& entry
   if (position) {
     auto slots = slots_of(unit.parameters, entry.index, *position, unit.shard);
     if (!slots) return std::move(slots).error().with_key(entry.key).with_rank(rank);
-    made.source.slots = *std::move(slots);
+    made.source.slots.assign(slots->begin(), slots->end());
   }
   return made;
 }

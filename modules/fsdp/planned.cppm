@@ -19,7 +19,7 @@ struct planned_entry {
   dtype type = dtype::undefined;
   std::optional<tensor_transfer> transfer;  // nothing when no rank needs another's elements: `source` is copied
   std::optional<std::size_t> same_as{};     // another name of that earlier entry, of which it is copied: nothing moves
-  tensor_binding source;                    // this rank's memory of `transfer->from`, or the one view to copy
+  const_tensor_binding source;              // this rank's memory of `transfer->from`, or the one view to copy
   entry_form form = entry_form::none;       // of this rank's part
   extents local;                            // its sizes
   bool has_part = false;                    // false: a sharded tensor of which this rank holds no shard

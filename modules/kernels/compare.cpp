@@ -190,7 +190,7 @@ std::string hex_text(std::uint64_t value, int width) {
 
 }  // namespace
 
-result<comparison> compare(const tensor_view& a, const tensor_view& b, const compare_options& options) {
+result<comparison> compare(const const_tensor_view& a, const const_tensor_view& b, const compare_options& options) {
   SHARDMESH_CHECK(check_pair(a, b));
   if (a.type != b.type) {
     if (!options.ignore_dtype)
@@ -247,7 +247,7 @@ result<comparison> compare(const tensor_view& a, const tensor_view& b, const com
   return found;
 }
 
-std::string value_text(const tensor_view& view, const extents& index) {
+std::string value_text(const const_tensor_view& view, const extents& index) {
   std::int64_t bit = 0;
   for (std::size_t d = 0; d < index.rank(); ++d) bit += index[d] * view.strides[d] * bits(view.type);
   const dtype type = type_of_bits(view.type);

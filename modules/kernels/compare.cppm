@@ -27,10 +27,10 @@ struct comparison {
 /// and with floating numbers; others as double. Types without arithmetic (bits, float4_e2m1fn_x2) compare their bits.
 /// \errors errc::shape_mismatch; errc::dtype_mismatch; errc::unsupported with `ignore_dtype` for a type without values.
 /// Cost: O(elements); equal contiguous memory is compared with memcmp.
-result<comparison> compare(const tensor_view& a, const tensor_view& b, const compare_options& options = {});
+result<comparison> compare(const const_tensor_view& a, const const_tensor_view& b, const compare_options& options = {});
 
 /// The element at `index` as text that reads back to the same value: "-1.5", "nan", "true", "(1+2j)", "0x3f" for bits.
 /// Precondition: the index lies within.
-std::string value_text(const tensor_view& view, const extents& index);
+std::string value_text(const const_tensor_view& view, const extents& index);
 
 }  // namespace shardmesh

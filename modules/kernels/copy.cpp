@@ -65,7 +65,7 @@ bool bring_densest_inward(loop_nest& nest) {
   return true;
 }
 
-result<void> copy_bytes(const tensor_view& to, const tensor_view& from) {
+result<void> copy_bytes(const tensor_view& to, const const_tensor_view& from) {
   loop_nest nest = free_nest(to, from);
   if (nest.empty) return {};
   std::int64_t run_bits = bits(to.type);
@@ -104,7 +104,7 @@ result<void> copy_bytes(const tensor_view& to, const tensor_view& from) {
 }
 
 // One pass of a conversion, along one loop.
-void convert_run(const tensor_view& to, const tensor_view& from, std::int64_t a, std::int64_t b,
+void convert_run(const tensor_view& to, const const_tensor_view& from, std::int64_t a, std::int64_t b,
                  const loop_nest::loop& along, std::int64_t count) {
   pass_buffer lanes;
   load_lanes(from.type, from.data + b / 8, along.b / 8, count, lanes);
@@ -112,7 +112,7 @@ void convert_run(const tensor_view& to, const tensor_view& from, std::int64_t a,
 }
 
 // Passes run along `rows`, where `from` is dense; a band of columns at a time keeps the lines of `to` in the cache.
-void convert_tiled(const tensor_view& to, const tensor_view& from, std::int64_t a, std::int64_t b,
+void convert_tiled(const tensor_view& to, const const_tensor_view& from, std::int64_t a, std::int64_t b,
                    const loop_nest::loop& rows, const loop_nest::loop& columns) {
   constexpr std::int64_t band = 32;
   for (std::int64_t c = 0; c < columns.size; c += band)
@@ -122,7 +122,7 @@ void convert_tiled(const tensor_view& to, const tensor_view& from, std::int64_t 
                     std::min(pass_length, rows.size - r));
 }
 
-void copy_converted(const tensor_view& to, const tensor_view& from) {
+void copy_converted(const tensor_view& to, const const_tensor_view& from) {
   loop_nest nest = free_nest(to, from);
   if (bring_densest_inward(nest)) {
     return for_each_outer(nest, 2, [&](std::int64_t a, std::int64_t b) {
@@ -137,11 +137,11 @@ void copy_converted(const tensor_view& to, const tensor_view& from) {
 }
 
 // A complex view as its real parts, when those have the dtype `to`: no arithmetic then, so NaNs stay bit for bit.
-tensor_view real_parts(const tensor_view& from, dtype to) {
+const_tensor_view real_parts(const const_tensor_view& from, dtype to) {
   const bool fits = (from.type == dtype::complex32 && to == dtype::float16) ||
                     (from.type == dtype::complex64 && to == dtype::float32) ||
                     (from.type == dtype::complex128 && to == dtype::float64);
-  tensor_view real = from;
+  const_tensor_view real = from;
   if (!fits) return real;
   real.type = to;
   for (std::int64_t& stride : real.strides) stride *= 2;
@@ -169,12 +169,12 @@ result<void> check_cast(dtype from, dtype to, bool allow_narrowing) {
       .with_hint("allow narrowing to do it anyway");
 }
 
-result<void> copy(const tensor_view& to, const tensor_view& from) {
+result<void> copy(const tensor_view& to, const const_tensor_view& from) {
   SHARDMESH_CHECK(check_pair(to, from));
   if (!is_convertible(from.type, to.type))
     return fail(errc::unsupported,
                 "no conversion from " + std::string(name(from.type)) + " to " + std::string(name(to.type)));
-  const tensor_view source = real_parts(from, to.type);
+  const const_tensor_view source = real_parts(from, to.type);
   if (source.type == to.type) return copy_bytes(to, source);
   copy_converted(to, source);
   return {};

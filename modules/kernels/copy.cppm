@@ -19,7 +19,7 @@ export namespace shardmesh {
 ///         memory that is not the host's; errc::unaligned when a run of a sub-byte type does not start and end at whole
 ///         bytes. Nothing is written then.
 /// Cost: O(elements). Contiguous runs move with memcpy, transposes in cache-sized tiles; no allocation.
-result<void> copy(const tensor_view& to, const tensor_view& from);
+result<void> copy(const tensor_view& to, const const_tensor_view& from);
 
 /// True when `copy` converts between these dtypes. Every dtype copies to itself; float4, float6, bits and float8_e4m3
 /// (which PyTorch lacks) convert to nothing else.

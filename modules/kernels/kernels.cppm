@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// shardmesh.kernels: strided copies, casts, sums and comparisons of tensor views on the host (the reference backend).
+// shardmesh.kernels: strided copies, casts, sums and comparisons of tensor views on the host, tuned. What each
+// does is written as plain loops in tests/support/reference_kernels.cpp, with which every backend is compared.
 // Not here: which bytes go where (transfer), memory of devices (the optional rooms).
 export module shardmesh.kernels;
 

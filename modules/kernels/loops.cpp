@@ -14,12 +14,11 @@ import :loops;
 namespace shardmesh {
 namespace {
 
-loop_nest plain_nest(const tensor_view& a, const tensor_view& b) {
+loop_nest plain_nest(const strided& a, const strided& b) {
   loop_nest nest;
   for (std::size_t d = 0; d < a.sizes.rank(); ++d) {
     if (a.sizes[d] == 0) nest.empty = true;
-    if (a.sizes[d] > 1)
-      nest.loops[nest.rank++] = {a.sizes[d], a.strides[d] * bits(a.type), b.strides[d] * bits(b.type)};
+    if (a.sizes[d] > 1) nest.loops[nest.rank++] = {a.sizes[d], a.strides[d] * a.item_bits, b.strides[d] * b.item_bits};
   }
   return nest;
 }
@@ -42,13 +41,13 @@ void merge(loop_nest& nest) {
 
 }  // namespace
 
-loop_nest ordered_nest(const tensor_view& a, const tensor_view& b) {
+loop_nest ordered_nest(const strided& a, const strided& b) {
   loop_nest nest = plain_nest(a, b);
   merge(nest);
   return nest;
 }
 
-loop_nest free_nest(const tensor_view& a, const tensor_view& b) {
+loop_nest free_nest(const strided& a, const strided& b) {
   loop_nest nest = plain_nest(a, b);
   if (nest.empty) return nest;
   for (std::size_t d = 0; d < nest.rank; ++d) {
@@ -66,12 +65,9 @@ loop_nest free_nest(const tensor_view& a, const tensor_view& b) {
   return nest;
 }
 
-result<void> check_pair(const tensor_view& a, const tensor_view& b) {
-  if (a.sizes != b.sizes)
-    return fail(errc::shape_mismatch, "the two tensors differ in shape")
-        .with_values(to_string(a.sizes), to_string(b.sizes));
-  SHARDMESH_CHECK(check_host_memory(a));
-  return check_host_memory(b);
+result<void> check_shapes(const extents& a, const extents& b) {
+  if (a == b) return {};
+  return fail(errc::shape_mismatch, "the two tensors differ in shape").with_values(to_string(a), to_string(b));
 }
 
 }  // namespace shardmesh

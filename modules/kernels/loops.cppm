@@ -7,6 +7,15 @@ import shardmesh.core;
 
 namespace shardmesh {
 
+/// What loops need of a view, be it written or read; refers to it.
+struct strided {
+  const extents& sizes;
+  const extents& strides;
+  std::int64_t item_bits;
+  template <tensor_view_type View>
+  strided(const View& view) : sizes(view.sizes), strides(view.strides), item_bits(bits(view.type)) {}
+};
+
 /// Loops over two views of equal sizes, outermost first; sizes are at least 2. Strides are in bits, so that sub-byte
 /// types need no second version; `a` and `b` are bit offsets of the first element from the views' data.
 struct loop_nest {
@@ -22,11 +31,11 @@ struct loop_nest {
 };
 
 /// Keeps the row-major order of indices; merges neighbouring loops that are one run in both views.
-loop_nest ordered_nest(const tensor_view& a, const tensor_view& b);
+loop_nest ordered_nest(const strided& a, const strided& b);
 
 /// Any order: loops of negative `a` stride are turned round, then sorted by `a` stride (ties: `b`), then merged.
 /// So `a` is visited in memory order.
-loop_nest free_nest(const tensor_view& a, const tensor_view& b);
+loop_nest free_nest(const strided& a, const strided& b);
 
 /// Calls `visit(a, b)` with the bit offsets of each iteration of the loops but the innermost `skip`.
 template <class Visit>
@@ -52,6 +61,13 @@ void for_each_outer(const loop_nest& nest, std::size_t skip, Visit visit) {
 }
 
 /// Two views of equal sizes in host memory. errc::shape_mismatch with both sizes, errc::unsupported with the device.
-result<void> check_pair(const tensor_view& a, const tensor_view& b);
+result<void> check_shapes(const extents& a, const extents& b);
+template <tensor_view_type A, tensor_view_type B>
+result<void> check_pair(const A& a, const B& b) {
+  auto sound = check_shapes(a.sizes, b.sizes);
+  if (sound) sound = check_host_memory(a);
+  if (sound) sound = check_host_memory(b);
+  return sound;
+}
 
 }  // namespace shardmesh

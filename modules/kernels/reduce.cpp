@@ -20,9 +20,9 @@ import :loops;
 namespace shardmesh {
 namespace {
 
-result<void> check_op(dtype type, combine_op op) {
+result<void> check_op(dtype type, reduce_op op) {
   if (is_combinable(type, op)) return {};
-  return fail(errc::unsupported, std::string(name(op)) + " is not defined on " + std::string(name(type)));
+  return fail(errc::unsupported, std::string(to_string(op)) + " is not defined on " + std::string(name(type)));
 }
 
 template <class T>
@@ -67,21 +67,22 @@ void combine_with(pass_buffer& a, const pass_buffer& b, std::int64_t count, Op o
 }
 
 template <class T>
-void combine_lanes(pass_buffer& a, const pass_buffer& b, std::int64_t count, combine_op op) {
-  if (op == combine_op::sum) return combine_with<T>(a, b, count, [](T x, T y) { return add(x, y); });
-  if (op == combine_op::product) return combine_with<T>(a, b, count, [](T x, T y) { return multiply(x, y); });
+void combine_lanes(pass_buffer& a, const pass_buffer& b, std::int64_t count, reduce_op op) {
+  if (op == reduce_op::sum || op == reduce_op::avg)
+    return combine_with<T>(a, b, count, [](T x, T y) { return add(x, y); });
+  if (op == reduce_op::product) return combine_with<T>(a, b, count, [](T x, T y) { return multiply(x, y); });
   if constexpr (!is_complex<T>::value) {
-    if (op == combine_op::min) return combine_with<T>(a, b, count, [](T x, T y) { return smaller(x, y); });
-    if (op == combine_op::max) return combine_with<T>(a, b, count, [](T x, T y) { return larger(x, y); });
+    if (op == reduce_op::min) return combine_with<T>(a, b, count, [](T x, T y) { return smaller(x, y); });
+    if (op == reduce_op::max) return combine_with<T>(a, b, count, [](T x, T y) { return larger(x, y); });
   }
   if constexpr (std::is_integral_v<T>) {
-    if (op == combine_op::band) return combine_with<T>(a, b, count, [](T x, T y) { return x & y; });
-    if (op == combine_op::bor) return combine_with<T>(a, b, count, [](T x, T y) { return x | y; });
-    if (op == combine_op::bxor) return combine_with<T>(a, b, count, [](T x, T y) { return x ^ y; });
+    if (op == reduce_op::band) return combine_with<T>(a, b, count, [](T x, T y) { return x & y; });
+    if (op == reduce_op::bor) return combine_with<T>(a, b, count, [](T x, T y) { return x | y; });
+    if (op == reduce_op::bxor) return combine_with<T>(a, b, count, [](T x, T y) { return x ^ y; });
   }
 }
 
-void combine(lane which, pass_buffer& a, const pass_buffer& b, std::int64_t count, combine_op op) {
+void combine(lane which, pass_buffer& a, const pass_buffer& b, std::int64_t count, reduce_op op) {
   switch (which) {
     case lane::i64:
       return combine_lanes<std::int64_t>(a, b, count, op);
@@ -102,7 +103,7 @@ void combine(lane which, pass_buffer& a, const pass_buffer& b, std::int64_t coun
 
 // Loads a pass of each view, changes the first's lanes and stores them.
 template <class Change>
-void for_each_pass(const tensor_view& to, const tensor_view& from, Change change) {
+void for_each_pass(const tensor_view& to, const const_tensor_view& from, Change change) {
   const loop_nest nest = free_nest(to, from);
   const loop_nest::loop inner = nest.rank > 0 ? nest.inner() : loop_nest::loop{1, 0, 0};
   pass_buffer lanes;
@@ -136,7 +137,7 @@ result<void> change_view(const tensor_view& view, std::string_view what, Functio
   SHARDMESH_CHECK(check_host_memory(view));
   const dtype_kind k = kind(view.type);
   const lane which = lane_of(view.type);
-  if ((k != dtype_kind::floating && k != dtype_kind::complex) || which == lane::none)
+  if ((k != dtype_kind::floating && k != dtype_kind::complex) || which == lane::none || bits(view.type) % 8 != 0)
     return fail(errc::unsupported, "cannot " + std::string(what) + " " + std::string(name(view.type)));
   for_each_pass(view, view, [&](pass_buffer& lanes, const std::byte*, std::int64_t, std::int64_t count) {
     change_floats(which, lanes, count, function);
@@ -159,7 +160,7 @@ double largest(dtype type) {
 }
 
 // The identity as one element of a dtype.
-void write_identity(dtype type, combine_op op, std::byte* element) {
+void write_identity(dtype type, reduce_op op, std::byte* element) {
   const auto put = [&](dtype lane_type, auto value) {
     pass_buffer one;
     std::memcpy(one.bytes, &value, sizeof value);
@@ -171,63 +172,47 @@ void write_identity(dtype type, combine_op op, std::byte* element) {
   const int width = type == dtype::boolean ? 1 : bits(type);
   const std::uint64_t ones = integral ? ~std::uint64_t{0} >> (64 - width) : 0;
   switch (op) {
-    case combine_op::sum:
-    case combine_op::bor:
-    case combine_op::bxor:
+    case reduce_op::sum:
+    case reduce_op::avg:
+    case reduce_op::bor:
+    case reduce_op::bxor:
       return put(dtype::int64, std::int64_t{0});
-    case combine_op::product:
+    case reduce_op::product:
       return put(dtype::int64, std::int64_t{1});
-    case combine_op::band:
+    case reduce_op::band:
       return put(dtype::uint64, ones);
-    case combine_op::min:
+    case reduce_op::min:
       if (integral) return put(dtype::uint64, unsigned_type ? ones : ones >> 1);
       return put(dtype::float64, largest(type));
-    case combine_op::max:
+    case reduce_op::max:
       if (integral) return put(dtype::uint64, unsigned_type ? std::uint64_t{0} : (ones >> 1) + 1);
       return put(dtype::float64, -largest(type));
+    case reduce_op::none:
+      return;
   }
 }
 
 }  // namespace
 
-std::string_view name(combine_op op) {
-  switch (op) {
-    case combine_op::sum:
-      return "sum";
-    case combine_op::product:
-      return "product";
-    case combine_op::min:
-      return "min";
-    case combine_op::max:
-      return "max";
-    case combine_op::band:
-      return "band";
-    case combine_op::bor:
-      return "bor";
-    case combine_op::bxor:
-      return "bxor";
-  }
-  return "unknown";
-}
-
-bool is_combinable(dtype type, combine_op op) {
-  if (lane_of(type) == lane::none || bits(type) % 8 != 0 || type == dtype::float8_e8m0fnu) return false;
-  const bool bitwise = op == combine_op::band || op == combine_op::bor || op == combine_op::bxor;
+bool is_combinable(dtype type, reduce_op op) {
+  if (op == reduce_op::none || lane_of(type) == lane::none || bits(type) % 8 != 0 || type == dtype::float8_e8m0fnu)
+    return false;
+  const bool bitwise = op == reduce_op::band || op == reduce_op::bor || op == reduce_op::bxor;
   switch (kind(type)) {
     case dtype_kind::boolean:
     case dtype_kind::integer:
-      return true;
+      return op != reduce_op::avg;
     case dtype_kind::floating:
       return !bitwise;
     case dtype_kind::complex:
-      return op == combine_op::sum || op == combine_op::product;
+      return op == reduce_op::sum || op == reduce_op::avg || op == reduce_op::product;
     case dtype_kind::bits:
       return false;
   }
   return false;
 }
 
-result<void> accumulate(const tensor_view& to, const tensor_view& from, combine_op op) {
+result<void> accumulate(const tensor_view& to, const const_tensor_view& from, reduce_op op) {
   SHARDMESH_CHECK(check_pair(to, from));
   SHARDMESH_CHECK(check_op(to.type, op));
   if (!is_convertible(from.type, to.type))
@@ -247,7 +232,7 @@ result<void> accumulate(const tensor_view& to, const tensor_view& from, combine_
   return {};
 }
 
-result<void> fill_identity(const tensor_view& view, combine_op op) {
+result<void> fill_identity(const tensor_view& view, reduce_op op) {
   SHARDMESH_CHECK(check_op(view.type, op));
   std::byte element[16]{};
   write_identity(view.type, op, element);

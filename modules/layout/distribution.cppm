@@ -6,7 +6,6 @@ export module shardmesh.layout:distribution;
 import shardmesh.std;
 import shardmesh.core;
 import shardmesh.digest;
-import :reduction;
 import :tensor_layout;
 
 export namespace shardmesh {

@@ -7,7 +7,6 @@ export import shardmesh.core;
 export import shardmesh.digest;
 
 export import :cut;
-export import :reduction;
 export import :split_rule;
 export import :mesh;
 export import :placement;

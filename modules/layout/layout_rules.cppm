@@ -7,7 +7,6 @@ import shardmesh.std;
 import shardmesh.core;
 import :cut;
 import :placement;
-import :reduction;
 import :split_rule;
 
 export namespace shardmesh {

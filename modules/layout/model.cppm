@@ -9,7 +9,6 @@ import :cut;
 import :distribution;
 import :mesh;
 import :placement;
-import :reduction;
 import :split_rule;
 import :tensor_layout;
 

@@ -2,7 +2,6 @@
 module;
 #include <fmt/format.h>
 
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -15,15 +14,6 @@ module shardmesh.layout;
 
 namespace shardmesh {
 namespace {
-
-constexpr auto op_names = std::to_array<std::pair<reduce_op, std::string_view>>({{reduce_op::sum, "sum"},
-                                                                                 {reduce_op::avg, "avg"},
-                                                                                 {reduce_op::product, "product"},
-                                                                                 {reduce_op::min, "min"},
-                                                                                 {reduce_op::max, "max"},
-                                                                                 {reduce_op::band, "band"},
-                                                                                 {reduce_op::bor, "bor"},
-                                                                                 {reduce_op::bxor, "bxor"}});
 
 error bad_placement(std::string_view text, std::string_view why) {
   return fail(errc::invalid_argument, fmt::format("'{}' is not a placement: {}", text, why))
@@ -48,18 +38,6 @@ result<std::int32_t> parse_dim(std::string_view whole, std::string_view text) {
 }
 
 }  // namespace
-
-std::string_view to_string(reduce_op op) {
-  for (const auto& [value, spelling] : op_names)
-    if (value == op) return spelling;
-  return "none";
-}
-
-std::optional<reduce_op> parse_reduce_op(std::string_view text) {
-  for (const auto& [value, spelling] : op_names)
-    if (spelling == text) return value;
-  return std::nullopt;
-}
 
 std::string to_string(const placement& p) {
   switch (p.kind) {

@@ -4,7 +4,6 @@ export module shardmesh.layout:placement;
 
 import shardmesh.std;
 import shardmesh.core;
-import :reduction;
 
 export namespace shardmesh {
 

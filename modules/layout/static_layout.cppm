@@ -9,7 +9,6 @@ import :cut;
 import :layout_rules;
 import :mesh;
 import :placement;
-import :reduction;
 import :tensor_layout;
 
 export namespace shardmesh {

@@ -8,7 +8,6 @@ import shardmesh.core;
 import :cut;
 import :mesh;
 import :placement;
-import :reduction;
 import :split_rule;
 
 export namespace shardmesh {

@@ -41,7 +41,7 @@ std::vector<local_shard_facts> facts_of(const R& shards) {
         continue;
       }
     }
-    const tensor_view view = view_of_shard(one);
+    const const_tensor_view view = view_of_shard(one);
     facts.push_back({metadata, properties_of_shard(one), view.sizes, view.where, is_contiguous(view)});
   }
   return facts;

@@ -39,7 +39,7 @@ std::int64_t row_length(const extents& sizes) {
 }
 
 // The tensor is the rank's slot 0, and its only one.
-result<void> check_part(const distribution& d, std::int32_t rank, const tensor_view& tensor) {
+result<void> check_part(const distribution& d, std::int32_t rank, const const_tensor_view& tensor) {
   extents needed = extents::filled(d.global_shape().rank(), 0);
   std::optional<fragment> other;
   bool holds = false;
@@ -70,7 +70,7 @@ void each_run(const box& where, const extents& local, run_of_indices visit) {
   });
 }
 
-void each_run(const box& where, const extents& local, const tensor_view& tensor, run_of_elements visit) {
+void each_run(const box& where, const extents& local, const const_tensor_view& tensor, run_of_elements visit) {
   const std::int64_t item = item_bytes(tensor.type);
   const std::int64_t stride = where.rank() == 0 ? 0 : tensor.strides[where.rank() - 1] * item;
   each_row(where.sizes, [&](const extents& row) {
@@ -89,8 +89,8 @@ result<void> each_run_of_rank(const distribution& d, std::int32_t rank, run_of_i
   return {};
 }
 
-result<void> each_run_of_rank(const distribution& d, std::int32_t rank, const tensor_view& tensor, element_type type,
-                              run_of_elements visit) {
+result<void> each_run_of_rank(const distribution& d, std::int32_t rank, const const_tensor_view& tensor,
+                              element_type type, run_of_elements visit) {
   SHARDMESH_CHECK(check_part(d, rank, tensor));
   if (auto valid = check_element_memory(tensor, type); !valid) return std::move(valid).error().with_rank(rank);
   d.fragments_of(rank, [&](const fragment& f) {
@@ -116,7 +116,7 @@ result<box> check_shard(const shard_metadata_view& shard, const extents& sizes, 
   return shifted(where, *origin);
 }
 
-result<void> check_element_memory(const tensor_view& tensor, element_type type) {
+result<void> check_element_memory(const const_tensor_view& tensor, element_type type) {
   if (tensor.type != type.type)
     return fail(errc::dtype_mismatch, "the tensor has elements of another type")
         .with_values(std::string(name(type.type)), std::string(name(tensor.type)));

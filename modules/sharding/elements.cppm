@@ -33,7 +33,7 @@ namespace shardmesh::detail {
 using run_of_indices = function_ref<void(extents& global, extents& local, std::int64_t count)>;
 // The same in memory.
 using run_of_elements =
-    function_ref<void(extents& global, std::byte* first, std::int64_t count, std::int64_t stride_bytes)>;
+    function_ref<void(extents& global, const std::byte* first, std::int64_t count, std::int64_t stride_bytes)>;
 
 // What a C++ type asks of memory.
 struct element_type {
@@ -44,16 +44,16 @@ struct element_type {
 // All runs of a box that lies at `local` in its holder's tensor, row-major.
 void each_run(const box& where, const extents& local, run_of_indices visit);
 // The same in the memory of that tensor. Precondition: the box lies in it.
-void each_run(const box& where, const extents& local, const tensor_view& tensor, run_of_elements visit);
+void each_run(const box& where, const extents& local, const const_tensor_view& tensor, run_of_elements visit);
 
 // The elements of `rank`; those of a memory must all be of slot 0, which `tensor` is, as large as its fragments.
 result<void> each_run_of_rank(const distribution& d, std::int32_t rank, run_of_indices visit);
-result<void> each_run_of_rank(const distribution& d, std::int32_t rank, const tensor_view& tensor, element_type type,
-                              run_of_elements visit);
+result<void> each_run_of_rank(const distribution& d, std::int32_t rank, const const_tensor_view& tensor,
+                              element_type type, run_of_elements visit);
 
 // The box of a shard and its tensor fit each other. `origin`: where the tensor that the shard is of lies in the whole.
 result<box> check_shard(const shard_metadata_view& shard, const extents& sizes, const extents* origin);
-result<void> check_element_memory(const tensor_view& tensor, element_type type);
+result<void> check_element_memory(const const_tensor_view& tensor, element_type type);
 
 // Calls f for every index of the runs that it is given.
 template <class F>
@@ -66,13 +66,18 @@ auto for_each_index(F& f) {
   };
 }
 
+// Tensors are looked for as what is only read; E is const unless the caller's tensor, and so its memory, is writable.
+template <class E>
+E& element_at(const std::byte* memory) {
+  return *reinterpret_cast<E*>(const_cast<std::byte*>(memory));
+}
 template <class E, class F>
 auto for_each_value(F& f) {
-  return [&f](extents& global, std::byte* first, std::int64_t count, std::int64_t stride_bytes) {
-    if (global.empty()) return static_cast<void>(f(std::as_const(global), *reinterpret_cast<E*>(first)));
+  return [&f](extents& global, const std::byte* first, std::int64_t count, std::int64_t stride_bytes) {
+    if (global.empty()) return static_cast<void>(f(std::as_const(global), element_at<E>(first)));
     const std::size_t last = global.rank() - 1;
     for (std::int64_t i = 0; i < count; ++i, ++global[last])
-      static_cast<void>(f(std::as_const(global), *reinterpret_cast<E*>(first + i * stride_bytes)));
+      static_cast<void>(f(std::as_const(global), element_at<E>(first + i * stride_bytes)));
   };
 }
 
@@ -83,7 +88,7 @@ inline constexpr element_type element_type_of{dtype_of<std::remove_const_t<E>>, 
 // `visit` gives a result<void>; it is not called before all are known to fit.
 template <shard_like S>
 result<void> each_tensor_in(const S& shard, const extents* origin, std::int32_t depth,
-                            std::vector<std::pair<box, tensor_view>>& found) {
+                            std::vector<std::pair<box, const_tensor_view>>& found) {
   const shard_metadata_view metadata = shard_adapter<S>::metadata(shard);
   if constexpr (can_be_nested<S>) {
     if (const auto* nested = nested_in(shard)) {
@@ -98,7 +103,7 @@ result<void> each_tensor_in(const S& shard, const extents* origin, std::int32_t 
       return {};
     }
   }
-  const tensor_view tensor = view_of_shard(shard);
+  const const_tensor_view tensor = view_of_shard(shard);
   auto where = check_shard(metadata, tensor.sizes, origin);
   if (!where) return std::move(where).error();
   found.emplace_back(*std::move(where), tensor);
@@ -107,7 +112,7 @@ result<void> each_tensor_in(const S& shard, const extents* origin, std::int32_t 
 
 template <class E, shard_like S, class F>
 result<void> for_each_value_of(const S& shard, F& f) {
-  std::vector<std::pair<box, tensor_view>> tensors;
+  std::vector<std::pair<box, const_tensor_view>> tensors;
   if (auto found = each_tensor_in(shard, nullptr, 0, tensors); !found) return found;
   for (const auto& [where, tensor] : tensors)
     if (auto valid = check_element_memory(tensor, element_type_of<E>); !valid)
@@ -118,7 +123,7 @@ result<void> for_each_value_of(const S& shard, F& f) {
 }
 
 template <class E, class F>
-result<void> for_each_value_of(const layout& l, std::int32_t rank, const tensor_view& tensor, F& f) {
+result<void> for_each_value_of(const layout& l, std::int32_t rank, const const_tensor_view& tensor, F& f) {
   const auto held = distribute(l);
   if (!held) return held.error();
   return each_run_of_rank(*held, rank, tensor, element_type_of<E>, for_each_value<E>(f));
@@ -155,7 +160,7 @@ result<void> for_each_element(const dtensor<T>& tensor, F&& f) {
 ///         and box
 template <shard_like S, index_visitor F>
 result<void> for_each_element(const S& shard, F&& f) {
-  std::vector<std::pair<box, tensor_view>> tensors;
+  std::vector<std::pair<box, const_tensor_view>> tensors;
   if (auto found = detail::each_tensor_in(shard, nullptr, 0, tensors); !found) return found;
   for (const auto& [where, tensor] : tensors)
     detail::each_run(where, extents::filled(where.rank(), 0), detail::for_each_index(f));
@@ -171,14 +176,13 @@ result<void> for_each_element(const S& shard, F&& f) {
 template <native_element E, local_tensor T, element_visitor<E> F>
 result<void> for_each_element(dtensor<T>& tensor, F&& f) {
   if (!tensor.has_local()) return {};
-  return detail::for_each_value_of<E>(tensor.layout(), tensor.rank(), adapter<T>::view(tensor.local()), f);
+  return detail::for_each_value_of<E>(tensor.layout(), tensor.rank(), view_of(tensor.local()), f);
 }
 /// The same to look at: `f(const extents& global, const E& element)`.
 template <native_element E, local_tensor T, element_visitor<const E> F>
 result<void> for_each_element(const dtensor<T>& tensor, F&& f) {
   if (!tensor.has_local()) return {};
-  return detail::for_each_value_of<const E>(tensor.layout(), tensor.rank(),
-                                            adapter<T>::view(const_cast<T&>(tensor.local())), f);
+  return detail::for_each_value_of<const E>(tensor.layout(), tensor.rank(), view_of(tensor.local()), f);
 }
 
 /// The elements of a shard, of any type, or of the innermost shards in it. \errors as above, and those without E
@@ -200,7 +204,7 @@ template <native_element E, distributed D, local_tensor T, element_visitor<E> F>
 result<void> for_each_element(const D& d, std::int32_t rank, T& local, F&& f) {
   const auto held = distribution_of(d);
   if (!held) return held.error();
-  return detail::each_run_of_rank(*held, rank, adapter<T>::view(local), detail::element_type_of<E>,
+  return detail::each_run_of_rank(*held, rank, view_of(local), detail::element_type_of<E>,
                                   detail::for_each_value<E>(f));
 }
 /// The same to look at.
@@ -208,7 +212,7 @@ template <native_element E, distributed D, local_tensor T, element_visitor<const
 result<void> for_each_element(const D& d, std::int32_t rank, const T& local, F&& f) {
   const auto held = distribution_of(d);
   if (!held) return held.error();
-  return detail::each_run_of_rank(*held, rank, adapter<T>::view(const_cast<T&>(local)), detail::element_type_of<E>,
+  return detail::each_run_of_rank(*held, rank, view_of(local), detail::element_type_of<E>,
                                   detail::for_each_value<const E>(f));
 }
 

@@ -27,7 +27,7 @@ struct movable_tensor {
   const rank_group& group;
   std::int32_t rank = 0;
   std::int32_t nesting = 0;
-  std::vector<tensor_view> views;
+  std::vector<const_tensor_view> views;
 };
 
 template <local_tensor T>

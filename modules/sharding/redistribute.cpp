@@ -35,12 +35,13 @@ result<dtype> agreed_type(std::optional<dtype> mine, communicator_ref comm, cons
   return *found;
 }
 
-result<void> redistribute(const layout& from, const layout& to, dtype type, std::vector<tensor_view> source,
+result<void> redistribute(const layout& from, const layout& to, dtype type, std::vector<const_tensor_view> source,
                           std::vector<tensor_view> destination, const result<void>& mine, communicator_ref comm,
                           const redistribute_options& options) {
   const auto planned = [&]() -> result<transfer_plan> {
     if (!mine) return mine.error();
-    for (const std::vector<tensor_view>* side : {&source, &destination}) SHARDMESH_CHECK(check_host_memory(*side));
+    SHARDMESH_CHECK(check_host_memory(source));
+    for (const tensor_view& view : destination) SHARDMESH_CHECK(shardmesh::check_host_memory(view));
     // Also a rank that would hold nothing: the mesh is meant for another group.
     for (const device_mesh* mesh : {&from.mesh(), &to.mesh()})
       if (mesh->rank_limit() > comm.size())
@@ -59,7 +60,8 @@ result<void> redistribute(const layout& from, const layout& to, dtype type, std:
   const call_options call = options.call.named("redistribute");
   SHARDMESH_TRY(executor runner,
                 executor::make(planned(), comm, {}, {.check = options.check, .progress = options.progress}, call));
-  const tensor_binding sources{std::move(source)}, destinations{std::move(destination)};
+  const const_tensor_binding sources{std::move(source)};
+  const tensor_binding destinations{std::move(destination)};
   return runner.run(std::span(&sources, 1), std::span(&destinations, 1), call);
 }
 

@@ -17,7 +17,7 @@ namespace shardmesh::detail {
 result<dtype> agreed_type(std::optional<dtype> mine, communicator_ref comm, const call_options& call);
 
 // Collective: `mine` is an error when this rank cannot go on; then every rank gets it.
-result<void> redistribute(const layout& from, const layout& to, dtype type, std::vector<tensor_view> source,
+result<void> redistribute(const layout& from, const layout& to, dtype type, std::vector<const_tensor_view> source,
                           std::vector<tensor_view> destination, const result<void>& mine, communicator_ref comm,
                           const redistribute_options& options);
 
@@ -40,8 +40,9 @@ export namespace shardmesh {
 template <allocatable_tensor T>
 result<dtensor<T>> redistribute(const dtensor<T>& tensor, const layout& to, communicator_ref comm,
                                 const redistribute_options& options = {}) {
-  std::vector<tensor_view> source, destination;
-  if (tensor.has_local()) source.push_back(adapter<T>::view(const_cast<T&>(tensor.local())));
+  std::vector<const_tensor_view> source;
+  std::vector<tensor_view> destination;
+  if (tensor.has_local()) source.push_back(view_of(tensor.local()));
   const auto type = detail::agreed_type(source.empty() ? std::nullopt : std::optional(source[0].type), comm,
                                         options.call.named("redistribute"));
   if (!type) return type.error();

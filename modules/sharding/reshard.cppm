@@ -26,7 +26,7 @@ export namespace shardmesh {
 template <allocatable_tensor T>
 result<sharded_tensor<T>> reshard(const sharded_tensor<T>& tensor, const sharding_spec& spec, communicator_ref comm,
                                   const call_options& call = {}) {
-  std::vector<tensor_view> views = detail::views_of(tensor);
+  std::vector<const_tensor_view> views = detail::views_of(tensor);
   auto from = distribution_of(tensor);
   if (auto movable =
           detail::check_movable(tensor.metadata(), views, tensor.nesting(), tensor.group(), tensor.rank(), comm);

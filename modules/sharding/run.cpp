@@ -15,7 +15,7 @@ module shardmesh.sharding;
 
 namespace shardmesh::detail {
 
-result<void> check_movable(const sharded_tensor_metadata& metadata, std::span<const tensor_view> views,
+result<void> check_movable(const sharded_tensor_metadata& metadata, std::span<const const_tensor_view> views,
                            std::int32_t nesting, const rank_group& group, std::int32_t rank, communicator_ref comm) {
   SHARDMESH_CHECK(check_same_ranks(comm, group));
   if (rank != comm.rank())
@@ -26,7 +26,7 @@ result<void> check_movable(const sharded_tensor_metadata& metadata, std::span<co
     return fail(errc::unsupported, "a tensor with nested shards cannot be moved as it is")
         .with_rank(group.global(rank))
         .with_hint("flatten its shards first (flatten_nested_shards)");
-  for (const tensor_view& view : views)
+  for (const const_tensor_view& view : views)
     if (view.type != metadata.properties.type)
       return fail(errc::dtype_mismatch, "a local shard does not have the tensor's dtype")
           .with_rank(group.global(rank))
@@ -34,8 +34,8 @@ result<void> check_movable(const sharded_tensor_metadata& metadata, std::span<co
   return check_host_memory(views);
 }
 
-result<void> check_host_memory(std::span<const tensor_view> views) {
-  for (const tensor_view& view : views) SHARDMESH_CHECK(shardmesh::check_host_memory(view));
+result<void> check_host_memory(std::span<const const_tensor_view> views) {
+  for (const const_tensor_view& view : views) SHARDMESH_CHECK(shardmesh::check_host_memory(view));
   return {};
 }
 
@@ -43,7 +43,7 @@ error allocation_failed(const extents& sizes, std::string why) {
   return fail(errc::no_memory, fmt::format("a tensor of {} cannot be allocated: {}", to_string(sizes), why));
 }
 
-result<void> check_allocated(const tensor_view& made, dtype type, const extents& sizes) {
+result<void> check_allocated(const const_tensor_view& made, dtype type, const extents& sizes) {
   if (made.type == type && made.sizes == sizes) return check_host_memory(made);
   return fail(made.type == type ? errc::shape_mismatch : errc::dtype_mismatch,
               "the adapter's allocate made another tensor than it was asked for")
@@ -72,12 +72,13 @@ result<agreement_notes> begin(communicator_ref comm, const rank_group& group, st
                {.what = std::move(what), .note = std::move(note), .problem = problem ? &*problem : nullptr}, call);
 }
 
-result<void> move(const distribution& from, const distribution& to, dtype type, std::vector<tensor_view> source,
+result<void> move(const distribution& from, const distribution& to, dtype type, std::vector<const_tensor_view> source,
                   std::vector<tensor_view> destination, communicator_ref comm, const call_options& call) {
   // The same on every rank, and so are its errors.
   SHARDMESH_TRY(auto planned, plan({tensor_transfer{from, to, type, type}}));
   SHARDMESH_TRY(auto runner, executor::make(std::move(planned), comm, {}, {}, call));
-  const tensor_binding sources{std::move(source)}, destinations{std::move(destination)};
+  const const_tensor_binding sources{std::move(source)};
+  const tensor_binding destinations{std::move(destination)};
   return runner.run(std::span(&sources, 1), std::span(&destinations, 1), call);
 }
 

@@ -14,15 +14,15 @@ namespace shardmesh::detail {
 // The tensors of a sharded tensor's local shards: slot i is shard i. Empty views for nested shards, which
 // `check_movable` refuses.
 template <local_tensor T>
-std::vector<tensor_view> views_of(const sharded_tensor<T>& tensor) {
-  std::vector<tensor_view> views;
+std::vector<const_tensor_view> views_of(const sharded_tensor<T>& tensor) {
+  std::vector<const_tensor_view> views;
   for (const shard<T>& one : tensor.local_shards())
-    views.push_back(one.is_nested() ? tensor_view{} : adapter<T>::view(const_cast<T&>(one.tensor())));
+    views.push_back(one.is_nested() ? const_tensor_view{} : view_of(one.tensor()));
   return views;
 }
 
 // This rank's part can be moved: it is this communicator's, not nested, and of the dtype that the metadata says.
-result<void> check_movable(const sharded_tensor_metadata& metadata, std::span<const tensor_view> views,
+result<void> check_movable(const sharded_tensor_metadata& metadata, std::span<const const_tensor_view> views,
                            std::int32_t nesting, const rank_group& group, std::int32_t rank, communicator_ref comm);
 
 }  // namespace shardmesh::detail
@@ -33,7 +33,7 @@ export namespace shardmesh::detail {
 // A tensor of the adapter's making, which is what was asked for, in host memory, as it is to be filled. What `allocate`
 // throws is an error.
 error allocation_failed(const extents& sizes, std::string why);
-result<void> check_allocated(const tensor_view& made, dtype type, const extents& sizes);
+result<void> check_allocated(const const_tensor_view& made, dtype type, const extents& sizes);
 
 template <allocatable_tensor T>
 result<T> allocated(dtype type, const extents& sizes, device where) {
@@ -55,7 +55,7 @@ result<T> allocated(dtype type, const extents& sizes, device where) {
 namespace shardmesh::detail {
 
 // All of them are in host memory. errc::unsupported naming the device
-result<void> check_host_memory(std::span<const tensor_view> views);
+result<void> check_host_memory(std::span<const const_tensor_view> views);
 
 // For all functions of this room that talk: rank i of the communicator is rank i of the group.
 result<void> check_same_ranks(communicator_ref comm, const rank_group& group);
@@ -67,7 +67,7 @@ result<agreement_notes> begin(communicator_ref comm, const rank_group& group, st
                               std::vector<std::byte> note, const call_options& call);
 
 // Collective: brings what `to` wants from where `from` holds it. Slot i of a side is view i.
-result<void> move(const distribution& from, const distribution& to, dtype type, std::vector<tensor_view> source,
+result<void> move(const distribution& from, const distribution& to, dtype type, std::vector<const_tensor_view> source,
                   std::vector<tensor_view> destination, communicator_ref comm, const call_options& call);
 
 // One rank holds the whole, in slot 0.
@@ -100,7 +100,7 @@ result<std::vector<shard<T>>> allocated_shards(const sharded_tensor_metadata& me
 // rank cannot begin.
 template <allocatable_tensor T>
 result<sharded_tensor<T>> moved_to(const sharding_spec& spec, const extents& size, const tensor_properties& properties,
-                                   const result<distribution>& from, std::vector<tensor_view> source,
+                                   const result<distribution>& from, std::vector<const_tensor_view> source,
                                    communicator_ref comm, const rank_group& group, std::string what,
                                    const call_options& call) {
   result<void> mine = from ? result<void>() : from.error();
@@ -118,7 +118,7 @@ result<sharded_tensor<T>> moved_to(const sharding_spec& spec, const extents& siz
   auto begun = begin(comm, group, std::move(what), {{"spec", to_string(spec)}}, mine, {}, call);
   if (!begun) return std::move(begun).error();
   std::vector<tensor_view> destination;
-  for (const shard<T>& one : shards) destination.push_back(adapter<T>::view(const_cast<T&>(one.tensor())));
+  for (shard<T>& one : shards) destination.push_back(view_of(one.tensor()));
   auto ran = move(*from, to->held, properties.type, std::move(source), std::move(destination), comm, call);
   if (!ran) return std::move(ran).error();
   return sharded_tensor<T>::make(std::move(shards), std::move(to->metadata), group, comm.rank());

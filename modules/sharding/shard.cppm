@@ -68,7 +68,7 @@ tensor_properties properties_of(const T& tensor) {
                 })
     return adapter<T>::properties(tensor);
   else
-    return {.type = adapter<T>::view(const_cast<T&>(tensor)).type};
+    return {.type = view_of(tensor).type};
 }
 
 template <local_tensor T>

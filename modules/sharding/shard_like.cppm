@@ -45,11 +45,15 @@ concept sharded_tensor_like = requires(const S& s) {
 // Exported for room state, whose flattening looks into shards.
 export namespace shardmesh::detail {
 
-// The tensor of a shard that holds one. Adapters may ask for a shard that is not const, as views do not say what may be
-// written.
+// The tensor of a shard that holds one, to be read.
 template <shard_like S>
-tensor_view view_of_shard(const S& shard) {
-  return shard_adapter<S>::view(const_cast<S&>(shard));
+const_tensor_view view_of_shard(const S& shard) {
+  if constexpr (requires {
+                  { shard_adapter<S>::view(shard) } -> std::convertible_to<const_tensor_view>;
+                })
+    return shard_adapter<S>::view(shard);
+  else  // as view_of: an adapter may know `view(S&)` alone
+    return shard_adapter<S>::view(const_cast<S&>(shard));
 }
 
 // For whoever descends into shards.
@@ -86,7 +90,8 @@ tensor_properties properties_of_shard(const S& shard) {
 template <shardmesh::local_tensor T>
 struct shardmesh::shard_adapter<shardmesh::shard<T>> {
   static const shard_metadata& metadata(const shard<T>& s) { return s.metadata(); }
-  static tensor_view view(const shard<T>& s) { return adapter<T>::view(const_cast<T&>(s.tensor())); }
+  static tensor_view view(shard<T>& s) { return view_of(s.tensor()); }
+  static const_tensor_view view(const shard<T>& s) { return view_of(s.tensor()); }
   static tensor_properties properties(const shard<T>& s)
     requires requires(const T& t) {
       { adapter<T>::properties(t) } -> std::same_as<tensor_properties>;

@@ -49,10 +49,10 @@ result<sharded_tensor<T>> shard_tensor(const T* tensor, const sharding_spec& spe
                                        communicator_ref comm, const rank_group& group,
                                        const shard_tensor_options& options = {}) {
   const bool is_source = comm.rank() == source_rank && tensor != nullptr;
-  std::vector<tensor_view> source;
+  std::vector<const_tensor_view> source;
   std::optional<detail::tensor_facts> mine;
   if (is_source) {
-    source.push_back(adapter<T>::view(const_cast<T&>(*tensor)));
+    source.push_back(view_of(*tensor));
     mine = detail::tensor_facts{source.front().sizes, properties_of(*tensor)};
   }
   auto facts = detail::facts_from(source_rank, mine, comm, group, options.call.named("shard_tensor"));

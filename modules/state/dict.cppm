@@ -77,11 +77,13 @@ class state_dict {
 
   /// The leaf at a path, or null when there is none (also where a container is). Lives until the dict is changed.
   /// Cost: O(keys) expected; O(nodes) the first time after a change. Safe from several threads at once.
-  value_type* find(const path& where) { return const_cast<value_type*>(std::as_const(*this).find(where)); }
+  value_type* find(const path& where) {
+    const auto leaf = leaf_at(where);
+    return leaf ? &leaves_[*leaf] : nullptr;
+  }
   const value_type* find(const path& where) const {
-    const auto node = tree_.find(where);
-    if (!node || spec().nodes()[*node].kind != node_kind::leaf) return nullptr;
-    return &leaves_[tree_.first_leaf(*node)];
+    const auto leaf = leaf_at(where);
+    return leaf ? &leaves_[*leaf] : nullptr;
   }
   /// Whether there is a leaf or a container. Cost: as `find`.
   bool contains(const path& where) const { return tree_.find(where).has_value(); }
@@ -155,6 +157,11 @@ class state_dict {
   std::size_t first_leaf_of(std::size_t node) const { return tree_.first_leaf(node); }
 
  private:
+  std::optional<std::size_t> leaf_at(const path& where) const {
+    const auto node = tree_.find(where);
+    if (!node || spec().nodes()[*node].kind != node_kind::leaf) return std::nullopt;
+    return tree_.first_leaf(*node);
+  }
   void apply(const detail::leaf_edit& edit, value_type value) {
     const auto first = leaves_.begin() + static_cast<std::ptrdiff_t>(edit.first);
     if (edit.removed == 1 && edit.nones == 0 && edit.has_value) {

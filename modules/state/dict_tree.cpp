@@ -187,9 +187,9 @@ dict_tree::dict_tree() {
 }
 
 const path_index& dict_tree::index() const {
-  const path_index* known = index_.load(std::memory_order_acquire);
+  path_index* known = index_.load(std::memory_order_acquire);
   if (known != nullptr) return *known;
-  auto made = std::make_unique<const path_index>(spec_);
+  auto made = std::make_unique<path_index>(spec_);
   // Several threads may make one; the first to arrive is kept.
   if (index_.compare_exchange_strong(known, made.get(), std::memory_order_acq_rel)) return *made.release();
   return *known;
@@ -216,7 +216,7 @@ std::optional<std::size_t> dict_tree::find(const path& where) const {
 }
 
 void dict_tree::added(std::size_t at, std::size_t count) {
-  auto* known = const_cast<path_index*>(index_.load(std::memory_order_relaxed));
+  path_index* const known = index_.load(std::memory_order_relaxed);
   if (known != nullptr && !known->follow(spec_, at, count)) forget_index();
 }
 

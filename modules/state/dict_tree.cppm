@@ -71,7 +71,7 @@ class dict_tree {
   void added(std::size_t at, std::size_t count);
   result<leaf_edit> add_child(std::size_t container, const path& where, std::size_t depth);
   tree_spec spec_;
-  mutable std::atomic<const path_index*> index_ = nullptr;
+  mutable std::atomic<path_index*> index_ = nullptr;
 };
 
 }  // namespace shardmesh::detail

@@ -58,7 +58,7 @@ std::optional<value_difference> difference_of_properties(tensor_properties a, co
   return against(kind::properties, to_string(a), to_string(b));
 }
 
-bool is_same_memory(const tensor_view& a, const tensor_view& b) {
+bool is_same_memory(const const_tensor_view& a, const const_tensor_view& b) {
   return a.data == b.data && a.strides == b.strides && a.where == b.where;
 }
 

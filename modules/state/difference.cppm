@@ -58,13 +58,13 @@ namespace shardmesh::detail {
 
 // One tensor as far as comparing needs it.
 struct compared_tensor {
-  tensor_view view;
+  const_tensor_view view;
   tensor_properties properties;
 };
 
 template <local_tensor T>
 compared_tensor compared(const T& tensor) {
-  return {adapter<T>::view(const_cast<T&>(tensor)), properties_of(tensor)};
+  return {view_of(tensor), properties_of(tensor)};
 }
 
 std::optional<value_difference> difference_of(const compared_tensor& a, const compared_tensor& b, bool values);

@@ -33,12 +33,12 @@ result<digest128> digest(const state_dict<T>& dict) {
   leaves.reserve(dict.size());
   for (const state_value<T>& value : dict.leaves()) {
     if (const T* tensor = value.tensor()) {
-      const tensor_view view = adapter<T>::view(const_cast<T&>(*tensor));
+      const const_tensor_view view = view_of(*tensor);
       leaves.push_back(detail::digest_of_tensor(view.type, view.sizes));
     } else if (const auto* sharded = value.sharded_tensor()) {
       leaves.push_back(detail::digest_of_metadata(sharded->metadata()));
     } else if (const auto* d = value.dtensor()) {
-      const dtype type = d->has_local() ? adapter<T>::view(const_cast<T&>(d->local())).type : dtype::undefined;
+      const dtype type = d->has_local() ? view_of(d->local()).type : dtype::undefined;
       auto one = detail::digest_of_dtensor(d->layout(), type);
       if (!one) return std::move(one).error();
       leaves.push_back(*one);

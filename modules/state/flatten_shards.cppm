@@ -48,7 +48,7 @@ struct nested_entry {
 /// A local shard of a flat tensor: its place in the metadata's list, and where it is.
 struct flat_shard {
   std::size_t index = 0;
-  tensor_view tensor;
+  const_tensor_view tensor;
 };
 
 /// A sharded tensor without nesting, as values and views: what a framework of its own makes its types of.
@@ -132,7 +132,7 @@ result<void> add_innermost(const S& tensor, std::size_t levels, const std::vecto
     }
     const std::size_t index = places[flat.local.size()];
     const shard_metadata& place = flat.metadata.shards[index];
-    const tensor_view view = view_of_shard(one);
+    const const_tensor_view view = view_of_shard(one);
     if (auto same = check_properties(flat.metadata.properties, properties_of_shard(one),
                                      !has_shard_properties<shard_type>, place);
         !same)

@@ -13,50 +13,59 @@ import :value;
 
 namespace shardmesh::detail {
 
+// What is const is held as views that are only read: `Value`, `Sharded` and `Dict` may be const.
+template <class Held>
+using view_through = std::conditional_t<std::is_const_v<Held>, const_tensor_view, tensor_view>;
+
 /// The part of `memory` at `inside`, or all of it. errc::unsupported when elements are smaller than a byte and cut.
-result<tensor_view> part_of(const tensor_view& memory, const box& inside);
+template <tensor_view_type View>
+result<View> part_of(const View& memory, const box& inside) {
+  if (inside == box::whole(memory.sizes)) return memory;
+  if (bits(memory.type) % 8 != 0) return fail(errc::unsupported, "a tensor of elements smaller than a byte is cut");
+  return subview(memory, inside);
+}
 
 /// The innermost shards, moved to their places in the whole. No recursion.
-template <local_tensor T>
-void add_shards(const sharded_tensor<T>& outer, std::vector<held_part>& parts) {
+template <class Sharded>
+void add_shards(Sharded& outer, std::vector<basic_held_part<view_through<Sharded>>>& parts) {
   struct open_tensor {
-    const sharded_tensor<T>* tensor;
+    Sharded* tensor;
     extents origin;
   };
   std::vector<open_tensor> open{{&outer, extents::filled(outer.size().rank(), 0)}};
   while (!open.empty()) {
     const open_tensor now = open.back();
     open.pop_back();
-    for (const shard<T>& one : now.tensor->local_shards()) {
+    for (auto& one : now.tensor->local_shards()) {
       const box where = shifted({one.metadata().offsets, one.metadata().sizes}, now.origin);
       if (one.is_nested())
         open.push_back({&one.nested(), where.offsets});
       else if (!where.is_empty())
-        parts.push_back({where, adapter<T>::view(const_cast<T&>(one.tensor()))});
+        parts.push_back({where, view_of(one.tensor())});
     }
   }
 }
 
-template <local_tensor T>
-result<held_tensor> held_of(state_value<T>& value) {
-  held_tensor made;
-  if (T* const whole = value.tensor()) {
-    const tensor_view view = adapter<T>::view(*whole);
+template <class Value>
+result<basic_held_tensor<view_through<Value>>> held_of(Value& value) {
+  basic_held_tensor<view_through<Value>> made;
+  if (auto* const whole = value.tensor()) {
+    const auto view = view_of(*whole);
     made.shape = view.sizes;
     made.type = view.type;
     made.parts.push_back({box::whole(view.sizes), view});
-  } else if (const sharded_tensor<T>* const sharded = value.sharded_tensor()) {
+  } else if (auto* const sharded = value.sharded_tensor()) {
     made.shape = sharded->size();
     made.type = sharded->metadata().properties.type;
     add_shards(*sharded, made.parts);
-  } else if (dtensor<T>* const laid = value.dtensor()) {
+  } else if (auto* const laid = value.dtensor()) {
     made.shape = laid->size();
     if (laid->layout().reduction() != reduce_op::none)
       return fail(errc::unsupported, "a checkpoint holds values, not the terms of a Partial")
           .with_rank(laid->rank())
           .with_hint("redistribute it to Replicate or Shard first");
     if (!laid->has_local()) return made;  // outside of the mesh: not even the dtype is known
-    const tensor_view view = adapter<T>::view(laid->local());
+    const auto view = view_of(laid->local());
     made.type = view.type;
     for (const placed_box& placed : laid->layout().boxes(laid->rank())) {
       auto part = part_of(view, {placed.local_offsets, placed.where.sizes});
@@ -112,28 +121,16 @@ void replace(state_dict<T>& dict, const held_object& object) {
   dict = *state_dict<T>::make(std::move(spec), std::move(leaves));
 }
 
-}  // namespace shardmesh::detail
-
-export namespace shardmesh {
-
-/// What this rank holds of a state dict: tensors whole; of sharded tensors the innermost local shards; of dtensors the
-/// boxes of this rank (several for a strided shard); everything else as objects, where `policy` keeps a container of
-/// plain values whole as one. Views refer to the tensors of `dict`, which must stay where it is: `load` fills them.
-/// A dtensor of whose mesh this rank is no member is left out.
-/// \errors errc::unsupported naming the key for a Partial dtensor, and for a sub-byte tensor that is cut;
-///         errc::duplicate_key naming both paths when names collide; errc::invalid_argument for a container of which
-///         only a part is plain values
-/// Cost: O(nodes + shards + total length of names and paths). No elements are copied.
-template <local_tensor T>
-result<held_state> held_by(state_dict<T>& dict, key_policy policy = key_policy::torch_dcp) {
+template <class Dict>
+result<basic_held_state<view_through<Dict>>> held_by_any(Dict& dict, key_policy policy) {
   auto items = items_of(dict, policy);
   if (!items) return std::move(items).error();
-  held_state made;
-  const std::span<state_value<T>> leaves = dict.leaves();
+  basic_held_state<view_through<Dict>> made;
+  const auto leaves = dict.leaves();
   for (named_item& item : *items) {
     const bool is_leaf = dict.spec().nodes()[item.node].kind == node_kind::leaf;
     if (is_leaf && is_tensor(leaves[item.first_leaf])) {
-      auto tensor = detail::held_of(leaves[item.first_leaf]);
+      auto tensor = held_of(leaves[item.first_leaf]);
       if (!tensor) return std::move(tensor).error().with_key(item.name);
       if (tensor->type == dtype::undefined) continue;
       tensor->where = std::move(item.where);
@@ -144,12 +141,36 @@ result<held_state> held_by(state_dict<T>& dict, key_policy policy = key_policy::
     for (std::size_t i = 0; i < item.leaves; ++i) {
       if (is_tensor(leaves[item.first_leaf + i]))
         return fail(errc::invalid_argument, "a tensor lies in a container that is kept whole").with_key(item.name);
-      object.leaves.push_back(detail::plain_of(leaves[item.first_leaf + i]));
+      object.leaves.push_back(plain_of(leaves[item.first_leaf + i]));
     }
     made.objects.push_back(std::move(object));
   }
   return made;
 }
+
+}  // namespace shardmesh::detail
+
+export namespace shardmesh {
+
+/// What this rank holds of a state dict: tensors whole; of sharded tensors the innermost local shards; of dtensors the
+/// boxes of this rank (several for a strided shard); everything else as objects, where `policy` keeps a container of
+/// plain values whole as one. Views refer to the tensors of `dict`, which must stay where it is: `load` fills them. Of
+/// a const dict they are only read: enough for `save`.
+/// A dtensor of whose mesh this rank is no member is left out.
+/// \errors errc::unsupported naming the key for a Partial dtensor, and for a sub-byte tensor that is cut;
+///         errc::duplicate_key naming both paths when names collide; errc::invalid_argument for a container of which
+///         only a part is plain values
+/// Cost: O(nodes + shards + total length of names and paths). No elements are copied.
+template <local_tensor T>
+result<held_state> held_by(state_dict<T>& dict, key_policy policy = key_policy::torch_dcp) {
+  return detail::held_by_any(dict, policy);
+}
+template <local_tensor T>
+result<const_held_state> held_by(const state_dict<T>& dict, key_policy policy = key_policy::torch_dcp) {
+  return detail::held_by_any(dict, policy);
+}
+template <local_tensor T>
+void held_by(const state_dict<T>&& dict, key_policy policy = key_policy::torch_dcp) = delete;
 
 /// Puts objects into a state dict, at their paths, in place of what is there: what a load found, after it filled the
 /// tensors. \errors those of `state_dict::set`, with the path; errc::invalid_argument when leaves do not fit the form

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// tensor_binding: where the slots of a distribution are in this rank's memory. Not here: who owns that memory.
+// tensor_binding, const_tensor_binding: where the slots of a distribution are in this rank's memory. Not here: who owns
+// that memory.
 export module shardmesh.transfer:binding;
 
 import shardmesh.std;
@@ -17,9 +18,21 @@ enum class slot_room : std::uint8_t {
 /// `local_offsets`; its view has the side's dtype, any strides, and ends where the last fragment does, unless `room`
 /// says otherwise: a whole tensor that was meant to be the rank's part is then refused. A rank that holds nothing gives
 /// no slots; slots without fragments may be any views.
-struct tensor_binding {
-  std::vector<tensor_view> slots;
+template <tensor_view_type View>
+struct basic_tensor_binding {
+  std::vector<View> slots;
   slot_room room = slot_room::exact;
+
+  operator basic_tensor_binding<const_tensor_view>() const  // NOLINT: implicit, as of the views
+    requires std::same_as<View, tensor_view>
+  {
+    return {{slots.begin(), slots.end()}, room};
+  }
 };
+
+/// Of a destination.
+using tensor_binding = basic_tensor_binding<tensor_view>;
+/// Of a source: what is there is only read.
+using const_tensor_binding = basic_tensor_binding<const_tensor_view>;
 
 }  // namespace shardmesh

@@ -26,7 +26,7 @@ struct byte_range {
 };
 
 // From the lowest to past the highest byte of a view that has elements.
-byte_range hull_of(const tensor_view& view) {
+byte_range hull_of(const const_tensor_view& view) {
   const std::int64_t width = bits(view.type);
   std::int64_t lowest = 0, highest = 0;  // in elements
   for (std::size_t d = 0; d < view.sizes.rank(); ++d) {
@@ -39,7 +39,7 @@ byte_range hull_of(const tensor_view& view) {
 }
 
 // A view as sorted runs of bytes; nothing when they are too many to list.
-std::optional<std::vector<byte_range>> runs_of(const tensor_view& view) {
+std::optional<std::vector<byte_range>> runs_of(const const_tensor_view& view) {
   constexpr std::int64_t most_runs = std::int64_t{1} << 21;
   const std::int64_t width = bits(view.type);
   // Dimensions that continue each other form the run; the others are walked.
@@ -74,7 +74,7 @@ std::optional<std::vector<byte_range>> runs_of(const tensor_view& view) {
 }
 
 // Some byte belongs to both. Exact, but for views of millions of runs, which count as sharing when their hulls do.
-bool share_memory(const tensor_view& a, const tensor_view& b) {
+bool share_memory(const const_tensor_view& a, const const_tensor_view& b) {
   const byte_range x = hull_of(a), y = hull_of(b);
   if (x.end <= y.begin || y.end <= x.begin) return false;
   const auto runs_a = runs_of(a), runs_b = runs_of(b);
@@ -88,13 +88,8 @@ bool share_memory(const tensor_view& a, const tensor_view& b) {
   return false;
 }
 
-// The part of a slot that its fragments lie in.
-tensor_view needed_part(const tensor_view& slot, const slot_need& need) {
-  return piece_of(slot, need.region.offsets, need.region.sizes).value_or(slot);
-}
-
 // Sub-byte elements: rows are dense and begin at whole bytes, or the slot is one dense run that is moved whole.
-bool has_whole_byte_rows(const tensor_view& view, const box& region) {
+bool has_whole_byte_rows(const const_tensor_view& view, const box& region) {
   const std::int64_t width = bits(view.type);
   const std::size_t rank = view.sizes.rank();
   if (width % 8 == 0 || rank == 0) return true;
@@ -110,32 +105,26 @@ struct used_range {
   bool is_source = false;
 };
 
+bool is_same_view(const const_tensor_view& a, const const_tensor_view& b) {
+  return a.data == b.data && a.type == b.type && a.where == b.where && a.sizes == b.sizes && a.strides == b.strides;
+}
+
 }  // namespace
 
-std::optional<tensor_view> piece_of(const tensor_view& slot, const extents& offsets, const extents& sizes) {
-  std::int64_t first_bit = 0;
-  for (std::size_t d = 0; d < offsets.rank(); ++d) first_bit += offsets[d] * slot.strides[d] * bits(slot.type);
-  if (first_bit % 8 != 0) return std::nullopt;
-  return tensor_view{slot.data + first_bit / 8, slot.type, slot.where, sizes, slot.strides};
-}
-
-bool is_same_memory(const tensor_view& a, const tensor_view& b) {
-  if (a.data != b.data || a.type != b.type || a.sizes != b.sizes) return false;
-  for (std::size_t d = 0; d < a.sizes.rank(); ++d)
-    if (a.sizes[d] > 1 && a.strides[d] != b.strides[d]) return false;
-  return true;
-}
-
 bound_memory::bound_memory(const transfer_plan& plan, owner_id rank)
-    : plan_(plan), rank_(rank), sources_(side_of(plan, rank, true)), destinations_(side_of(plan, rank, false)) {}
+    : plan_(plan),
+      rank_(rank),
+      sources_(side_of<const_tensor_view>(plan, rank)),
+      destinations_(side_of<tensor_view>(plan, rank)) {}
 
-bound_memory::side bound_memory::side_of(const transfer_plan& plan, owner_id rank, bool is_source) {
-  side made;
+template <tensor_view_type View>
+bound_memory::side<View> bound_memory::side_of(const transfer_plan& plan, owner_id rank) {
+  side<View> made;
   std::size_t next = 0;
   for (std::size_t t = 0; t < plan.transfers().size(); ++t) {
     const tensor_transfer& transfer = plan.transfers()[t];
     std::vector<slot_need> needs;
-    (is_source ? transfer.from : transfer.to).fragments_of(rank, [&](const fragment& f) {
+    (made.is_source ? transfer.from : transfer.to).fragments_of(rank, [&](const fragment& f) {
       if (f.where.is_empty()) return true;
       if (needs.empty() || needs.back().slot != f.slot)  // in slot order
         needs.push_back({static_cast<std::uint32_t>(t), f.slot, {f.local_offsets, f.where.sizes}});
@@ -156,35 +145,34 @@ bound_memory::side bound_memory::side_of(const transfer_plan& plan, owner_id ran
   return made;
 }
 
-bool bound_memory::is_bound(const side& s, std::span<const tensor_binding> bindings) const {
-  const auto equal = [](const tensor_view& a, const tensor_view& b) {
-    return a.data == b.data && a.type == b.type && a.where == b.where && a.sizes == b.sizes && a.strides == b.strides;
-  };
+template <tensor_view_type View>
+bool bound_memory::is_bound(const side<View>& s, std::span<const basic_tensor_binding<View>> bindings) {
   for (std::size_t t = 0; t < s.slots.size(); ++t) {
     if (bindings[t].slots.size() < s.slots[t]) return false;
     for (std::size_t i = 0; i < s.slots[t]; ++i)
-      if (!equal(bindings[t].slots[i], s.views[s.first[t] + i])) return false;
+      if (!is_same_view(bindings[t].slots[i], s.views[s.first[t] + i])) return false;
   }
   return true;
 }
 
-result<void> bound_memory::check(const side& s, bool is_source, std::span<const tensor_binding> bindings,
+template <tensor_view_type View>
+result<void> bound_memory::check(const side<View>& s, std::span<const basic_tensor_binding<View>> bindings,
                                  function_ref<std::string(std::size_t)> name_of) const {
-  const char* const word = is_source ? "source" : "destination";
+  const char* const word = s.is_source ? "source" : "destination";
   for (const slot_need& need : s.needs) {
     const std::size_t t = need.transfer;
-    const dtype type = is_source ? plan_.transfers()[t].from_type : plan_.transfers()[t].to_type;
+    const dtype type = s.is_source ? plan_.transfers()[t].from_type : plan_.transfers()[t].to_type;
     const auto problem = [&](errc code, const std::string& what) {
       return fail(code, fmt::format("slot {} of the {} {}", need.slot, word, what))
           .with_key(name_of(t))
           .with_rank(rank_)
           .with_box(need.region);
     };
-    const std::vector<tensor_view>& slots = bindings[t].slots;
+    const std::vector<View>& slots = bindings[t].slots;
     if (static_cast<std::size_t>(need.slot) >= slots.size())
       return problem(errc::invalid_argument, "is not bound")
           .with_values(fmt::format("{} slots or more", need.slot + 1), fmt::format("{}", slots.size()));
-    const tensor_view& view = slots[static_cast<std::size_t>(need.slot)];
+    const View& view = slots[static_cast<std::size_t>(need.slot)];
     if (!check_host_memory(view))
       return problem(errc::unsupported, "is not in host memory").with_values("cpu", to_string(view.where));
     if (view.data == nullptr) return problem(errc::invalid_argument, "has no memory");
@@ -209,7 +197,8 @@ result<void> bound_memory::check(const side& s, bool is_source, std::span<const 
   return {};
 }
 
-void bound_memory::keep(side& s, std::span<const tensor_binding> bindings) {
+template <tensor_view_type View>
+void bound_memory::keep(side<View>& s, std::span<const basic_tensor_binding<View>> bindings) {
   for (std::size_t t = 0; t < s.slots.size(); ++t)
     for (std::size_t i = 0; i < s.slots[t]; ++i) s.views[s.first[t] + i] = bindings[t].slots[i];
 }
@@ -228,14 +217,19 @@ bool bound_memory::stays_as_it_is(const route& r, const slot_need& need) const {
   return true;
 }
 
+// The part of a slot that its fragments lie in.
+const_tensor_view bound_memory::needed_part(const slot_need& need, bool is_source) const {
+  const const_tensor_view slot =
+      is_source ? source(need.transfer, need.slot) : const_tensor_view(destination(need.transfer, need.slot));
+  return piece_of(slot, need.region.offsets, need.region.sizes).value_or(slot);
+}
+
 // What is read must not be written meanwhile. A sweep over the slots by address.
 result<void> bound_memory::check_sharing(const route& r, function_ref<std::string(std::size_t)> name_of) const {
   std::vector<used_range> all;
   for (const bool is_source : {true, false})
-    for (const slot_need& need : (is_source ? sources_ : destinations_).needs) {
-      const tensor_view& slot = is_source ? source(need.transfer, need.slot) : destination(need.transfer, need.slot);
-      all.push_back({hull_of(needed_part(slot, need)), &need, is_source});
-    }
+    for (const slot_need& need : is_source ? sources_.needs : destinations_.needs)
+      all.push_back({hull_of(needed_part(need, is_source)), &need, is_source});
   std::sort(all.begin(), all.end(), [](const used_range& a, const used_range& b) {
     return a.where.begin != b.where.begin ? a.where.begin < b.where.begin : a.is_source > b.is_source;
   });
@@ -246,10 +240,7 @@ result<void> bound_memory::check_sharing(const route& r, function_ref<std::strin
       if (other->is_source == one.is_source) continue;
       const slot_need& from = *(one.is_source ? one : *other).need;
       const slot_need& to = *(one.is_source ? *other : one).need;
-      if (!share_memory(needed_part(source(from.transfer, from.slot), from),
-                        needed_part(destination(to.transfer, to.slot), to)) ||
-          stays_as_it_is(r, to))
-        continue;
+      if (!share_memory(needed_part(from, true), needed_part(to, false)) || stays_as_it_is(r, to)) continue;
       return fail(errc::invalid_argument,
                   fmt::format("slot {} of the destination shares memory with slot {} of the source of '{}', and "
                               "something in it changes",
@@ -264,18 +255,18 @@ result<void> bound_memory::check_sharing(const route& r, function_ref<std::strin
   return {};
 }
 
-result<void> bound_memory::bind(const route& r, std::span<const tensor_binding> from,
+result<void> bound_memory::bind(const route& r, std::span<const const_tensor_binding> from,
                                 std::span<const tensor_binding> to, function_ref<std::string(std::size_t)> name_of) {
   const std::size_t transfers = plan_.transfers().size();
-  for (const auto& [bindings, word] : {std::pair(from, "source"), std::pair(to, "destination")})
-    if (bindings.size() != transfers)
+  for (const auto& [bindings, word] : {std::pair(from.size(), "source"), std::pair(to.size(), "destination")})
+    if (bindings != transfers)
       return fail(errc::invalid_argument, fmt::format("the {} needs one binding per transfer", word))
           .with_rank(rank_)
-          .with_values(fmt::to_string(transfers), fmt::to_string(bindings.size()));
+          .with_values(fmt::to_string(transfers), fmt::to_string(bindings));
   if (bound_ && is_bound(sources_, from) && is_bound(destinations_, to)) return {};
   bound_ = false;
-  SHARDMESH_CHECK(check(sources_, true, from, name_of));
-  SHARDMESH_CHECK(check(destinations_, false, to, name_of));
+  SHARDMESH_CHECK(check(sources_, from, name_of));
+  SHARDMESH_CHECK(check(destinations_, to, name_of));
   keep(sources_, from);
   keep(destinations_, to);
   SHARDMESH_CHECK(check_sharing(r, name_of));

@@ -140,14 +140,9 @@ result<void> check_reductions(const tensor_transfer& t) {
   const auto undefined = [](dtype type, reduce_op op) {
     return fail(errc::unsupported, fmt::format("{} of {} is not defined", to_string(op), name(type)));
   };
-  const auto is_defined = [](dtype type, reduce_op op) {
-    const bool averages =
-        op != reduce_op::avg || kind(type) == dtype_kind::floating || kind(type) == dtype_kind::complex;
-    return averages && is_combinable(type, *combine_of(op));
-  };
-  if (t.from.reduction() != reduce_op::none && !is_defined(accumulation_type(t.from_type), t.from.reduction()))
+  if (t.from.reduction() != reduce_op::none && !is_combinable(accumulation_type(t.from_type), t.from.reduction()))
     return undefined(t.from_type, t.from.reduction());
-  if (t.to.reduction() != reduce_op::none && !is_defined(t.to_type, t.to.reduction()))
+  if (t.to.reduction() != reduce_op::none && !is_combinable(t.to_type, t.to.reduction()))
     return undefined(t.to_type, t.to.reduction());
   return {};
 }
@@ -249,7 +244,7 @@ std::int64_t executor::scratch_bytes() const {
   return state_->scratch_bytes();
 }
 
-result<pending> executor::start(std::span<const tensor_binding> from, std::span<const tensor_binding> to,
+result<pending> executor::start(std::span<const const_tensor_binding> from, std::span<const tensor_binding> to,
                                 const call_options& call) {
   struct running final : pending::operation {
     explicit running(std::shared_ptr<started_run> r) : run(std::move(r)) {}
@@ -266,7 +261,7 @@ result<pending> executor::start(std::span<const tensor_binding> from, std::span<
   return pending(std::make_unique<running>(std::move(started)));
 }
 
-result<void> executor::run(std::span<const tensor_binding> from, std::span<const tensor_binding> to,
+result<void> executor::run(std::span<const const_tensor_binding> from, std::span<const tensor_binding> to,
                            const call_options& call) {
   SHARDMESH_CHECK(state_->begin(from, to, call));
   std::optional<result<void>> over;

@@ -65,11 +65,11 @@ class executor {
   ///         errc::deadline_exceeded and others from the communicator, here or from `wait`.
   /// Cost: with the same bindings as the last time no checks; `run` allocates nothing then (but what the communicator
   /// allocates).
-  result<pending> start(std::span<const tensor_binding> from, std::span<const tensor_binding> to,
+  result<pending> start(std::span<const const_tensor_binding> from, std::span<const tensor_binding> to,
                         const call_options& call = {});
 
   /// Collective; blocks. `start` and `wait`.
-  result<void> run(std::span<const tensor_binding> from, std::span<const tensor_binding> to,
+  result<void> run(std::span<const const_tensor_binding> from, std::span<const tensor_binding> to,
                    const call_options& call = {});
 
   const transfer_plan& plan() const;

@@ -41,7 +41,8 @@ result<transfer_plan> planned(std::span<const tensor_move> tensors, const redist
 result<redistribute_report> redistribute(std::span<const tensor_move> tensors, communicator_ref comm,
                                          const redistribute_options& options) {
   std::vector<std::string> keys;
-  std::vector<tensor_binding> from, to;
+  std::vector<const_tensor_binding> from;
+  std::vector<tensor_binding> to;
   const bool named = std::any_of(tensors.begin(), tensors.end(), [](const tensor_move& t) { return !t.key.empty(); });
   for (const tensor_move& t : tensors) {
     if (named) keys.push_back(t.key);
@@ -58,7 +59,7 @@ result<redistribute_report> redistribute(std::span<const tensor_move> tensors, c
                              .scratch_bytes = runner.scratch_bytes()};
 }
 
-result<redistribute_report> redistribute(const tensor_side& from, const tensor_side& to, communicator_ref comm,
+result<redistribute_report> redistribute(const const_tensor_side& from, const tensor_side& to, communicator_ref comm,
                                          const redistribute_options& options) {
   const tensor_move one{{}, from, to};
   return redistribute(std::span(&one, 1), comm, options);

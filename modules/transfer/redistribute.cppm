@@ -17,19 +17,45 @@ import :plan_cache;
 export namespace shardmesh {
 
 /// One side of a tensor that moves: who holds it or wants it, and this rank's memory of it.
-struct tensor_side {
+template <tensor_view_type View>
+struct basic_tensor_side {
   distribution where;
   dtype type = dtype::undefined;  // the same on every rank, also on those that have nothing of it
-  tensor_binding memory{};
+  basic_tensor_binding<View> memory{};
+
+  operator basic_tensor_side<const_tensor_view>() const  // NOLINT: implicit, as of the views
+    requires std::same_as<View, tensor_view>
+  {
+    return {where, type, memory};
+  }
 };
 
+/// A side that can be filled, and read.
+using tensor_side = basic_tensor_side<tensor_view>;
+/// A side that is only read: where a tensor comes from.
+using const_tensor_side = basic_tensor_side<const_tensor_view>;
+
+}  // namespace shardmesh
+
+export namespace shardmesh::detail {
+
+// Of tensors one of which is const, a side that is only read.
+template <class... T>
+using side_over = basic_tensor_side<std::conditional_t<(std::is_const_v<T> || ...), const_tensor_view, tensor_view>>;
+
+}  // namespace shardmesh::detail
+
+export namespace shardmesh {
+
 /// A side of which this rank has the given tensors: slot i is tensor i, in the order of `distribution::fragments_of`,
-/// as large as its fragments (set `memory.room` for larger ones). They live until the move is over.
+/// as large as its fragments (set `memory.room` for larger ones). They live until the move is over. Of a const tensor
+/// it is a `const_tensor_side`, which nothing is moved to.
 template <local_tensor... T>
   requires(sizeof...(T) > 0)
-tensor_side side_of(distribution where, T&... local) {
-  const tensor_view views[] = {adapter<std::remove_const_t<T>>::view(const_cast<std::remove_const_t<T>&>(local))...};
-  return {std::move(where), views[0].type, {{std::begin(views), std::end(views)}}};
+detail::side_over<T...> side_of(distribution where, T&... local) {
+  detail::side_over<T...> made{std::move(where), dtype::undefined, {{view_of(local)...}}};
+  made.type = made.memory.slots.front().type;
+  return made;
 }
 
 /// The side of whatever is distributed (a layout, a dtensor, a sharded tensor) of which this rank has one local tensor,
@@ -37,10 +63,10 @@ tensor_side side_of(distribution where, T&... local) {
 /// not taken for a part of it. With `slot_room::larger` the part is at its beginning.
 /// \errors those of `distribution_of`
 template <distributed_object D, local_tensor T>
-result<tensor_side> side_of(const D& where, T& local, slot_room room = slot_room::exact) {
+result<detail::side_over<T>> side_of(const D& where, T& local, slot_room room = slot_room::exact) {
   auto made = distribution_of(where);
   if (!made) return std::move(made).error();
-  tensor_side side = side_of(*std::move(made), local);
+  detail::side_over<T> side = side_of(*std::move(made), local);
   side.memory.room = room;
   return side;
 }
@@ -80,7 +106,8 @@ result<transfer_plan> plan(const From& from, const To& to, dtype type, const pla
 /// A tensor of a redistribution.
 struct tensor_move {
   std::string key{};  // in errors
-  tensor_side from, to;
+  const_tensor_side from;
+  tensor_side to;
 };
 
 struct redistribute_options {
@@ -115,7 +142,7 @@ result<redistribute_report> redistribute(std::span<const tensor_move> tensors, c
                                          const redistribute_options& options = {});
 
 /// One tensor. As above.
-result<redistribute_report> redistribute(const tensor_side& from, const tensor_side& to, communicator_ref comm,
+result<redistribute_report> redistribute(const const_tensor_side& from, const tensor_side& to, communicator_ref comm,
                                          const redistribute_options& options = {});
 
 /// One rank holds the whole tensor, in slot 0: to gather to it, or to scatter from it.

@@ -90,11 +90,12 @@ tensor_view executor::state::staging_of(const task& work, const step& s, bool ro
   return row_major(staging_ + batch.regions[work.staging].offset, rounded ? types.from : types.sum, s.where.sizes);
 }
 
-tensor_view executor::state::source_of(const task& work, const step& s, bool rounded) const {
+const_tensor_view executor::state::source_of(const task& work, const step& s, bool rounded) const {
   if (s.from.side == buffer_side::staging) return staging_of(work, s, rounded);
-  const tensor_view& slot = s.from.side == buffer_side::source ? memory_.source(work.transfer, s.from.slot)
-                                                               : memory_.destination(work.transfer, s.from.slot);
-  return *piece_of(slot, s.from.offsets, s.where.sizes);  // checked when it was bound
+  // Pieces were checked when they were bound.
+  if (s.from.side == buffer_side::source)
+    return *piece_of(memory_.source(work.transfer, s.from.slot), s.from.offsets, s.where.sizes);
+  return *piece_of(memory_.destination(work.transfer, s.from.slot), s.from.offsets, s.where.sizes);
 }
 
 tensor_view executor::state::target_of(const task& work, const step& s, bool rounded) const {
@@ -130,7 +131,7 @@ result<void> executor::state::check_interruption(std::int64_t bytes) {
   return {};
 }
 
-result<void> executor::state::begin(std::span<const tensor_binding> from, std::span<const tensor_binding> to,
+result<void> executor::state::begin(std::span<const const_tensor_binding> from, std::span<const tensor_binding> to,
                                     const call_options& options) {
   if (running_)
     return fail(errc::invalid_argument, "a run of this executor has not been waited for").with_rank(comm_.rank());
@@ -270,7 +271,7 @@ bool executor::state::is_sent_directly(const message_round& round, const message
   const step s = step_of(piece);
   const transfer_types& types = route_.types[piece.transfer];
   if (s.from.side == buffer_side::staging) return types.from == types.in_message(s);  // sums are sent when rounded
-  const tensor_view view = source_of(piece, s, true);
+  const const_tensor_view view = source_of(piece, s, true);
   return is_contiguous(view) && view.type == types.in_message(s);
 }
 
@@ -297,7 +298,7 @@ result<void> executor::state::begin_exchange(const message_round& round) {
   incoming_.clear();
   arrived_.clear();
   for (const message& m : round.sends) {
-    std::byte* bytes = room;
+    const std::byte* bytes = room;
     if (is_sent_directly(round, m)) {
       bytes = source_of(round.outgoing[m.first], delivers_).data;
     } else {
@@ -324,16 +325,16 @@ result<void> executor::state::begin_exchange(const message_round& round) {
 
 // --- work ---
 
-result<void> executor::state::carry_out(const task& work, const step& s, const tensor_view& from) {
+result<void> executor::state::carry_out(const task& work, const step& s, const const_tensor_view& from) {
   const tensor_view to = target_of(work, s, delivers_);
   const auto act = [&]() -> result<void> {
     switch (s.kind) {
       case step_kind::copy:
         return is_same_memory(to, from) ? result<void>() : copy(to, from);
       case step_kind::accumulate:
-        return accumulate(to, from, *combine_of(s.reduction));
+        return accumulate(to, from, s.reduction);
       case step_kind::fill:
-        return fill_identity(to, *combine_of(s.reduction));
+        return fill_identity(to, s.reduction);
       case step_kind::divide:  // a product with 1 / n would round twice
         return divide(to, static_cast<double>(s.factor));
       case step_kind::scale:

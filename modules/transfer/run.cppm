@@ -34,7 +34,7 @@ enum class run_stage : std::uint8_t { begin, wait, read };
 struct executor::state {
   // The pieces of one message, lent to a peer.
   struct message_lender final : lender {
-    tensor_view piece(std::size_t index) const override {
+    const_tensor_view piece(std::size_t index) const override {
       return self->source_of(round->outgoing[first + index], rounded);
     }
     const state* self = nullptr;
@@ -50,7 +50,7 @@ struct executor::state {
   state& operator=(const state&) = delete;
 
   // Checks the bindings and makes the run ready to advance.
-  result<void> begin(std::span<const tensor_binding> from, std::span<const tensor_binding> to,
+  result<void> begin(std::span<const const_tensor_binding> from, std::span<const tensor_binding> to,
                      const call_options& options);
   // Goes on; nothing when it would have to wait and may not. After an error, or what a callback throws, the
   // communicator is aborted and nothing is in flight.
@@ -77,7 +77,7 @@ struct executor::state {
   result<void> wait_for_messages() { return lends_ ? loan_.wait_ready() : exchange_.wait(); }
   result<void> read_round(const message_round& round);
   result<void> work_through(std::span<const task> tasks);
-  result<void> carry_out(const task& work, const step& s, const tensor_view& from);
+  result<void> carry_out(const task& work, const step& s, const const_tensor_view& from);
   result<void> round_sums(const batch_route& batch);
   result<void> check_interruption(std::int64_t bytes);
   result<void> check_call() const;
@@ -87,8 +87,8 @@ struct executor::state {
   }
 
   // Where a step reads and writes. Staging holds sums until it is rounded, elements of the source's type afterwards.
-  tensor_view source_of(const task& work, bool rounded) const { return source_of(work, step_of(work), rounded); }
-  tensor_view source_of(const task& work, const step& s, bool rounded) const;
+  const_tensor_view source_of(const task& work, bool rounded) const { return source_of(work, step_of(work), rounded); }
+  const_tensor_view source_of(const task& work, const step& s, bool rounded) const;
   tensor_view target_of(const task& work, const step& s, bool rounded) const;
   tensor_view staging_of(const task& work, const step& s, bool rounded) const;
   step step_of(const task& work) const { return route_.step_of(work); }

@@ -29,7 +29,8 @@ tensor_view row_major(std::byte* data, dtype type, const extents& sizes) {
 }
 
 // A slab of a fragment in its slot. `slab` is of the fragment's own index space.
-tensor_view part_of(const tensor_view& slot, const fragment& f, const box& slab) {
+template <tensor_view_type View>
+View part_of(const View& slot, const fragment& f, const box& slab) {
   extents offsets = f.local_offsets;
   for (std::size_t d = 0; d < offsets.rank(); ++d) offsets[d] += slab.offsets[d];
   return *piece_of(slot, offsets, slab.sizes);
@@ -43,10 +44,10 @@ result<void> executor::state::begin_slab(const collective_use& use) {
   const std::int64_t item = bits(type) / 8;
   const auto blocks = use.scatters ? static_cast<std::int64_t>(comm_.size()) : std::int64_t{1};
   const std::int64_t slab_bytes = slab_.volume() * item;
-  const tensor_view source = memory_.source(use.transfer, use.held.slot);
+  const const_tensor_view& source = memory_.source(use.transfer, use.held.slot);
   const tensor_view target = part_of(memory_.destination(use.transfer, use.wanted.slot), use.wanted, slab_);
   const bool receives_directly = is_contiguous(target);
-  const tensor_view first = part_of(source, use.held, slab_);
+  const const_tensor_view first = part_of(source, use.held, slab_);
   const bool sends_directly =
       use.scatters ? slab_.sizes == use.wanted.where.sizes && is_contiguous(part_of(source, use.held, use.held.where))
                    : is_contiguous(first);

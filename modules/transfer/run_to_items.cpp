@@ -154,11 +154,10 @@ class tensor_run {
 
   result<void> write(const outgoing& part) {
     // Contiguous in the destination: the offset of its first element is the offset of all.
-    const tensor_view whole{
-        nullptr, transfer_.to_type, {}, part.to.where.sizes, contiguous_strides(part.to.where.sizes)};
+    const extents strides = contiguous_strides(part.to.where.sizes);
     std::int64_t first = 0;
     for (std::size_t d = 0; d < part.part.rank(); ++d)
-      first += (part.part.offsets[d] - part.to.where.offsets[d]) * whole.strides[d];
+      first += (part.part.offsets[d] - part.to.where.offsets[d]) * strides[d];
     const auto bytes = static_cast<std::size_t>(part.part.volume() * item_bytes(transfer_.to_type));
     SHARDMESH_CHECK(
         sink_.write({part.to.owner, part.to.slot}, first * item_bytes(transfer_.to_type), {part.bytes.data, bytes}));

@@ -23,17 +23,31 @@ using plain_value =
 
 /// One box of a tensor that this rank holds: `where` in the whole tensor (elements), `memory` of equal sizes with any
 /// strides. The memory belongs to the user and outlives every call that it is given to.
-struct held_part {
+template <tensor_view_type View>
+struct basic_held_part {
   box where;
-  tensor_view memory;
+  View memory;
+
+  operator basic_held_part<const_tensor_view>() const  // NOLINT: implicit, as of the views
+    requires std::same_as<View, tensor_view>
+  {
+    return {where, memory};
+  }
 };
 
 /// What this rank holds of one tensor. Without parts the rank knows the tensor and holds nothing of it.
-struct held_tensor {
+template <tensor_view_type View>
+struct basic_held_tensor {
   path where;
   extents shape;  // of the whole tensor
   dtype type = dtype::undefined;
-  std::vector<held_part> parts;
+  std::vector<basic_held_part<View>> parts;
+
+  operator basic_held_tensor<const_tensor_view>() const  // NOLINT: implicit, as of the views
+    requires std::same_as<View, tensor_view>
+  {
+    return {where, shape, type, {parts.begin(), parts.end()}};
+  }
 };
 
 /// A plain value, or a container of plain values that is kept whole, such as a list of numbers.
@@ -45,9 +59,26 @@ struct held_object {
 };
 
 /// What one rank holds. Ranks may hold different tensors; of one tensor, all say the same shape and dtype.
-struct held_state {
-  std::vector<held_tensor> tensors;
+template <tensor_view_type View>
+struct basic_held_state {
+  std::vector<basic_held_tensor<View>> tensors;
   std::vector<held_object> objects;
+
+  /// Cost: O(tensors and objects); no elements are copied.
+  operator basic_held_state<const_tensor_view>() const  // NOLINT: implicit, as of the views
+    requires std::same_as<View, tensor_view>
+  {
+    return {{tensors.begin(), tensors.end()}, objects};
+  }
 };
+
+/// What is loaded into, and saved.
+using held_part = basic_held_part<tensor_view>;
+using held_tensor = basic_held_tensor<tensor_view>;
+using held_state = basic_held_state<tensor_view>;
+/// What is only read: all that saving asks for.
+using const_held_part = basic_held_part<const_tensor_view>;
+using const_held_tensor = basic_held_tensor<const_tensor_view>;
+using const_held_state = basic_held_state<const_tensor_view>;
 
 }  // namespace shardmesh

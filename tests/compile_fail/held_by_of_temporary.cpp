@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a state dict holds refers to its tensors: a temporary's would be gone before anything is saved.
-// expect: expects an lvalue
+// expect: error: call to deleted function 'held_by'
 import shardmesh.state;
 
 int main() {

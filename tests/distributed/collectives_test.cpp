@@ -159,7 +159,7 @@ TEST_CASE("an average of bfloat16 is made in float32 and rounded once") {
     const float mean = static_cast<float>(256 + comm.size() - 1) / static_cast<float>(comm.size());
     std::uint16_t wanted = 0;
     const tensor_view rounded{reinterpret_cast<std::byte*>(&wanted), dtype::bfloat16, {}, {}, {}};
-    const tensor_view exact{reinterpret_cast<std::byte*>(const_cast<float*>(&mean)), dtype::float32, {}, {}, {}};
+    const const_tensor_view exact{reinterpret_cast<const std::byte*>(&mean), dtype::float32, {}, {}, {}};
     if (!copy(rounded, exact)) return "no cast";
     return got == std::vector<std::uint16_t>(3, wanted) ? "" : "another average";
   });
@@ -222,7 +222,8 @@ TEST_CASE(
                 return tensor_view{
                     reinterpret_cast<std::byte*>(of.data()), dtype::int32, {}, {r, columns}, {columns * gap, gap}};
               };
-              const tensor_binding a{{view(mine, 2 * n)}}, b{{view(got, rows)}};
+              const const_tensor_binding a{{view(mine, 2 * n)}};
+              const tensor_binding b{{view(got, rows)}};
               for (int run = 0; run < 2; ++run)
                 if (auto done = made->run(std::span(&a, 1), std::span(&b, 1)); !done) return to_string(done.error());
               if (made->scratch_bytes() > made->peak_bytes()) return "took more than predicted";

@@ -68,7 +68,7 @@ TEST_CASE("sums of float32 are made in ascending term order, bit for bit, on eve
           return true;
         });
         std::vector<float> got(static_cast<std::size_t>(local[0]));
-        const tensor_binding from{{view_of(mine, dtype::float32, {length})}};
+        const const_tensor_binding from{{view_of(mine, dtype::float32, {length})}};
         const tensor_binding into{{view_of(got, dtype::float32, local)}};
         if (auto done = made->run(std::span(&from, 1), std::span(&into, 1)); !done) return to_string(done.error());
         for (std::int64_t i = 0; i < local[0]; ++i) {
@@ -93,7 +93,8 @@ TEST_CASE("sums of bfloat16 are rounded once") {
     if (!made) return to_string(made.error());
     const std::uint16_t number = comm.rank() == 0 ? 0x4380 : 0x3f80;  // 256, 1
     std::vector<std::uint16_t> mine(3, number), got(3);
-    const tensor_binding from{{view_of(mine, dtype::bfloat16, {3})}}, to{{view_of(got, dtype::bfloat16, {3})}};
+    const const_tensor_binding from{{view_of(mine, dtype::bfloat16, {3})}};
+    const tensor_binding to{{view_of(got, dtype::bfloat16, {3})}};
     if (auto done = made->run(std::span(&from, 1), std::span(&to, 1)); !done) return to_string(done.error());
     // 257 and 261 are ties or lie between: bfloat16 has steps of 2 from 256 on, ties go to even.
     const std::uint16_t wanted[] = {0x4380, 0x4380, 0x4381, 0x4382, 0x4382, 0x4382, 0x4383, 0x4384};
@@ -114,7 +115,7 @@ TEST_CASE("types smaller than a byte move in whole bytes") {
       if (!made) return to_string(made.error());
       std::vector<std::uint8_t> mine, got(static_cast<std::size_t>(n), 0);
       for (std::int32_t i = 0; i < n; ++i) mine.push_back(static_cast<std::uint8_t>(16 * comm.rank() + i));
-      const tensor_binding from{{view_of(mine, dtype::float4_e2m1fn, {1, 2 * n})}};
+      const const_tensor_binding from{{view_of(mine, dtype::float4_e2m1fn, {1, 2 * n})}};
       const tensor_binding to{{view_of(got, dtype::float4_e2m1fn, {n, 2})}};
       if (auto done = made->run(std::span(&from, 1), std::span(&to, 1)); !done) return to_string(done.error());
       for (std::int32_t r = 0; r < n; ++r)
@@ -135,7 +136,7 @@ TEST_CASE("rows that end within a byte are refused on every rank") {
     // A rank that comes to its refusal first poisons the group: the others meet that, wherever they are.
     if (!made) return made.error().code == errc::unaligned ? "" : to_string(made.error());
     std::vector<std::uint8_t> mine(static_cast<std::size_t>(2 * n)), got(static_cast<std::size_t>(n));
-    tensor_binding odd{{view_of(mine, dtype::float4_e2m1fn, {1, 2 * n})}, slot_room::larger};
+    const_tensor_binding odd{{view_of(mine, dtype::float4_e2m1fn, {1, 2 * n})}, slot_room::larger};
     odd.slots[0].sizes = {2, 2 * n + 1};
     odd.slots[0].strides = {2 * n + 1, 1};
     const tensor_binding to{{view_of(got, dtype::float4_e2m1fn, {n, 2})}};
@@ -164,8 +165,8 @@ TEST_CASE("a run with the same bindings as the last allocates nothing") {
         if (!made) return to_string(made.error());
         std::vector<float> a(1024), b(1024), c(1024);
         std::vector<std::uint16_t> t(4096);
-        const std::vector<tensor_binding> from{{{view_of(a, dtype::float32, {16, 64})}},
-                                               {{view_of(t, dtype::bfloat16, {64, 64})}}};
+        const std::vector<const_tensor_binding> from{{{view_of(a, dtype::float32, {16, 64})}},
+                                                     {{view_of(t, dtype::bfloat16, {64, 64})}}};
         const std::vector<tensor_binding> to{{{view_of(b, dtype::float32, {64, 16})}},
                                              {{view_of(c, dtype::float32, {16, 64})}}};
         for (int run = 0; run < 20; ++run) {

@@ -40,7 +40,8 @@ tensor_transfer turn(std::int32_t ranks, const extents& shape, dtype type = dtyp
 // A rank's tensors for some transfers of one slot each.
 struct tensors {
   std::vector<host_tensor> memory;
-  std::vector<tensor_binding> from, to;
+  std::vector<const_tensor_binding> from;
+  std::vector<tensor_binding> to;
 
   tensors(const transfer_plan& plan, owner_id rank) {
     for (const tensor_transfer& t : plan.transfers()) {
@@ -246,7 +247,7 @@ TEST_CASE("a destination in the memory of a source that is still needed is an er
   on_ranks({2, 4}, [](any_communicator& comm) {
     return bind_wrongly(comm,
                         [](tensors& t) {
-                          t.to[1].slots[0].data = t.from[0].slots[0].data + 4;  // strides and sizes of its own
+                          t.to[1].slots[0].data = t.memory[0].bytes().data() + 4;  // strides and sizes of its own
                         },
                         errc::invalid_argument,
                         {"b: slot 0 of the destination shares memory with slot 0 of the source of 'a'", "(rank 1)"});
@@ -266,7 +267,8 @@ TEST_CASE("columns of one matrix may be source and destination: no byte is share
     right.data += 8;
     for (int r = 0; r < 4; ++r)
       memory[static_cast<std::size_t>(4 * r + 2)] = memory[static_cast<std::size_t>(4 * r + 3)] = 0;
-    const tensor_binding from{{left}}, to{{right}};
+    const const_tensor_binding from{{left}};
+    const tensor_binding to{{right}};
     if (auto done = made->run(std::span(&from, 1), std::span(&to, 1)); !done) return to_string(done.error());
     for (int r = 0; r < 4 / n; ++r)
       if (memory[static_cast<std::size_t>(4 * r + 3)] != comm.rank() + 1) return "not copied";
@@ -284,7 +286,8 @@ TEST_CASE("a tensor that stays where it is may be its own destination, while oth
     if (!made) return to_string(made.error());
     std::vector<std::int32_t> memory(3, comm.rank() == 0 ? 7 : 0);
     const tensor_view view{reinterpret_cast<std::byte*>(memory.data()), dtype::int32, {}, {3}, {1}};
-    tensor_binding from, to{{view}};
+    const_tensor_binding from;
+    const tensor_binding to{{view}};
     if (comm.rank() == 0) from.slots.push_back(view);
     if (auto done = made->run(std::span(&from, 1), std::span(&to, 1)); !done) return to_string(done.error());
     return memory == std::vector<std::int32_t>(3, 7) ? "" : "wrong values";
@@ -338,7 +341,7 @@ TEST_CASE("runs of several executors may be waited for in any order") {
       made.push_back(*std::move(one));
       mine.emplace_back(made.back().plan(), comm.rank());
       for (std::size_t i = 0; i < 6 * static_cast<std::size_t>(n); ++i)
-        reinterpret_cast<std::int32_t*>(mine.back().from[0].slots[0].data)[i] = e + 1;
+        mine.back().memory[0].values<std::int32_t>()[i] = e + 1;
     }
     std::vector<pending> flying;
     for (std::size_t e = 0; e < made.size(); ++e) {

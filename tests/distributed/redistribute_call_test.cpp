@@ -194,7 +194,8 @@ TEST_CASE("a tensor larger than the budget is cut, the same bytes move, and the 
       tensor_view sparse = adapter<host_tensor>::view(room);
       sparse.sizes = sizes;
       sparse.strides = {2 * sizes[1], 2};
-      const tensor_binding a{{adapter<host_tensor>::view(from)}}, b{{sparse}};
+      const const_tensor_binding a{{view_of(from)}};
+      const tensor_binding b{{sparse}};
       if (auto done = made->run(std::span(&a, 1), std::span(&b, 1)); !done) return to_string(done.error());
       host_tensor got = local_of(columns, comm.rank(), false);
       if (!copy(adapter<host_tensor>::view(got), sparse) || !equal(got, wanted)) return "wrong values";
@@ -243,7 +244,7 @@ TEST_CASE("ranks may wait for overlapping runs in any order") {
         runners.push_back(*std::move(made));
         to.push_back(local_of(all, comm.rank(), false));
       }
-      const tensor_binding source{{adapter<host_tensor>::view(from)}};
+      const const_tensor_binding source{{view_of(from)}};
       const call_options soon{.deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30)};
       std::vector<pending> runs;
       for (std::size_t i = 0; i < 3; ++i) {

@@ -153,7 +153,8 @@ std::string play(any_communicator& world, const std::vector<tensor_case>& cases,
   dice own(seed * 64 + static_cast<std::uint64_t>(world.rank()));
   const owner_id me = world.rank();
   std::vector<side_memory> from, to;
-  std::vector<tensor_binding> from_bindings, to_bindings;
+  std::vector<const_tensor_binding> from_bindings;
+  std::vector<tensor_binding> to_bindings;
   for (const tensor_case& c : cases) {
     from.push_back(make_side(own, c.transfer.from, me, c.transfer.from_type));
     to.push_back(make_side(own, c.transfer.to, me, c.transfer.to_type));

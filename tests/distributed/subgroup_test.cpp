@@ -46,7 +46,7 @@ std::string gather_rows(any_communicator& group, std::int32_t whole_rank, const 
   auto made = executor::make(plan({{rows, all, dtype::int32, dtype::int32}}).value(), group);
   if (!made) return to_string(made.error());
   std::vector<std::int32_t> mine(5, whole_rank), got(5 * static_cast<std::size_t>(group.size()));
-  const tensor_binding from{{{reinterpret_cast<std::byte*>(mine.data()), dtype::int32, {}, {1, 5}, {5, 1}}}};
+  const const_tensor_binding from{{{reinterpret_cast<std::byte*>(mine.data()), dtype::int32, {}, {1, 5}, {5, 1}}}};
   const tensor_binding to{{{reinterpret_cast<std::byte*>(got.data()), dtype::int32, {}, shape, {5, 1}}}};
   if (auto done = made->run(std::span(&from, 1), std::span(&to, 1)); !done) return to_string(done.error());
   for (std::size_t i = 0; i < got.size(); ++i)

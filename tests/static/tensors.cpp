@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 import shardmesh;
 
@@ -19,16 +21,31 @@ struct borrowed {
 };
 struct misshapen {};
 struct plain {};
+struct read_only {
+  std::vector<float> values;
+};
+struct owner {
+  std::vector<float> values;
+};
 }  // namespace user
 
 template <>
 struct shardmesh::adapter<user::matrix> {
-  static tensor_view view(const user::matrix&);
+  static tensor_view view(user::matrix&);
   static user::matrix allocate(dtype, const extents&, device);
 };
 template <>
 struct shardmesh::adapter<user::borrowed> {
   static tensor_view view(const user::borrowed&);
+};
+template <>
+struct shardmesh::adapter<user::read_only> {
+  static const_tensor_view view(const user::read_only&);
+};
+template <>
+struct shardmesh::adapter<user::owner> {
+  static tensor_view view(user::owner&);
+  static const_tensor_view view(const user::owner&);
 };
 template <>
 struct shardmesh::adapter<user::misshapen> {
@@ -45,6 +62,41 @@ static_assert(local_tensor<user::borrowed>);
 static_assert(!local_tensor<user::misshapen>, "a view is a tensor_view");
 static_assert(!local_tensor<user::plain>, "no adapter");
 static_assert(!local_tensor<user::matrix*> && !local_tensor<float> && !local_tensor<std::vector<float>>);
+
+static_assert(local_tensor<user::owner> && local_tensor<const user::owner>);
+static_assert(!local_tensor<user::read_only>, "what cannot be written cannot be loaded into");
+
+// What may be written is given where something is only read; never the other way.
+static_assert(std::is_convertible_v<tensor_view, const_tensor_view>);
+static_assert(!std::is_convertible_v<const_tensor_view, tensor_view>);
+static_assert(!std::is_constructible_v<tensor_view, const_tensor_view>);
+static_assert(std::is_same_v<decltype(const_tensor_view::data), const std::byte*>);
+static_assert(tensor_view_type<tensor_view> && tensor_view_type<const_tensor_view>);
+static_assert(!tensor_view_type<const tensor_view> && !tensor_view_type<box> && !tensor_view_type<std::byte*>);
+template <class T>
+using view_of_lvalue = decltype(view_of(std::declval<T&>()));
+static_assert(std::is_same_v<view_of_lvalue<host_tensor>, tensor_view>);
+static_assert(std::is_same_v<view_of_lvalue<const host_tensor>, const_tensor_view>);
+static_assert(std::is_same_v<view_of_lvalue<user::owner>, tensor_view>);
+static_assert(std::is_same_v<view_of_lvalue<const user::owner>, const_tensor_view>);
+// Of adapters that know one view: of a tensor that is not const, or of a handle whose constness says nothing.
+static_assert(std::is_same_v<view_of_lvalue<const user::matrix>, const_tensor_view>);
+static_assert(std::is_same_v<view_of_lvalue<const user::borrowed>, const_tensor_view>);
+template <class T>
+concept viewed_as_temporary = requires(T&& t) { view_of(std::move(t)); };
+static_assert(!viewed_as_temporary<host_tensor> && !viewed_as_temporary<const host_tensor>);
+
+// So do what is made of views: bindings, sides of a move, what ranks hold.
+template <class Writable, class Read>
+inline constexpr bool is_one_way = std::is_convertible_v<Writable, Read> && !std::is_convertible_v<Read, Writable>;
+static_assert(is_one_way<tensor_binding, const_tensor_binding>);
+static_assert(is_one_way<tensor_side, const_tensor_side>);
+static_assert(is_one_way<held_part, const_held_part> && is_one_way<held_tensor, const_held_tensor>);
+static_assert(is_one_way<held_state, const_held_state>);
+static_assert(std::is_same_v<decltype(side_of(distribution(), std::declval<host_tensor&>())), tensor_side>);
+static_assert(std::is_same_v<decltype(side_of(distribution(), std::declval<const host_tensor&>())), const_tensor_side>);
+static_assert(
+    std::is_same_v<decltype(held_by(std::declval<const state_dict<host_tensor>&>())), result<const_held_state>>);
 
 static_assert(allocatable_tensor<user::matrix> && allocatable_tensor<host_tensor>);
 static_assert(!allocatable_tensor<user::borrowed>, "an adapter without allocate");
@@ -72,12 +124,17 @@ struct reads_without_result {
 struct sink {
   result<void> write(item_id, std::int64_t, std::span<const std::byte>);
 };
+struct reads_into_const {
+  result<void> read(item_id, const box&, const_tensor_view&);
+  bool reads_in_order(item_id);
+};
 struct sink_of_mutable_bytes {
   result<void> write(item_id, std::int64_t, std::span<std::byte>);
 };
 
 static_assert(item_source<zeros> && item_source<any_item_source>);
 static_assert(!item_source<nothing_in_order> && !item_source<reads_without_result> && !item_source<sink>);
+static_assert(!item_source<reads_into_const>, "a source fills what it is given");
 static_assert(item_sink<sink> && item_sink<any_item_sink>);
 static_assert(!item_sink<sink_of_mutable_bytes> && !item_sink<zeros>);
 

@@ -44,9 +44,11 @@ struct unique_tensor {
 
 template <>
 struct shardmesh::adapter<test::array_tensor> {
-  static tensor_view view(const test::array_tensor& t) {
-    auto* data = const_cast<std::int64_t*>(t.values.data());
-    return {reinterpret_cast<std::byte*>(data), t.type, t.where, t.sizes, test::row_major(t.sizes)};
+  static tensor_view view(test::array_tensor& t) {
+    return {reinterpret_cast<std::byte*>(t.values.data()), t.type, t.where, t.sizes, test::row_major(t.sizes)};
+  }
+  static const_tensor_view view(const test::array_tensor& t) {
+    return {reinterpret_cast<const std::byte*>(t.values.data()), t.type, t.where, t.sizes, test::row_major(t.sizes)};
   }
   static test::array_tensor allocate(dtype type, const extents& sizes, device where) {
     test::array_tensor made = test::array_tensor::filled(sizes);

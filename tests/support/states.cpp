@@ -80,8 +80,7 @@ std::string digest_of(const array_tensor& t) {
   const auto size = static_cast<std::size_t>(item_bytes(t.type));
   std::vector<std::byte> bytes(t.values.size() * size);
   const auto count = static_cast<std::int64_t>(t.values.size());
-  const tensor_view from{
-      reinterpret_cast<std::byte*>(const_cast<std::int64_t*>(t.values.data())), dtype::int64, {}, {count}, {1}};
+  const const_tensor_view from{reinterpret_cast<const std::byte*>(t.values.data()), dtype::int64, {}, {count}, {1}};
   if (!copy(tensor_view{bytes.data(), t.type, {}, {count}, {1}}, from))
     throw std::runtime_error("numbers cannot be made " + std::string(name(t.type)));
   return test::sha256(bytes);

@@ -164,8 +164,11 @@ double term_value(const tensor_case& c, std::int64_t cell, std::int32_t term, in
   return static_cast<double>((cell * 31 + term * 17 + run * 5) % 13 - 6);
 }
 
-tensor_view scalar(const void* data, dtype type) {
-  return {static_cast<std::byte*>(const_cast<void*>(data)), type, {}, {}, {}};
+tensor_view scalar(void* data, dtype type) {
+  return {static_cast<std::byte*>(data), type, {}, {}, {}};
+}
+const_tensor_view scalar(const void* data, dtype type) {
+  return {static_cast<const std::byte*>(data), type, {}, {}, {}};
 }
 
 namespace {

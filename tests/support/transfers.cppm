@@ -35,6 +35,7 @@ double term_value(const tensor_case& c, std::int64_t cell, std::int32_t term, in
 double expected(const tensor_case& c, std::int64_t cell, std::int32_t term, int run);
 
 /// A view of one element.
-shardmesh::tensor_view scalar(const void* data, shardmesh::dtype type);
+shardmesh::tensor_view scalar(void* data, shardmesh::dtype type);
+shardmesh::const_tensor_view scalar(const void* data, shardmesh::dtype type);
 
 }  // namespace transfers

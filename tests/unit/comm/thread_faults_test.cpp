@@ -308,7 +308,7 @@ TEST_CASE("lending and exchanging with each other is an error on both sides") {
       return got.keep(1, started->wait());
     }
     struct nothing final : lender {
-      tensor_view piece(std::size_t) const override { return {}; }
+      const_tensor_view piece(std::size_t) const override { return {}; }
     } const none;
     const lent lend{1, &none, 16};
     auto started = comm.start_lending(std::span(&lend, 1), {}, {});
@@ -326,7 +326,7 @@ TEST_CASE("a borrower that gives up does not keep the lender waiting") {
   const watchdog dog(30s);
   const auto done = run_ranks(2, [&](any_communicator& comm) -> result<void> {
     struct nothing final : lender {
-      tensor_view piece(std::size_t) const override { return {}; }
+      const_tensor_view piece(std::size_t) const override { return {}; }
     } const none;
     const lent lend{1, &none, 16};
     const borrowed borrow{0, 16};

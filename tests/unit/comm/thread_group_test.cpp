@@ -173,13 +173,13 @@ namespace {
 // Lends one row of numbers per piece.
 struct rows final : lender {
   explicit rows(std::int32_t first) : values{first, first + 1, first + 2, first + 3} {}
-  tensor_view piece(std::size_t index) const override {
-    return {const_cast<std::byte*>(reinterpret_cast<const std::byte*>(values + 2 * index)), dtype::int32, {}, {2}, {1}};
+  const_tensor_view piece(std::size_t index) const override {
+    return {reinterpret_cast<const std::byte*>(values + 2 * index), dtype::int32, {}, {2}, {1}};
   }
   std::int32_t values[4];
 };
 
-std::int32_t value_at(const tensor_view& view, std::int64_t i) {
+std::int32_t value_at(const const_tensor_view& view, std::int64_t i) {
   std::int32_t value = 0;
   std::memcpy(&value, view.data + i * view.strides[0] * 4, 4);
   return value;

@@ -25,12 +25,9 @@ struct ordered_tensor {
 
 template <>
 struct shardmesh::adapter<ordered_tensor> {
-  static tensor_view view(const ordered_tensor& tensor) {
-    return {reinterpret_cast<std::byte*>(const_cast<float*>(tensor.memory.data())),
-            dtype::float32,
-            {},
-            tensor.sizes,
-            tensor.strides};
+  // One that knows no const tensors: what is only read is viewed all the same.
+  static tensor_view view(ordered_tensor& tensor) {
+    return {reinterpret_cast<std::byte*>(tensor.memory.data()), dtype::float32, {}, tensor.sizes, tensor.strides};
   }
   static ordered_tensor allocate(dtype, const extents& sizes, device) {
     return {std::vector<float>(static_cast<std::size_t>(box::whole(sizes).volume())), sizes, contiguous_strides(sizes)};

@@ -31,8 +31,8 @@ struct far_tensor {
 
 template <>
 struct shardmesh::adapter<far_tensor> {
-  static tensor_view view(const far_tensor& tensor) {
-    tensor_view seen = adapter<host_tensor>::view(tensor.memory);
+  static tensor_view view(far_tensor& tensor) {
+    tensor_view seen = view_of(tensor.memory);
     seen.where = tensor.where;
     return seen;
   }
@@ -64,7 +64,7 @@ struct small_model {
   fsdp_model model;
 };
 
-std::vector<float> floats(const tensor_view& view) {
+std::vector<float> floats(const const_tensor_view& view) {
   std::vector<float> values(static_cast<std::size_t>(numel(view)));
   const tensor_view line{
       reinterpret_cast<std::byte*>(values.data()), dtype::float32, {}, view.sizes, contiguous_strides(view.sizes)};
@@ -161,8 +161,8 @@ TEST_CASE("another name of a tied parameter is copied where its first name arriv
       // Ranks lack 7, 7 and 8 of the 11 elements.
       if (auto done = require(saved->profile.bytes_moved == 4 * 22, std::to_string(saved->profile.bytes_moved)); !done)
         return done;
-      const tensor_view b = adapter<host_tensor>::view(*saved->state.find(path{"net.b"})->tensor());
-      const tensor_view c = adapter<host_tensor>::view(*saved->state.find(path{"net.c"})->tensor());
+      const const_tensor_view b = view_of(*saved->state.find(path{"net.b"})->tensor());
+      const const_tensor_view c = view_of(*saved->state.find(path{"net.c"})->tensor());
       if (auto done =
               require(b.data != c.data && floats(b) == std::vector<float>{16, 17, 18, 19, 20} && floats(c) == floats(b),
                       "the names differ, or are one tensor");

@@ -97,9 +97,9 @@ TEST_CASE("no kernel follows a pointer into a device's memory") {
   std::vector<result<void>> said;
   said.push_back(copy(near, far));
   said.push_back(copy(far, near));
-  said.push_back(accumulate(far, near, combine_op::sum));
-  said.push_back(accumulate(near, far, combine_op::sum));
-  said.push_back(fill_identity(far, combine_op::sum));
+  said.push_back(accumulate(far, near, reduce_op::sum));
+  said.push_back(accumulate(near, far, reduce_op::sum));
+  said.push_back(fill_identity(far, reduce_op::sum));
   said.push_back(scale(far, 2));
   said.push_back(divide(far, 2));
   said.push_back(byte_swap(far));

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// reduce_op: how the terms of a Partial are combined. Not here: the arithmetic (kernels).
-export module shardmesh.layout:reduction;
+// reduce_op: how the terms of a Partial are combined. Not here: the arithmetic (kernels), partial placements (layout).
+export module shardmesh.core:reduction;
 
 import shardmesh.std;
-import shardmesh.core;
 
 export namespace shardmesh {
 
-/// How terms of a Partial are combined; `none` when there are no terms.
+/// How terms of a Partial are combined; `none` when there are no terms. An average is the sum, divided at the end by
+/// the number of terms.
 enum class reduce_op : std::uint8_t { none, sum, avg, product, min, max, band, bor, bxor };
 
 /// Whether partial mesh dimensions with these reductions make one tensor together: equal ones, and sum with avg (an

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// The slots of a destination are written: views that are only read are not bound to it.
+// expect: error: no matching member function.*no known conversion from .const_tensor_view
+#include <shardmesh/tensor_view.hpp>
+
+import shardmesh.transfer;
+
+int main() {
+  const shardmesh::host_tensor to;
+  shardmesh::tensor_binding destination;
+  destination.slots.push_back(shardmesh::view_of(to));
+}

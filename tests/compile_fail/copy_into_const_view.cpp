@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// A const tensor is no destination of a copy.
+// expect: error: no matching function.*no known conversion from 'const_tensor_view'
+#include <shardmesh/tensor_view.hpp>
+
+import shardmesh.kernels;
+
+int main() {
+  shardmesh::host_tensor from;
+  const shardmesh::host_tensor to;
+  return shardmesh::copy(shardmesh::view_of(to), shardmesh::view_of(from)).has_value() ? 0 : 1;
+}
