@@ -85,16 +85,14 @@ result<std::vector<std::byte>> read_storage(const byte_source& source, const tor
                                             std::int64_t limit_bytes, bool check_crc = true);
 
 /// A tensor's elements: row-major, contiguous, little-endian, conjugation and negation applied. `storage_bytes` are the
-/// whole storage's, in the item's byte order. errc::invalid_argument when there are more than `limit_bytes`.
+/// whole storage's, in the item's byte order. errc::invalid_argument when there are more than `limit_bytes`;
+/// errc::unsupported for a negative of a dtype that has none.
 /// Cost: O(elements).
 result<std::vector<std::byte>> resolved_bytes(const torch_tensor& tensor, std::span<const std::byte> storage_bytes,
                                               std::endian byte_order, std::int64_t limit_bytes);
 /// The same, reading the storage. Cost: reads the whole storage.
 result<std::vector<std::byte>> read_tensor(const byte_source& source, const torch_item& item, std::size_t tensor,
                                            std::int64_t limit_bytes, bool check_crc = true);
-
-/// Reverses the bytes of every element (of each half of complex ones) in place. Precondition: whole elements.
-void swap_bytes(std::span<std::byte> bytes, dtype type);
 
 /// PyTorch's name for the class of a typed storage ("FloatStorage" for float32); nothing for dtypes that are saved as
 /// untyped storages.
