@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Comparison of views against a loop, and what equal means for each kind of type.
+// What equal means for each kind of type. Random views: reference_test.cpp.
 #include <catch2/catch_test_macros.hpp>
-#include <indices.hpp>
-#include <random_views.hpp>
 #include <shardmesh/tensor_view.hpp>
 
 #include <charconv>
@@ -31,29 +29,6 @@ constexpr double inf = std::numeric_limits<double>::infinity();
 constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
 
 }  // namespace
-
-TEST_CASE("comparing random strided views counts what a loop counts") {
-  std::mt19937_64 random(11);
-  for (int round = 0; round < 300; ++round) {
-    const extents sizes = random_views::random_sizes(random);
-    auto a = random_views::make(random, sizes, dtype::int16, 2, true);
-    auto b = random_views::make(random, sizes, dtype::int16, 2, false);
-    REQUIRE(copy(b.view, a.view));
-    comparison expected;
-    indices::for_each(sizes, [&](const extents& i) {
-      std::int16_t x, y;
-      if (random() % 40 == 0) *b.at(i) ^= std::byte{0x41};
-      std::memcpy(&x, a.at(i), 2);
-      std::memcpy(&y, b.at(i), 2);
-      if (x == y) return;
-      if (expected.different++ == 0) expected.first_index = i;
-      expected.largest_difference = std::max(expected.largest_difference, static_cast<double>(std::abs(x - y)));
-    });
-    const auto found = compare(a.view, b.view);
-    REQUIRE(found);
-    REQUIRE(*found == expected);
-  }
-}
 
 TEST_CASE("NaN equals NaN, minus zero equals zero, everything else by value") {
   std::vector<double> a{not_a_number, -0.0, 1, not_a_number, inf, 2}, b{-not_a_number, 0.0, 1, 3, -inf, 2.5};

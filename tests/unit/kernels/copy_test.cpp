@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies and conversions of views against a loop, at tile borders, and what is refused. Every conversion of a single
-// element: casts_test.cpp.
+// Copies and conversions of views at tile borders, and what is refused. Random views: reference_test.cpp; every
+// conversion of a single element: casts_test.cpp.
 #include <catch2/catch_test_macros.hpp>
 #include <indices.hpp>
 #include <random_views.hpp>
@@ -24,51 +24,6 @@ tensor_view line(void* data, dtype type, std::int64_t count, std::int64_t stride
 }
 
 }  // namespace
-
-TEST_CASE("a copy between random strided views moves each element and touches nothing else") {
-  std::mt19937_64 random(7);
-  constexpr dtype types[] = {dtype::uint8,     dtype::bfloat16,   dtype::int32,
-                             dtype::complex64, dtype::complex128, dtype::bits16};
-  for (int round = 0; round < 600; ++round) {
-    const dtype type = types[random() % std::size(types)];
-    const auto item = static_cast<std::size_t>(item_bytes(type));
-    const extents sizes = random_views::random_sizes(random);
-    auto to = random_views::make(random, sizes, type, item, false);
-    const auto from = random_views::make(random, sizes, type, item, true);
-    std::vector<std::byte> expected = to.memory;
-    const std::byte* base = to.memory.data();
-    indices::for_each(sizes,
-                      [&](const extents& i) { std::memcpy(expected.data() + (to.at(i) - base), from.at(i), item); });
-    INFO("round " << round << " " << to_string(sizes) << " " << to_string(to.view.strides) << " "
-                  << to_string(from.view.strides));
-    REQUIRE(copy(to.view, from.view));
-    REQUIRE(to.memory == expected);
-  }
-}
-
-TEST_CASE("a conversion between random strided views equals the conversion of each element alone") {
-  std::mt19937_64 random(8);
-  constexpr dtype types[] = {dtype::boolean,       dtype::uint8,     dtype::int16,     dtype::int64,
-                             dtype::uint64,        dtype::float16,   dtype::float32,   dtype::float64,
-                             dtype::float8_e4m3fn, dtype::complex32, dtype::complex64, dtype::complex128};
-  for (int round = 0; round < 400; ++round) {
-    const dtype to_type = types[random() % std::size(types)], from_type = types[random() % std::size(types)];
-    const extents sizes = random_views::random_sizes(random);
-    const auto to_item = static_cast<std::size_t>(item_bytes(to_type));
-    auto to = random_views::make(random, sizes, to_type, to_item, false);
-    const auto from =
-        random_views::make(random, sizes, from_type, static_cast<std::size_t>(item_bytes(from_type)), true);
-    std::vector<std::byte> expected = to.memory;
-    const std::byte* base = to.memory.data();
-    indices::for_each(sizes, [&](const extents& i) {
-      const tensor_view target{expected.data() + (to.at(i) - base), to_type, {}, {}, {}};
-      REQUIRE(copy(target, {from.at(i), from_type, {}, {}, {}}));
-    });
-    INFO(name(from_type) << " to " << name(to_type) << " " << to_string(sizes));
-    REQUIRE(copy(to.view, from.view));
-    REQUIRE(to.memory == expected);
-  }
-}
 
 TEST_CASE("a view of sixteen dimensions is copied") {
   std::mt19937_64 random(9);

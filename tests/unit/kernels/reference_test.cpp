@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every backend of the kernels against the reference: every pair of dtypes and every operation, over random strided,
+// broadcast, turned, misaligned, empty and 0-d views, with NaNs, infinities, -0 and subnormals, bit for bit (a NaN is
+// any NaN). A new backend is one more type in `backends`.
+#include <catch2/catch_template_test_macros.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <indices.hpp>
+#include <random_seed.hpp>
+#include <random_views.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <string>
+#include <tuple>
+#include <vector>
+
+import shardmesh.kernels;
+import shardmesh.test.reference_kernels;
+
+using namespace shardmesh;
+using random_views::owned_view;
+
+namespace {
+
+// The kernels of the room. A backend of other memory brings the views there and back in its functions.
+struct host {
+  static constexpr const char* name = "host";
+  static constexpr auto& copy = shardmesh::copy;
+  static constexpr auto& accumulate = shardmesh::accumulate;
+  static constexpr auto& fill_identity = shardmesh::fill_identity;
+  static constexpr auto& scale = shardmesh::scale;
+  static constexpr auto& divide = shardmesh::divide;
+  static constexpr auto& byte_swap = shardmesh::byte_swap;
+  static constexpr auto& conjugate = shardmesh::conjugate;
+  static constexpr auto& negate = shardmesh::negate;
+  static constexpr auto& compare = shardmesh::compare;
+};
+using backends = std::tuple<host>;
+
+constexpr reduce_op all_ops[] = {reduce_op::sum, reduce_op::avg,  reduce_op::product, reduce_op::min,
+                                 reduce_op::max, reduce_op::band, reduce_op::bor,     reduce_op::bxor};
+
+// Lines that are longer than a pass of the tuned kernels too.
+extents sizes_of(std::mt19937_64& random) {
+  if (random() % 4 == 0) return {static_cast<std::int64_t>(random() % 700)};
+  if (random() % 12 == 0) return {};
+  return random_views::random_sizes(random);
+}
+
+// Elements of random bytes, of special values and of small numbers, of which sums and products are exact.
+void vary(std::mt19937_64& random, const owned_view& v) {
+  constexpr double inf = std::numeric_limits<double>::infinity();
+  constexpr double special[] = {0.0,   -0.0,  inf,    -inf, std::numeric_limits<double>::quiet_NaN(),
+                                1e-40, -6e-8, 5e-324, 448,  464,
+                                65504, 65520, 3.4e38};
+  if (!reference::has_values(v.view.type)) return;
+  indices::for_each(v.view.sizes, [&](const extents& index) {
+    const auto number = [&]() -> long double {
+      if (random() % 3 == 0) return special[random() % std::size(special)];
+      return static_cast<long double>(static_cast<int>(random() % 65) - 32) / 4;
+    };
+    if (random() % 3 == 0) return;  // as it is: random bytes
+    std::byte element[16]{};
+    const reference::number value{number(), number()};
+    reference::store(dtype::complex128, value, element);
+    const bool is_held = reference::is_specified(dtype::complex128, element, v.view.type);
+    reference::store(v.view.type, is_held ? value : reference::number{1, 1}, v.at(index));
+  });
+}
+
+owned_view make(std::mt19937_64& random, const extents& sizes, dtype type, bool broadcast) {
+  owned_view made = random_views::make(random, sizes, type, static_cast<std::size_t>(item_bytes(type)), broadcast);
+  vary(random, made);
+  return made;
+}
+
+// Elements whose conversion has no one answer become 0.
+void specify(const owned_view& from, dtype to) {
+  indices::for_each(from.view.sizes, [&](const extents& index) {
+    if (!reference::is_specified(from.view.type, from.at(index), to)) std::memset(from.at(index), 0, from.item);
+  });
+}
+
+// The same view in a copy of the memory.
+tensor_view in_copy(const owned_view& v, std::vector<std::byte>& memory) {
+  memory = v.memory;
+  tensor_view moved = v.view;
+  moved.data = memory.data() + (v.view.data - v.memory.data());
+  return moved;
+}
+
+// Where the memory of `got` is not as it is expected: "" when each element is the same and nothing else was touched.
+std::string difference(const owned_view& got, const tensor_view& wanted, std::vector<std::byte>& expected) {
+  std::string text;
+  indices::for_each(got.view.sizes, [&](const extents& index) {
+    const std::byte* const found = got.at(index);
+    std::byte* const answer = wanted.data + got.offset_of(index);
+    if (reference::same(got.view.type, found, answer))
+      std::memcpy(answer, found, got.item);
+    else if (text.empty())
+      text = "element " + to_string(index) + " is " + value_text(got.view, index) + ", expected " +
+             value_text(wanted, index);
+  });
+  if (text.empty() && expected != got.memory) text = "memory beside the elements was written";
+  return text;
+}
+
+}  // namespace
+
+TEMPLATE_LIST_TEST_CASE("a backend converts between every two dtypes as the reference does", "", backends) {
+  std::mt19937_64 random(21);
+  int pairs = 0;
+  for (const dtype to_type : all_dtypes())
+    for (const dtype from_type : all_dtypes()) {
+      if (!is_convertible(from_type, to_type) || bits(to_type) % 8 != 0) continue;
+      ++pairs;
+      INFO(TestType::name << ": " << name(from_type) << " to " << name(to_type));
+      for (std::uint64_t round = 0; round < random_seed::rounds(from_type == to_type ? 40 : 5); ++round) {
+        const extents sizes = sizes_of(random);
+        const owned_view to = make(random, sizes, to_type, false), from = make(random, sizes, from_type, true);
+        specify(from, to_type);
+        std::vector<std::byte> expected;
+        const tensor_view wanted = in_copy(to, expected);
+        reference::copy(wanted, from.view);
+        INFO(to_string(sizes) << " " << to_string(to.view.strides) << " " << to_string(from.view.strides));
+        REQUIRE(TestType::copy(to.view, from.view));
+        REQUIRE(difference(to, wanted, expected) == "");
+      }
+    }
+  CHECK(pairs == 21 * 21 + 7);  // those with values, and what only copies to itself in whole bytes
+}
+
+TEMPLATE_LIST_TEST_CASE("a backend combines terms as the reference does, in every dtype and with every operation", "",
+                        backends) {
+  std::mt19937_64 random(22);
+  for (const dtype to_type : all_dtypes())
+    for (const reduce_op op : all_ops) {
+      if (!is_combinable(to_type, op)) continue;
+      for (const dtype from_type : all_dtypes()) {
+        if (!is_convertible(from_type, to_type) || (from_type != to_type && random() % 4 != 0)) continue;
+        INFO(TestType::name << ": " << to_string(op) << " of " << name(from_type) << " into " << name(to_type));
+        for (std::uint64_t round = 0; round < random_seed::rounds(from_type == to_type ? 6 : 2); ++round) {
+          const extents sizes = sizes_of(random);
+          const owned_view to = make(random, sizes, to_type, false), from = make(random, sizes, from_type, true);
+          specify(from, to_type);
+          std::vector<std::byte> expected;
+          const tensor_view wanted = in_copy(to, expected);
+          reference::accumulate(wanted, from.view, op);
+          INFO(to_string(sizes) << " " << to_string(to.view.strides) << " " << to_string(from.view.strides));
+          REQUIRE(TestType::accumulate(to.view, from.view, op));
+          REQUIRE(difference(to, wanted, expected) == "");
+        }
+      }
+    }
+}
+
+TEMPLATE_LIST_TEST_CASE("a backend changes one view as the reference does", "", backends) {
+  struct change {
+    const char* name;
+    result<void> (*run)(const tensor_view&);
+    void (*expect)(const tensor_view&);
+  };
+  const change changes[] = {
+      {"byte_swap", [](const tensor_view& v) { return TestType::byte_swap(v); }, reference::byte_swap},
+      {"conjugate", [](const tensor_view& v) { return TestType::conjugate(v); }, reference::conjugate},
+      {"negate", [](const tensor_view& v) { return TestType::negate(v); }, reference::negate},
+      {"scale", [](const tensor_view& v) { return TestType::scale(v, -0.375); },
+       [](const tensor_view& v) { reference::scale(v, -0.375); }},
+      {"divide", [](const tensor_view& v) { return TestType::divide(v, 3); },
+       [](const tensor_view& v) { reference::divide(v, 3); }},
+  };
+  std::mt19937_64 random(23);
+  for (const change& one : changes)
+    for (const dtype type : all_dtypes()) {
+      if (bits(type) == 0 || bits(type) % 8 != 0) continue;
+      INFO(TestType::name << ": " << one.name << " of " << name(type));
+      for (std::uint64_t round = 0; round < random_seed::rounds(8); ++round) {
+        const owned_view view = make(random, sizes_of(random), type, false);
+        std::vector<std::byte> expected;
+        const tensor_view wanted = in_copy(view, expected);
+        const auto done = one.run(view.view);
+        if (!done) {  // which dtypes an operation has: elementwise_test.cpp, reduce_test.cpp
+          REQUIRE(done.error().code == errc::unsupported);
+          REQUIRE(view.memory == expected);
+          break;
+        }
+        one.expect(wanted);
+        REQUIRE(difference(view, wanted, expected) == "");
+      }
+    }
+}
+
+TEMPLATE_LIST_TEST_CASE("a backend fills with the identities of the reference", "", backends) {
+  std::mt19937_64 random(24);
+  for (const dtype type : all_dtypes())
+    for (const reduce_op op : all_ops) {
+      if (!is_combinable(type, op)) continue;
+      INFO(TestType::name << ": " << to_string(op) << " of " << name(type));
+      const owned_view view = make(random, sizes_of(random), type, false);
+      std::vector<std::byte> expected;
+      const tensor_view wanted = in_copy(view, expected);
+      reference::fill_identity(wanted, op);
+      REQUIRE(TestType::fill_identity(view.view, op));
+      REQUIRE(difference(view, wanted, expected) == "");
+    }
+}
+
+TEMPLATE_LIST_TEST_CASE("a backend counts the differences that the reference counts, and names the first", "",
+                        backends) {
+  std::mt19937_64 random(25);
+  std::int64_t all = 0;
+  for (const dtype type : all_dtypes()) {
+    if (bits(type) == 0 || bits(type) % 8 != 0) continue;
+    INFO(TestType::name << ": " << name(type));
+    for (std::uint64_t round = 0; round < random_seed::rounds(12); ++round) {
+      const extents sizes = sizes_of(random);
+      const owned_view a = make(random, sizes, type, true), b = make(random, sizes, type, false);
+      reference::copy(b.view, a.view);
+      indices::for_each(sizes, [&](const extents& index) {
+        if (random() % 40 == 0) *b.at(index) ^= static_cast<std::byte>(random());
+      });
+      const auto wanted = reference::compare(a.view, b.view);
+      const auto found = TestType::compare(a.view, b.view, compare_options{});
+      REQUIRE(found);
+      REQUIRE(found->different == wanted.different);
+      REQUIRE(found->first_index == wanted.first_index);
+      all += wanted.different;
+    }
+  }
+  CHECK(all > 1000);
+}
+
+TEMPLATE_LIST_TEST_CASE("a backend copies rows of sub-byte types bit for bit", "", backends) {
+  std::mt19937_64 random(26);
+  for (const dtype type : {dtype::float4_e2m1fn, dtype::float6_e2m3, dtype::float6_e3m2})
+    for (std::uint64_t round = 0; round < random_seed::rounds(60); ++round) {
+      // Rows of whole bytes, with room behind each.
+      const auto number = [&](std::uint64_t n) { return static_cast<std::int64_t>(random() % n); };
+      const std::int64_t rows = number(9), columns = 4 * number(30);
+      const std::int64_t to_row = columns + 4 * number(3), from_row = columns + 4 * number(3);
+      const auto bytes = [&](std::int64_t row) {
+        std::vector<std::byte> made(static_cast<std::size_t>(rows * row * bits(type) / 8) + 1);
+        for (std::byte& b : made) b = static_cast<std::byte>(random());
+        return made;
+      };
+      std::vector<std::byte> got = bytes(to_row), expected = got, from = bytes(from_row);
+      const const_tensor_view source{from.data(), type, {}, {rows, columns}, {from_row, 1}};
+      reference::copy({expected.data(), type, {}, {rows, columns}, {to_row, 1}}, source);
+      INFO(TestType::name << ": " << name(type) << " " << rows << " x " << columns);
+      REQUIRE(TestType::copy({got.data(), type, {}, {rows, columns}, {to_row, 1}}, source));
+      REQUIRE(got == expected);
+    }
+}
