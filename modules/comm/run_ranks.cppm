@@ -12,7 +12,7 @@ export namespace shardmesh {
 /// from several threads at once. When a body returns an error or throws, the group is aborted with it, and when a body
 /// returns while others wait for its rank, they get an error: no rank waits for ever.
 /// \returns the error that came first in time, not one that it caused; `ranks` names where it came from, unless the
-///          error names ranks itself.
+///          error names ranks itself or is a gap, for which no rank that reports it is to blame.
 /// \errors  errc::invalid_argument for a size below 1; errc::communication for what a body throws (but a
 ///          shardmesh::exception keeps its error) and when a thread cannot be started.
 result<void> run_ranks(std::int32_t size, function_ref<result<void>(any_communicator&)> body);

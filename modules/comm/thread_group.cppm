@@ -71,7 +71,7 @@ class thread_group {
   /// Says that a rank will make no further call: a rank that waits for it, now or later, gets an error instead of
   /// waiting for ever.
   void leave(std::int32_t rank) const;
-  /// The error that poisoned the group, with the rank it came from; nothing while it is sound.
+  /// The error that poisoned the group, with the rank it came from (but a gap); nothing while it is sound.
   result<void> status() const;
   /// What each rank is doing and its latest calls, one line per rank: for people.
   std::string trace() const;

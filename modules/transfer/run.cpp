@@ -111,9 +111,11 @@ error executor::state::at(error e, const task& work, const step& s) const {
 
 result<void> executor::state::check_call() const {
   if (call_.cancel.stop_requested())
-    return fail(errc::cancelled, fmt::format("rank {} was cancelled", comm_.rank())).with_rank(comm_.rank());
+    return fail(errc::cancelled, fmt::format("rank {} was cancelled in {}", comm_.rank(), call_.name))
+        .with_rank(comm_.rank());
   if (call_.deadline && std::chrono::steady_clock::now() >= *call_.deadline)
-    return fail(errc::deadline_exceeded, fmt::format("the deadline of rank {} has passed", comm_.rank()))
+    return fail(errc::deadline_exceeded,
+                fmt::format("the deadline of rank {} has passed in {}", comm_.rank(), call_.name))
         .with_rank(comm_.rank());
   return {};
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages over MPI arrive whole, in order and in their place, read in place or through staging memory.
+// Messages over MPI arrive whole, in order and in their place, read in place or through staging memory, many in flight
+// together. What any transport must do: tests/distributed/conformance_test.cpp.
 #include <catch2/catch_test_macros.hpp>
 
 #include <algorithm>
@@ -214,44 +215,6 @@ TEST_CASE("waits of one rank in several threads do not disturb each other") {
     for (std::thread& thread : threads) thread.join();
     CHECK(wrong == std::vector<int>(4, 0));
   }
-}
-
-TEST_CASE("all_gather gives every rank the bytes of all, of any length") {
-  for (const mode& m : modes) {
-    mpi_communicator comm = open(m.options);
-    for (const std::size_t unit : {std::size_t{0}, std::size_t{1}, std::size_t{700}, std::size_t{9000}}) {
-      // Rank r gives r * unit bytes: the first always gives none.
-      const auto mine = message_bytes(comm.rank(), 0, 9, static_cast<std::size_t>(comm.rank()) * unit);
-      const auto all = comm.all_gather(mine, within(30));
-      REQUIRE(all);
-      REQUIRE(all->size() == static_cast<std::size_t>(comm.size()));
-      for (int rank = 0; rank < comm.size(); ++rank)
-        CHECK((*all)[static_cast<std::size_t>(rank)] ==
-              message_bytes(rank, 0, 9, static_cast<std::size_t>(rank) * unit));
-    }
-  }
-}
-
-TEST_CASE("an all_gather and an exchange with the same tag do not mix") {
-  mpi_communicator comm = open();
-  if (comm.size() == 1) return;
-  planned_exchange ring{.tag = 0, .messages = {}};
-  for (int rank = 0; rank < comm.size(); ++rank) ring.messages.push_back({rank, (rank + 1) % comm.size(), 5, 100});
-  running_exchange e = start(comm, ring);
-  const auto all = comm.all_gather(message_bytes(comm.rank(), 1, 1, 100), within(30));
-  REQUIRE(all);
-  REQUIRE(e.work.wait());
-  CHECK(wrong_messages(e) == 0);
-  for (int rank = 0; rank < comm.size(); ++rank)
-    CHECK((*all)[static_cast<std::size_t>(rank)] == message_bytes(rank, 1, 1, 100));
-}
-
-TEST_CASE("an exchange without messages is done at once") {
-  mpi_communicator comm = open();
-  auto nothing = comm.start_exchange({}, {}, within(30));
-  REQUIRE(nothing);
-  CHECK(nothing->done());
-  CHECK(nothing->wait());
 }
 
 TEST_CASE("a message of more than 2 GiB arrives whole", "[.][huge]") {

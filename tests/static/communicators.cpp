@@ -119,7 +119,7 @@ TEST_CASE("a reference to any communicator passes every call on, and knows what 
   const std::vector<std::byte> bytes{std::byte{7}};
   CHECK(one.all_gather(bytes, {}).value() == std::vector<std::vector<std::byte>>(1, bytes));
   CHECK(one.target<alone>() == &mine);
-  CHECK(one.target<together>() == nullptr);
+  CHECK(one.target<thread_communicator>() == nullptr);
   CHECK(one == communicator_ref(mine));
   CHECK_FALSE(one == other);
   CHECK(other == communicator_ref(owning));
@@ -131,7 +131,7 @@ TEST_CASE("a reference to any communicator passes every call on, and knows what 
 
 TEST_CASE("numbers of objects on a communicator grow, whoever keeps them") {
   std::string log;
-  alone mine{&log};                                      // the process keeps them
+  alone mine{&log};                                            // the process keeps them
   thread_communicator kept = thread_group(1).communicator(0);  // the group does
   for (const communicator_ref comm : {communicator_ref(mine), communicator_ref(kept)}) {
     const std::uint32_t first = comm.next_number();

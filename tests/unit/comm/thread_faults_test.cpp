@@ -207,7 +207,7 @@ TEST_CASE("what a rank throws reaches the others, and the caller with its rank")
     outcomes got(3);
     const auto done = run_ranks(3, [&](any_communicator& comm) -> result<void> {
       if (comm.rank() == 1) {
-        if (own) throw exception(fail(errc::gap, "row 3 is missing").with_key("b"));
+        if (own) throw exception(fail(errc::missing_key, "row 3 is missing").with_key("b"));
         throw std::runtime_error("no luck");
       }
       const auto all = comm.all_gather({}, {});
@@ -221,6 +221,17 @@ TEST_CASE("what a rank throws reaches the others, and the caller with its rank")
       CHECK(says(*got.errors[r], own ? "row 3 is missing" : "no luck"));
     }
   }
+}
+
+TEST_CASE("a gap that a rank reports is not blamed on it") {
+  const watchdog dog(30s);
+  const auto done = run_ranks(2, [](any_communicator& comm) -> result<void> {
+    if (comm.rank() == 1) return fail(errc::gap, "cells are held by no rank").with_key("w");
+    const auto all = comm.all_gather({}, {});
+    return all ? result<void>{} : result<void>(all.error());
+  });
+  REQUIRE_FALSE(done.has_value());
+  CHECK(to_string(done.error()) == "w: cells are held by no rank");
 }
 
 TEST_CASE("run_ranks returns the first error, not what it caused on other ranks") {
@@ -360,4 +371,6 @@ TEST_CASE("the trace of a group tells each rank's calls") {
   CHECK(ring.count() == 100);
   CHECK(ring[99].tag == 99);
   CHECK(ring.now().find("in exchange (tag 99, 2 messages, 4.0 KiB) for") != std::string::npos);
+  static_cast<void>(ring.begin("all_gather", 0, 0, 0, "save"));
+  CHECK(ring.now().starts_with("in all_gather of save for"));
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exchanges and all_gather between threads, when all goes well.
+// Many exchanges of threads in flight together, and memory that they lend each other. What any transport must do:
+// tests/distributed/conformance_test.cpp.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
@@ -36,25 +37,6 @@ int runs() {
 }
 
 }  // namespace
-
-TEST_CASE("every rank gets what every rank gave to all_gather, in rank order") {
-  const watchdog dog(std::chrono::seconds(60));
-  for (std::int32_t size = 1; size <= 8; ++size)
-    run_ranks(size, [&](any_communicator& comm) -> result<void> {
-      for (std::uint32_t round = 0; round < 50; ++round) {
-        // Lengths differ by rank, some are 0.
-        const bytes mine = speech(comm.rank(), 0, round, static_cast<std::size_t>((comm.rank() * 7 + round) % 11));
-        const auto all = comm.all_gather(mine, {});
-        if (!all) return all.error();
-        if (all->size() != static_cast<std::size_t>(size)) return fail(errc::shape_mismatch, "wrong number of parts");
-        for (std::int32_t r = 0; r < size; ++r)
-          if ((*all)[static_cast<std::size_t>(r)] !=
-              speech(r, 0, round, static_cast<std::size_t>((r * 7 + round) % 11)))
-            return fail(errc::checksum_mismatch, "wrong bytes").with_rank(r);
-      }
-      return {};
-    }).value();
-}
 
 TEST_CASE("messages match by peer and tag in call order, however many are in flight") {
   const watchdog dog(std::chrono::seconds(120));
@@ -111,61 +93,6 @@ TEST_CASE("messages match by peer and tag in call order, however many are in fli
       return {};
     }).value();
   }
-}
-
-TEST_CASE("exchanges that only poll make progress") {
-  const watchdog dog(std::chrono::seconds(60));
-  run_ranks(2, [&](any_communicator& comm) -> result<void> {
-    bytes out = speech(comm.rank(), 0, 0, 1 << 20), in(1 << 20);
-    const outgoing send{1 - comm.rank(), out};
-    const incoming receive{1 - comm.rank(), in};
-    auto started = comm.start_exchange(std::span(&send, 1), std::span(&receive, 1), {});
-    if (!started) return started.error();
-    while (!started->done()) {
-    }
-    if (in != speech(1 - comm.rank(), 0, 0, 1 << 20)) return fail(errc::checksum_mismatch, "wrong bytes");
-    return started->wait();
-  }).value();
-}
-
-TEST_CASE("a rank that only sends and one that only receives need nobody else") {
-  const watchdog dog(std::chrono::seconds(60));
-  run_ranks(3, [&](any_communicator& comm) -> result<void> {
-    if (comm.rank() == 2) return {};  // not named: not involved
-    bytes data = speech(0, 1, 0, 5000), room(5000);
-    const outgoing send{1, data};
-    const incoming receive{0, room};
-    auto started = comm.rank() == 0 ? comm.start_exchange(std::span(&send, 1), {}, {})
-                                    : comm.start_exchange({}, std::span(&receive, 1), {});
-    if (!started) return started.error();
-    if (auto waited = started->wait(); !waited) return waited;
-    if (comm.rank() == 1 && room != data) return fail(errc::checksum_mismatch, "wrong bytes");
-    return {};
-  }).value();
-}
-
-TEST_CASE("an exchange without messages is done at once") {
-  thread_group group(2);
-  auto started = group.communicator(0).start_exchange({}, {}, {});
-  REQUIRE(started.has_value());
-  CHECK(started->done());
-  CHECK(started->wait().has_value());
-}
-
-TEST_CASE("an exchange that is dropped waits for its messages") {
-  const watchdog dog(std::chrono::seconds(60));
-  run_ranks(2, [&](any_communicator& comm) -> result<void> {
-    bytes data(100'000, std::byte{9}), room(100'000);
-    {
-      const outgoing send{1, data};
-      const incoming receive{0, room};
-      auto started = comm.rank() == 0 ? comm.start_exchange(std::span(&send, 1), {}, {})
-                                      : comm.start_exchange({}, std::span(&receive, 1), {});
-      if (!started) return started.error();
-    }
-    if (comm.rank() == 1 && room != data) return fail(errc::checksum_mismatch, "not there yet");
-    return {};
-  }).value();
 }
 
 namespace {

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whatever communicator a function is given, and however often it is referred to: executors keep their messages apart.
+#include <array>
+#include <catch2/catch_test_macros.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+#include <watchdog.hpp>
+import shardmesh.test.layouts;
+import shardmesh.transfer;
+
+using namespace shardmesh;
+
+namespace {
+
+// A model of somebody else's: only what the concept asks for.
+struct foreign {
+  thread_communicator inner;
+  std::int32_t rank() const { return inner.rank(); }
+  std::int32_t size() const { return inner.size(); }
+  result<std::vector<std::vector<std::byte>>> all_gather(std::span<const std::byte> bytes, const call_options& o) {
+    return inner.all_gather(bytes, o);
+  }
+  result<pending> start_exchange(std::span<const outgoing> s, std::span<const incoming> r, const call_options& o) {
+    return inner.start_exchange(s, r, o);
+  }
+  void abort(const error& reason) { inner.abort(reason); }
+};
+
+transfer_plan rows_to_columns() {
+  const auto cut = [](const char* how) {
+    return distribute(layout::make(parse_mesh("2").value(), parse_placements(how).value(), {2, 2}).value()).value();
+  };
+  return plan({{cut("S(0)"), cut("S(1)"), dtype::int32, dtype::int32}}).value();
+}
+
+// Two executors, made and run on one rank; `first` is started first. Each tensor counts up from a number of its own.
+std::string run_two(communicator_ref a, communicator_ref b, bool first_is_b) {
+  struct part {
+    std::array<std::int32_t, 2> from{}, to{-1, -1};
+    std::optional<executor> runs;
+    pending work;
+  };
+  std::array<part, 2> parts;
+  const communicator_ref comms[] = {a, b};
+  for (std::size_t i = 0; i < 2; ++i) {
+    const std::int32_t base = 10 * static_cast<std::int32_t>(i + 1) + 2 * a.rank();
+    parts[i].from = {base, base + 1};
+    auto made = executor::make(rows_to_columns(), comms[i], {}, {.in_place = false});
+    if (!made) return to_string(made.error());
+    parts[i].runs.emplace(*std::move(made));
+  }
+  for (const std::size_t i : first_is_b ? std::array<std::size_t, 2>{1, 0} : std::array<std::size_t, 2>{0, 1}) {
+    const auto view = [](std::array<std::int32_t, 2>& numbers, extents sizes) {
+      return tensor_view{reinterpret_cast<std::byte*>(numbers.data()), dtype::int32, {}, sizes, {sizes[1], 1}};
+    };
+    const tensor_binding from{{view(parts[i].from, {1, 2})}}, to{{view(parts[i].to, {2, 1})}};
+    auto started = parts[i].runs->start(std::span(&from, 1), std::span(&to, 1));
+    if (!started) return to_string(started.error());
+    parts[i].work = *std::move(started);
+    static_cast<void>(parts[i].work.done());  // its messages are on their way
+  }
+  for (std::size_t i = 0; i < 2; ++i) {
+    if (auto done = parts[i].work.wait(); !done) return to_string(done.error());
+    const std::int32_t base = 10 * static_cast<std::int32_t>(i + 1) + a.rank();
+    if (parts[i].to != std::array{base, base + 2})
+      return "executor " + std::to_string(i) + " got " + std::to_string(parts[i].to[0]) + ", " +
+             std::to_string(parts[i].to[1]);
+  }
+  return {};
+}
+
+template <class Use>
+void on_two_ranks(const Use& use) {
+  const watchdog dog(std::chrono::seconds(30));
+  const thread_group group(2);
+  std::array<std::string, 2> wrong;
+  {
+    std::vector<std::jthread> threads;
+    for (std::int32_t rank = 0; rank < 2; ++rank)
+      threads.emplace_back([&, rank] { wrong[static_cast<std::size_t>(rank)] = use(group.communicator(rank)); });
+  }
+  CHECK(wrong == std::array<std::string, 2>{});
+}
+
+}  // namespace
+
+TEST_CASE("executors on two handles of one communicator keep their messages apart") {
+  on_two_ranks([](thread_communicator mine) {
+    thread_communicator again = mine;
+    return run_two(mine, again, mine.rank() == 1);
+  });
+}
+
+TEST_CASE("executors on a communicator and on one that owns a copy of it keep their messages apart") {
+  on_two_ranks([](thread_communicator mine) {
+    any_communicator owning(mine);
+    return run_two(mine, owning, mine.rank() == 1);
+  });
+}
+
+TEST_CASE("executors on a communicator that keeps no numbers keep their messages apart") {
+  on_two_ranks([](thread_communicator inner) {
+    foreign mine{inner};
+    any_communicator owning(foreign{inner});
+    const std::string wrong = run_two(mine, owning, mine.rank() == 1);
+    return wrong.empty() ? run_two(mine, mine, mine.rank() == 1) : wrong;
+  });
+}
