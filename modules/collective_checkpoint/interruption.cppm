@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Not exported: whether a save or a load is to end: the caller cancelled it, one way or the other, or its deadline has
-// passed.
+// Not exported: whether a save or a load is to end: the caller cancelled it, or its deadline has passed.
 module shardmesh.collective_checkpoint:interruption;
 
 import shardmesh.std;
@@ -8,15 +7,12 @@ import shardmesh.core;
 
 namespace shardmesh {
 
-// Fires when the caller's tokens do or the deadline has passed; polled from the progress of the work.
+// Fires when the caller's token does or the deadline has passed; polled from the progress of the work.
 class interruption {
  public:
   // `what` is it, in errors.
-  interruption(const std::stop_token& first, const call_options& call, std::string what = "save")
-      : what_(std::move(what)),
-        deadline_(call.deadline),
-        on_first_(first, stop{&source_}),
-        on_second_(call.cancel, stop{&source_}) {}
+  interruption(const call_options& call, std::string what)
+      : what_(std::move(what)), deadline_(call.deadline), on_cancel_(call.cancel, stop{&source_}) {}
 
   std::stop_token token() const { return source_.get_token(); }
   void poll() {
@@ -38,7 +34,7 @@ class interruption {
   std::stop_source source_;
   std::optional<std::chrono::steady_clock::time_point> deadline_;
   std::atomic<bool> late_ = false;
-  std::stop_callback<stop> on_first_, on_second_;
+  std::stop_callback<stop> on_cancel_;
 };
 
 }  // namespace shardmesh

@@ -42,7 +42,11 @@ struct shared_box {
 class rank_load {
  public:
   rank_load(checkpoint_reader* reader, held_state& wanted, communicator_ref comm, const rank_load_options& options)
-      : reader_(reader), wanted_(wanted), comm_(comm), options_(options), round_{comm, options.call.named("load")} {}
+      : reader_(reader),
+        wanted_(wanted),
+        comm_(comm),
+        options_(options),
+        round_{comm, options.loading.call.named("load")} {}
 
   rank_load_report run(const result<void>& opened) && {
     bool threw = true;
@@ -220,9 +224,9 @@ class rank_load {
   // This rank's reads, and the objects that it reads for the others.
   result<agreement_notes> read() {
     detail::wire_writer note;
-    interruption stop(options_.loading.call.cancel, options_.call, "load");
+    interruption stop(options_.loading.call, "load");
     const auto mine = guarded([&]() -> result<void> {
-      SHARDMESH_CHECK(load(*reader_, requests(), reading_options(stop)));
+      SHARDMESH_CHECK(load(*reader_, requests(), options_.loading));
       for (std::size_t i = 0; i < all_.objects.size(); ++i) {
         SHARDMESH_CHECK(stop.check());
         const merged_object& object = all_.objects[i];
@@ -240,15 +244,6 @@ class rank_load {
       return {};
     });
     return round_.settle(mine, std::move(note).take());
-  }
-
-  // The whole load's deadline and both tokens reach the reads.
-  load_options reading_options(const interruption& stop) const {
-    load_options reading = options_.loading;
-    reading.call.cancel = stop.token();
-    const auto& all = options_.call.deadline;
-    if (all) reading.call.deadline = std::min(reading.call.deadline.value_or(*all), *all);
-    return reading;
   }
 
   std::vector<load_request> requests() {

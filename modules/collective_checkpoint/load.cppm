@@ -23,8 +23,8 @@ enum class read_sharing : std::uint8_t {
 enum class key_check : std::uint8_t { strict, ignore };
 
 struct rank_load_options {
-  load_options loading{};  // of this rank's reads; `allow_narrowing` is the same on every rank
-  call_options call{};     // deadline and cancellation of the whole load, its reads too
+  load_options loading{};  // of this rank; `allow_narrowing` is the same on every rank; `call` bounds the whole load,
+                           // the waiting for other ranks too
   read_sharing sharing = read_sharing::automatic;
   key_check missing = key_check::strict;     // a rank wants it, the checkpoint lacks it
   key_check unexpected = key_check::ignore;  // the checkpoint has it, no rank wants it

@@ -36,8 +36,8 @@ class rank_save {
       : destination_(std::move(destination)),
         comm_(comm),
         options_(std::move(options)),
-        round_{comm, options_.call.named("save")},
-        interruption_(options_.saving.call.cancel, options_.call) {
+        round_{comm, options_.saving.call.named("save")},
+        interruption_(options_.saving.call, "save") {
     options_.saving = replacing_checkpoints(std::move(options_.saving));
   }
 

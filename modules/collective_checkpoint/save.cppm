@@ -21,9 +21,8 @@ enum class save_phase : std::uint8_t {
 };
 
 struct rank_save_options {
-  save_options saving{};  // the same on every rank, but for `call` (of this rank's own work) and `progress`;
-                          // `memory_bytes` is per rank
-  call_options call{};    // deadline and cancellation of the whole save
+  save_options saving{};  // the same on every rank, but for `call` and `progress`; `memory_bytes` is per rank; `call`
+                          // bounds the whole save, the waiting for other ranks too
   /// Ranks that hold different values of an object: false, an error naming both; true, the lowest rank's is written.
   bool lowest_rank_objects = false;
   /// Called on this rank before each phase; an error fails the save on every rank. At `commit` only rank 0's counts.

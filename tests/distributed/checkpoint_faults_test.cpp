@@ -80,7 +80,7 @@ TEST_CASE("a rank that fails at any phase fails the save on every rank, and the 
                       << (throws ? ", throws" : ""));
         survives("phase", {1, 2, 4}, [&](any_communicator& comm, const fs::path& to, rows& mine) -> std::string {
           const std::int32_t victim = is_last ? comm.size() - 1 : 0;
-          rank_save_options options{.saving = {.output = {.overwrite = true}}, .call = within(30s)};
+          rank_save_options options{.saving = {.output = {.overwrite = true}, .call = within(30s)}};
           options.before = [&](save_phase now) -> result<void> {
             if (now != phase || comm.rank() != victim) return {};
             if (throws) throw std::runtime_error("the fault");
@@ -104,7 +104,7 @@ TEST_CASE("a rank that stops taking part at any phase is noticed at the deadline
       survives("lost", {2, 3}, [&](any_communicator& comm, const fs::path& to, rows& mine) -> std::string {
         const std::int32_t victim = is_last ? comm.size() - 1 : 0;
         const bool is_victim = comm.rank() == victim;
-        rank_save_options options{.saving = {.output = {.overwrite = true}}, .call = within(400ms)};
+        rank_save_options options{.saving = {.output = {.overwrite = true}, .call = within(400ms)}};
         options.before = [&](save_phase now) -> result<void> {
           if (now != phase || !is_victim) return {};
           // As if it were gone: it answers nobody until all others have given up.
@@ -126,15 +126,15 @@ TEST_CASE("a save that is cancelled, or whose deadline is over, changes nothing"
   survives("cancelled", {1, 2, 4}, [](any_communicator& comm, const fs::path& to, rows& mine) -> std::string {
     std::stop_source stop;
     stop.request_stop();
-    rank_save_options options{.saving = {.output = {.overwrite = true}}, .call = within(30s)};
+    rank_save_options options{.saving = {.output = {.overwrite = true}, .call = within(30s)}};
     if (comm.rank() == comm.size() - 1) options.saving.call.cancel = stop.get_token();
     const save_report report = save(to, mine.state, comm, options);
     return must_say(report.problems, {"the save was cancelled (rank " + std::to_string(comm.size() - 1) + ")"});
   });
   survives("cancelled-call", {1, 2, 4}, [](any_communicator& comm, const fs::path& to, rows& mine) -> std::string {
     std::stop_source stop;
-    rank_save_options options{.saving = {.output = {.overwrite = true}}, .call = within(30s)};
-    options.call.cancel = stop.get_token();
+    rank_save_options options{.saving = {.output = {.overwrite = true}, .call = within(30s)}};
+    options.saving.call.cancel = stop.get_token();
     options.before = [&](save_phase now) -> result<void> {
       if (now == save_phase::write && comm.rank() == 0) stop.request_stop();
       return {};
@@ -143,7 +143,7 @@ TEST_CASE("a save that is cancelled, or whose deadline is over, changes nothing"
   });
   survives("late", {1, 2, 4}, [](any_communicator& comm, const fs::path& to, rows& mine) -> std::string {
     const save_report report =
-        save(to, mine.state, comm, {.saving = {.output = {.overwrite = true}}, .call = within(0ms)});
+        save(to, mine.state, comm, {.saving = {.output = {.overwrite = true}, .call = within(0ms)}});
     return report.ok() ? "there was no error" : "";
   });
 }
@@ -154,7 +154,7 @@ TEST_CASE("a file that cannot grow fails the save on every rank") {
     std::signal(SIGXFSZ, SIG_IGN);
     rlimit before{};
     getrlimit(RLIMIT_FSIZE, &before);
-    const rank_save_options options{.saving = {.output = {.overwrite = true}}, .call = within(30s)};
+    const rank_save_options options{.saving = {.output = {.overwrite = true}, .call = within(30s)}};
     const bool is_last = comm.rank() == comm.size() - 1;
     if (is_last) {
       const rlimit small{4096, before.rlim_max};
@@ -175,7 +175,7 @@ TEST_CASE("an overwrite replaces the checkpoint of other ranks whole, and nothin
     on_ranks({ranks}, [&](any_communicator& comm) -> std::string {
       rows mine(comm.rank(), comm.size(), ranks);
       const save_report report =
-          save(checkpoint, mine.state, comm, {.saving = {.output = {.overwrite = true}}, .call = within(30s)});
+          save(checkpoint, mine.state, comm, {.saving = {.output = {.overwrite = true}, .call = within(30s)}});
       if (!report.ok()) return text_of(report.problems);
       static_cast<void>(comm.all_gather({}, within(30s)));
       const auto expected = static_cast<std::size_t>(comm.size()) + 2;  // .metadata and the checksums
@@ -191,13 +191,13 @@ TEST_CASE("a save in the background writes what was there when it was started") 
     rows mine(comm.rank(), comm.size(), 5);
     {
       auto saving =
-          start_save(checkpoint, mine.state, comm, {.saving = {.output = {.overwrite = true}}, .call = within(30s)});
+          start_save(checkpoint, mine.state, comm, {.saving = {.output = {.overwrite = true}, .call = within(30s)}});
       if (!saving) return to_string(saving.error());
       std::fill(mine.memory.begin(), mine.memory.end(), 6);
       if (!saving->wait().ok()) return text_of(saving->wait().problems);
       if (!saving->done()) return "it is not done after wait";
     }
-    const rank_load_report report = load(checkpoint, mine.state, comm, {.call = within(30s)});
+    const rank_load_report report = load(checkpoint, mine.state, comm, {.loading = {.call = within(30s)}});
     if (!report.ok()) return text_of(report.problems);
     for (const std::int32_t value : mine.memory)
       if (value != 5) return "another value";
@@ -206,7 +206,7 @@ TEST_CASE("a save in the background writes what was there when it was started") 
     bad.tensor().parts.clear();
     const auto refused = start_save(checkpoint, bad.state, comm);
     if (refused || refused.error().code != errc::gap) return "the gap was not refused";
-    rank_save_options options{.saving = {.output = {.overwrite = true}}, .call = within(30s)};
+    rank_save_options options{.saving = {.output = {.overwrite = true}, .call = within(30s)}};
     options.before = [&](save_phase now) -> result<void> {
       if (now == save_phase::write && comm.rank() == comm.size() - 1) return fail(errc::io, "the fault");
       return {};

@@ -190,7 +190,7 @@ TEST_CASE("what some ranks save, other numbers of ranks load on other layouts, w
                      true);
           if (comm.rank() % 2 == 0) mine.state.objects = objects();  // some ranks have none
           std::reverse(mine.state.objects.begin(), mine.state.objects.end());
-          const save_report report = save(checkpoint, mine.state, comm, {.call = within(60s)});
+          const save_report report = save(checkpoint, mine.state, comm, {.saving = {.call = within(60s)}});
           if (!report.ok()) return text_of(report.problems);
           if (report.tensors != static_cast<std::int64_t>(models.size())) return "another number of tensors";
           if (report.objects != 6) return "another number of objects";
@@ -222,7 +222,7 @@ TEST_CASE("what some ranks save, other numbers of ranks load on other layouts, w
                 for (held_object& object : mine.state.objects) object.leaves = {plain_value()}, object.form = {};
               }
               const rank_load_report report =
-                  load(checkpoint, mine.state, comm, {.call = within(60s), .sharing = sharing});
+                  load(checkpoint, mine.state, comm, {.loading = {.call = within(60s)}, .sharing = sharing});
               if (!report.ok()) return text_of(report.problems);
               if (std::string wrong = mine.differences(numbers); !wrong.empty()) return wrong;
               if (comm.rank() != 0 && mine.state.objects != objects()) return "the objects differ";
@@ -251,7 +251,7 @@ TEST_CASE("replicas are written once and spread evenly") {
           mine.add(static_cast<std::size_t>(t), model, {&whole, 1}, true);
         }
         const save_report report =
-            save(checkpoint, mine.state, comm, {.saving = {.output = {.overwrite = true}}, .call = within(60s)});
+            save(checkpoint, mine.state, comm, {.saving = {.output = {.overwrite = true}, .call = within(60s)}});
         if (!report.ok()) return text_of(report.problems);
         if (report.bytes != 8 * ranks * 16 * 8 * 4) return std::to_string(report.bytes) + " bytes";
         return report.files == ranks ? "" : std::to_string(report.files) + " files";
@@ -283,9 +283,9 @@ TEST_CASE("what a group reads is read once, and large boxes are shared without b
         mine.add(0, large, {&large_box, 1}, true);
         mine.add(1, small, {&small_box, 1}, true);
         const save_report saved =
-            save(checkpoint, mine.state, comm, {.saving = {.output = {.overwrite = true}}, .call = within(60s)});
+            save(checkpoint, mine.state, comm, {.saving = {.output = {.overwrite = true}, .call = within(60s)}});
         if (!saved.ok()) return text_of(saved.problems);
-        const rank_load_report report = load(checkpoint, mine.state, comm, {.call = within(60s)});
+        const rank_load_report report = load(checkpoint, mine.state, comm, {.loading = {.call = within(60s)}});
         if (!report.ok()) return text_of(report.problems);
         const std::int64_t total = report.bytes_read + report.bytes_received;
         if (total != 256 * 128 * 4 + 16) return std::to_string(total) + " bytes";
@@ -337,10 +337,10 @@ TEST_CASE("state dicts are saved and loaded through what they hold") {
         const auto held = held_by(saved);
         if (!held) return to_string(held.error());
         const save_report report =
-            save(checkpoint, *held, comm, {.saving = {.output = {.overwrite = true}}, .call = within(60s)});
+            save(checkpoint, *held, comm, {.saving = {.output = {.overwrite = true}, .call = within(60s)}});
         if (!report.ok()) return text_of(report.problems);
         auto wanted = held_by(loaded).value();
-        const rank_load_report got = load(checkpoint, wanted, comm, {.call = within(60s)});
+        const rank_load_report got = load(checkpoint, wanted, comm, {.loading = {.call = within(60s)}});
         if (!got.ok()) return text_of(got.problems);
         set_objects(loaded, wanted.objects).value();
         return equal(saved, loaded, {}) ? "" : "the state dicts differ";
@@ -395,7 +395,7 @@ TEST_CASE("PyTorch's own checkpoints are loaded by any number of ranks, on layou
           for (const object_entry& object : reader->contents().objects)
             wanted.objects.push_back({object.where.empty() ? path{object.key} : object.where, {}, {plain_value()}});
           const rank_load_report report =
-              load(checkpoint, wanted, comm, {.call = within(60s), .sharing = read_sharing::group});
+              load(checkpoint, wanted, comm, {.loading = {.call = within(60s)}, .sharing = read_sharing::group});
           if (!report.ok()) return text_of(report.problems);
           std::size_t next = 0;
           for (std::size_t t = 0; t < entries.size(); ++t) {

@@ -68,24 +68,24 @@ TEST_CASE("ranks that want a narrower dtype are refused, or told what was cast w
     const fs::path checkpoint = folder.path / ("of-" + std::to_string(comm.size()));
     rows mine(comm.rank(), comm.size(), 70'000);
     const save_report saved =
-        save(checkpoint, mine.state, comm, {.saving = {.output = {.overwrite = true}}, .call = within(30s)});
+        save(checkpoint, mine.state, comm, {.saving = {.output = {.overwrite = true}, .call = within(30s)}});
     if (!saved.ok()) return text_of(saved.problems);
     cast_rows<std::int16_t> narrow(comm.rank(), comm.size(), dtype::int16);
-    rank_load_report got = load(checkpoint, narrow.state, comm, {.call = within(30s)});
+    rank_load_report got = load(checkpoint, narrow.state, comm, {.loading = {.call = within(30s)}});
     if (got.problems.size() != 1 || got.problems[0].code != errc::narrowing || got.problems[0].key != "w" ||
         got.problems[0].message != "casting int32 to int16 loses values" || !got.casts.empty() || !got.loaded.empty())
       return "not refused: " + text_of(got.problems);
     if (narrow.memory != std::vector<std::int16_t>(narrow.memory.size(), 1)) return "something was written";
-    got = load(checkpoint, narrow.state, comm, {.loading = {.allow_narrowing = true}, .call = within(30s)});
+    got = load(checkpoint, narrow.state, comm, {.loading = {.allow_narrowing = true, .call = within(30s)}});
     if (!got.ok() || got.casts != std::vector<loaded_cast>{{"w", dtype::int32, dtype::int16}})
       return "allowed: " + text_of(got.problems);
     cast_rows<std::int64_t> wide(comm.rank(), comm.size(), dtype::int64);
-    got = load(checkpoint, wide.state, comm, {.call = within(30s)});
+    got = load(checkpoint, wide.state, comm, {.loading = {.call = within(30s)}});
     if (!got.ok() || got.casts != std::vector<loaded_cast>{{"w", dtype::int32, dtype::int64}})
       return "wider: " + text_of(got.problems);
     if (wide.memory != std::vector<std::int64_t>(wide.memory.size(), 70'000)) return "other values";
     rows same(comm.rank(), comm.size(), 0);
-    got = load(checkpoint, same.state, comm, {.call = within(30s)});
+    got = load(checkpoint, same.state, comm, {.loading = {.call = within(30s)}});
     return got.ok() && got.casts.empty() ? "" : "a cast of nothing";
   });
 }
@@ -96,14 +96,12 @@ TEST_CASE("the cancellation and the deadline of a whole load end its reads") {
     const fs::path checkpoint = folder.path / ("of-" + std::to_string(comm.size()));
     rows mine(comm.rank(), comm.size(), 5);
     const save_report saved =
-        save(checkpoint, mine.state, comm, {.saving = {.output = {.overwrite = true}}, .call = within(30s)});
+        save(checkpoint, mine.state, comm, {.saving = {.output = {.overwrite = true}, .call = within(30s)}});
     if (!saved.ok()) return text_of(saved.problems);
     rows wanted(comm.rank(), comm.size(), 0);
-    std::stop_source whole, reads;  // the second never fires: it must not hide the first
+    std::stop_source whole;
     watched_reader reader(open_checkpoint(checkpoint).value(), [&] { whole.request_stop(); });
-    const rank_load_report got = load(reader, wanted.state, comm,
-                                      {.loading = {.call = {.cancel = reads.get_token()}},
-                                       .call = {.deadline = {}, .cancel = whole.get_token(), .stream = {}}});
+    const rank_load_report got = load(reader, wanted.state, comm, {.loading = {.call = {.cancel = whole.get_token()}}});
     if (got.problems.size() != 1 || got.problems[0].code != errc::cancelled) return text_of(got.problems);
     return wanted.memory == rows(comm.rank(), comm.size(), 0).memory ? "" : "it read on";
   });
@@ -113,7 +111,7 @@ TEST_CASE("the cancellation and the deadline of a whole load end its reads") {
     const auto soon = within(300ms);
     watched_reader reader(open_checkpoint(checkpoint).value(),
                           [&] { std::this_thread::sleep_until(*soon.deadline + 1ms); });
-    const rank_load_report got = load(reader, wanted.state, comm, {.call = soon});
+    const rank_load_report got = load(reader, wanted.state, comm, {.loading = {.call = soon}});
     if (got.problems.size() != 1 || got.problems[0].code != errc::deadline_exceeded) return text_of(got.problems);
     return wanted.memory == rows(comm.rank(), comm.size(), 0).memory ? "" : "it read on";
   });

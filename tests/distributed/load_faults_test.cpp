@@ -28,7 +28,7 @@ TEST_CASE("a load names the keys that are missing, surplus or of another kind, a
     rows mine(comm.rank(), comm.size(), 5);
     mine.state.objects.push_back({{"step"}, {}, {std::int64_t{3}}});
     const save_report saved =
-        save(checkpoint, mine.state, comm, {.saving = {.output = {.overwrite = true}}, .call = within(30s)});
+        save(checkpoint, mine.state, comm, {.saving = {.output = {.overwrite = true}, .call = within(30s)}});
     if (!saved.ok()) return text_of(saved.problems);
     const std::int32_t last = comm.size() - 1;
     const auto says = [&](const std::function<void(held_state&)>& change, const std::vector<std::string>& texts,

@@ -33,7 +33,7 @@ void refuses(const std::string& name, const std::function<void(rows&, any_commun
     rows mine(comm.rank(), comm.size(), 1);
     spoil(mine, comm);
     rank_save_options now = options;
-    now.call = within(30s);
+    now.saving.call = within(30s);
     const save_report report = save(folder.path / "step", mine.state, comm, now);
     if (std::string wrong = must_say(report.problems, texts); !wrong.empty()) return wrong;
     if (!comm.all_gather({}, within(30s))) return "the communicator is not usable any more";

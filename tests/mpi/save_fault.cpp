@@ -78,7 +78,7 @@ int main(int argc, char** argv) {
       return {};
     };
     const auto began = clock_type::now();
-    options.call.deadline = began + std::chrono::milliseconds(static_cast<int>(std::atof(argv[4]) * 1000));
+    options.saving.call.deadline = began + std::chrono::milliseconds(static_cast<int>(std::atof(argv[4]) * 1000));
     const save_report report = save(checkpoint, held_rows(memory, rank, comm.size()), comm, options);
     took = std::chrono::duration<double>(clock_type::now() - began).count();
     if (!report.ok()) text = to_string(report.problems.front());
