@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <atomic>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -12,13 +11,12 @@ module;
 #include <utility>
 #include <vector>
 
+#include <position_table.hpp>
 #include <try.hpp>
 module shardmesh.state;
 
 namespace shardmesh::detail {
 namespace {
-
-constexpr std::size_t no_node = static_cast<std::size_t>(-1);
 
 std::uint64_t mixed(std::uint64_t hash) {
   hash ^= hash >> 32;
@@ -87,27 +85,39 @@ leaf_edit edit_with(std::size_t first, std::size_t removed, std::size_t new_leav
 
 }  // namespace
 
+// Finds nodes by the hashes of their paths, and knows of each node how deep it is and which leaf it begins with.
+class path_index {
+ public:
+  explicit path_index(const tree_spec& spec);
+  std::optional<std::size_t> child(const tree_spec& spec, std::size_t parent, const path_key& key) const;
+  std::size_t first_leaf(std::size_t node) const { return first_leaf_[node]; }
+  // `count` nodes were added as last descendants of a container, which was at `at` and is behind them now. False when
+  // the index cannot follow cheaply and has to be made anew.
+  bool follow(const tree_spec& spec, std::size_t at, std::size_t count);
+
+ private:
+  void insert(std::size_t first, std::size_t last);
+  void describe(const tree_spec& spec, std::size_t root, std::size_t first_leaf);
+
+  std::vector<std::uint64_t> hash_;
+  std::vector<std::int64_t> depth_;
+  std::vector<std::size_t> first_leaf_;
+  position_table nodes_;
+};
+
 path_index::path_index(const tree_spec& spec)
     : hash_(spec.nodes().size()),
       depth_(spec.nodes().size()),
       first_leaf_(spec.nodes().size()),
-      slots_(std::bit_ceil(2 * spec.nodes().size() + 2), no_node) {
+      nodes_(spec.nodes().size()) {
   if (hash_.empty()) return;
   describe(spec, spec.nodes().size() - 1, 0);
-  for (std::size_t node = 0; node < hash_.size(); ++node) insert(node);
+  insert(0, hash_.size());
 }
 
-void path_index::insert(std::size_t node) {
-  slot_of(hash_[node], no_node) = node;
-  ++used_;
-}
-
-// The slot that holds `node` (or is free, for no_node), looked for from where the hash points.
-std::size_t& path_index::slot_of(std::uint64_t hash, std::size_t node) {
-  const std::size_t mask = slots_.size() - 1;
-  std::size_t slot = hash & mask;
-  while (slots_[slot] != node) slot = (slot + 1) & mask;
-  return slots_[slot];
+void path_index::insert(std::size_t first, std::size_t last) {
+  for (std::size_t node = first; node < last; ++node)
+    nodes_.insert(hash_[node], node, [&](std::size_t other) { return hash_[other]; });
 }
 
 // Fills in what is known of the nodes below `root`, whose own hash and depth are there. Parents before children.
@@ -137,16 +147,15 @@ void path_index::describe(const tree_spec& spec, std::size_t root, std::size_t f
 
 std::optional<std::size_t> path_index::child(const tree_spec& spec, std::size_t parent, const path_key& key) const {
   const auto keys = spec.keys();
-  const std::size_t first = first_of(spec, parent), mask = slots_.size() - 1;
+  const std::size_t first = first_of(spec, parent);
   const std::uint64_t hash = child_hash(hash_[parent], key);
-  for (std::size_t slot = hash & mask; slots_[slot] != no_node; slot = (slot + 1) & mask) {
-    const std::size_t node = slots_[slot];
+  const std::size_t found = nodes_.find(hash, [&](std::size_t node) {
     // Inside the parent and one deeper: a child of it.
-    if (hash_[node] == hash && node < parent && node >= first && depth_[node] == depth_[parent] + 1 &&
-        keys[node] == key)
-      return node;
-  }
-  return std::nullopt;
+    return hash_[node] == hash && node < parent && node >= first && depth_[node] == depth_[parent] + 1 &&
+           keys[node] == key;
+  });
+  if (found == nodes_.none) return std::nullopt;
+  return found;
 }
 
 // Everything at or behind `at` has moved by `count`. When these are the container and its ancestors alone, only their
@@ -154,7 +163,7 @@ std::optional<std::size_t> path_index::child(const tree_spec& spec, std::size_t 
 bool path_index::follow(const tree_spec& spec, std::size_t at, std::size_t count) {
   const std::size_t before = hash_.size();
   if (static_cast<std::int64_t>(before - 1 - at) != depth_[at]) return false;
-  for (std::size_t node = before; node-- > at;) slot_of(hash_[node], node) = node + count;
+  for (std::size_t node = before; node-- > at;) nodes_.move(hash_[node], node, node + count);
   const auto make_room = [&](auto& values) {
     values.insert(values.begin() + static_cast<std::ptrdiff_t>(at), count, {});
   };
@@ -169,13 +178,7 @@ bool path_index::follow(const tree_spec& spec, std::size_t at, std::size_t count
     leaf -= static_cast<std::size_t>(spec.nodes()[root].leaves);
     describe(spec, root, leaf);
   }
-  if (2 * (used_ + count) > slots_.size()) {
-    slots_.assign(std::bit_ceil(4 * (used_ + count)), no_node);
-    used_ = 0;
-    for (std::size_t node = 0; node < hash_.size(); ++node) insert(node);
-  } else {
-    for (std::size_t node = at; node < at + count; ++node) insert(node);
-  }
+  insert(at, at + count);
   return true;
 }
 
@@ -184,6 +187,24 @@ dict_tree::dict_tree() {
   builder.begin(node_kind::mapping);
   builder.end();
   spec_ = *builder.finish();
+}
+
+dict_tree& dict_tree::operator=(dict_tree other) noexcept {
+  std::swap(spec_, other.spec_);
+  delete index_.exchange(other.index_.exchange(nullptr));
+  return *this;
+}
+
+dict_tree::~dict_tree() {
+  delete index_.load();
+}
+
+void dict_tree::forget_index() {
+  delete index_.exchange(nullptr);
+}
+
+std::size_t dict_tree::first_leaf(std::size_t node) const {
+  return index().first_leaf(node);
 }
 
 const path_index& dict_tree::index() const {

@@ -18,26 +18,7 @@ struct leaf_edit {
 /// Most empty leaves that one call makes up to reach an index.
 inline constexpr std::int64_t max_made_up_leaves = std::int64_t{1} << 20;
 
-/// Finds nodes by (hash of their path), and knows of each node how deep it is and which leaf it begins with.
-class path_index {
- public:
-  explicit path_index(const tree_spec& spec);
-  std::optional<std::size_t> child(const tree_spec& spec, std::size_t parent, const path_key& key) const;
-  std::size_t first_leaf(std::size_t node) const { return first_leaf_[node]; }
-  /// `count` nodes were added as last descendants of a container, which was at `at` and is behind them now. False when
-  /// the index cannot follow cheaply and has to be made anew.
-  bool follow(const tree_spec& spec, std::size_t at, std::size_t count);
-
- private:
-  std::size_t& slot_of(std::uint64_t hash, std::size_t node);
-  void insert(std::size_t node);
-  void describe(const tree_spec& spec, std::size_t root, std::size_t first_leaf);
-  std::vector<std::uint64_t> hash_;
-  std::vector<std::int64_t> depth_;
-  std::vector<std::size_t> first_leaf_;
-  std::vector<std::size_t> slots_;  // open addressing; a power of two, at most half full
-  std::size_t used_ = 0;
-};
+class path_index;
 
 class dict_tree {
  public:
@@ -47,19 +28,15 @@ class dict_tree {
   explicit dict_tree(tree_spec spec) : spec_(std::move(spec)) {}
   dict_tree(const dict_tree& other) : spec_(other.spec_) {}
   dict_tree(dict_tree&& other) noexcept : spec_(std::move(other.spec_)), index_(other.index_.exchange(nullptr)) {}
-  dict_tree& operator=(dict_tree other) noexcept {
-    std::swap(spec_, other.spec_);
-    delete index_.exchange(other.index_.exchange(nullptr));
-    return *this;
-  }
-  ~dict_tree() { delete index_.load(); }
+  dict_tree& operator=(dict_tree other) noexcept;
+  ~dict_tree();
 
   const tree_spec& spec() const { return spec_; }
   /// Safe to call from several threads at once. Cost: O(keys) expected; O(nodes) the first time after a change.
   std::optional<std::size_t> find(const path& where) const;
   std::optional<std::size_t> child(std::size_t node, const path_key& key) const;
   /// The first leaf of a node's subtree. Cost: as `find`.
-  std::size_t first_leaf(std::size_t node) const { return index().first_leaf(node); }
+  std::size_t first_leaf(std::size_t node) const;
 
   /// Makes a leaf at this path. `is_none(leaf)` says whether a leaf is empty.
   result<leaf_edit> set(const path& where, function_ref<bool(std::size_t leaf)> is_none);
@@ -67,7 +44,7 @@ class dict_tree {
 
  private:
   const path_index& index() const;
-  void forget_index() { delete index_.exchange(nullptr); }
+  void forget_index();
   void added(std::size_t at, std::size_t count);
   result<leaf_edit> add_child(std::size_t container, const path& where, std::size_t depth);
   tree_spec spec_;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <array>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -12,6 +11,7 @@ module;
 #include <utility>
 #include <vector>
 
+#include <position_table.hpp>
 #include <try.hpp>
 module shardmesh.tree;
 
@@ -91,17 +91,13 @@ bool names_may_collide(const tree_spec& tree) {
 
 // The first name, in order, that occurred before: both positions.
 std::optional<std::pair<std::size_t, std::size_t>> first_duplicate(std::span<const std::string* const> names) {
-  constexpr std::uint64_t tag = 0xFFFF'0000'0000'0000;  // of a slot: some bits of the hash; the rest: position + 1
-  const std::size_t mask = std::bit_ceil(names.size() + names.size() / 2 + 1) - 1;
-  std::vector<std::uint64_t> slots(mask + 1, 0);
+  detail::position_table met(names.size());
+  const auto hash_of = [&](std::size_t at) { return std::hash<std::string>{}(*names[at]); };
   for (std::size_t i = 0; i < names.size(); ++i) {
-    const std::uint64_t hash = std::hash<std::string>{}(*names[i]);
-    std::size_t at = hash & mask;
-    for (; slots[at] != 0; at = (at + 1) & mask) {
-      const std::size_t other = (slots[at] & ~tag) - 1;
-      if ((slots[at] & tag) == (hash & tag) && *names[other] == *names[i]) return {{other, i}};
-    }
-    slots[at] = (hash & tag) | (i + 1);
+    const std::uint64_t hash = hash_of(i);
+    const std::size_t same = met.find(hash, [&](std::size_t other) { return *names[other] == *names[i]; });
+    if (same != met.none) return {{same, i}};
+    met.insert(hash, i, hash_of);
   }
   return std::nullopt;
 }
