@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
+#include <lru_cache.hpp>
 #include <try.hpp>
 
 #include <algorithm>
@@ -8,7 +9,6 @@ module;
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <list>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -54,23 +54,24 @@ result<std::shared_ptr<const byte_source>> folder_files::section(std::int32_t fi
   return std::shared_ptr<const byte_source>(std::make_shared<shared_section>(whole, offset, length));
 }
 
+struct chunk_cache::state {
+  static constexpr std::size_t most = 4096;
+  std::mutex lock;
+  detail::lru_cache<std::int32_t, entry> recent{most};
+};
+
+chunk_cache::chunk_cache() : state_(std::make_unique<state>()) {}
+chunk_cache::~chunk_cache() = default;
+
 chunk_cache::entry chunk_cache::find(std::int32_t chunk) {
-  const std::scoped_lock guard(lock_);
-  const auto found = by_chunk_.find(chunk);
-  if (found == by_chunk_.end()) return nullptr;
-  recent_.splice(recent_.begin(), recent_, found->second);
-  return found->second->second;
+  const std::scoped_lock guard(state_->lock);
+  const entry* known = state_->recent.find(chunk);
+  return known ? *known : nullptr;
 }
 
 void chunk_cache::insert(std::int32_t chunk, entry opened) {
-  const std::scoped_lock guard(lock_);
-  if (by_chunk_.contains(chunk)) return;
-  recent_.emplace_front(chunk, std::move(opened));
-  by_chunk_[chunk] = recent_.begin();
-  if (recent_.size() > most) {
-    by_chunk_.erase(recent_.back().first);
-    recent_.pop_back();
-  }
+  const std::scoped_lock guard(state_->lock);
+  state_->recent.insert(chunk, std::move(opened));
 }
 
 }  // namespace shardmesh

@@ -46,14 +46,14 @@ class folder_files {
 class chunk_cache {
  public:
   using entry = std::shared_ptr<const opened_chunk>;
+  chunk_cache();
+  ~chunk_cache();
   entry find(std::int32_t chunk);
   void insert(std::int32_t chunk, entry opened);
 
  private:
-  static constexpr std::size_t most = 4096;
-  std::mutex lock_;
-  std::list<std::pair<std::int32_t, entry>> recent_;
-  std::unordered_map<std::int32_t, std::list<std::pair<std::int32_t, entry>>::iterator> by_chunk_;
+  struct state;
+  std::unique_ptr<state> state_;
 };
 
 }  // namespace shardmesh

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <list>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <utility>
 #include <vector>
 
+#include "lru_cache.hpp"
 #include "try.hpp"
 module shardmesh.transfer;
 
@@ -35,17 +33,13 @@ digest128 key_of(const std::vector<tensor_transfer>& transfers, const plan_optio
 }  // namespace
 
 struct plan_cache::state {
-  using entry = std::pair<digest128, transfer_plan>;
-  std::size_t capacity = 1;
+  explicit state(std::size_t capacity) : plans(capacity) {}
   mutable std::mutex lock;
-  std::list<entry> entries;  // the latest first
-  std::map<digest128, std::list<entry>::iterator> index;
+  detail::lru_cache<digest128, transfer_plan> plans;
   std::int64_t hits = 0, misses = 0;
 };
 
-plan_cache::plan_cache(std::size_t capacity) : state_(std::make_unique<state>()) {
-  state_->capacity = std::max<std::size_t>(capacity, 1);
-}
+plan_cache::plan_cache(std::size_t capacity) : state_(std::make_unique<state>(capacity)) {}
 plan_cache::plan_cache(plan_cache&&) noexcept = default;
 plan_cache& plan_cache::operator=(plan_cache&&) noexcept = default;
 plan_cache::~plan_cache() = default;
@@ -54,29 +48,23 @@ result<transfer_plan> plan_cache::plan(std::vector<tensor_transfer> transfers, c
   const digest128 key = key_of(transfers, options);
   {
     const std::lock_guard locked(state_->lock);
-    if (const auto found = state_->index.find(key); found != state_->index.end()) {
+    if (const transfer_plan* known = state_->plans.find(key)) {
       ++state_->hits;
-      state_->entries.splice(state_->entries.begin(), state_->entries, found->second);
-      return state_->entries.front().second;
+      return *known;
     }
     ++state_->misses;
   }
   // Outside the lock: threads that ask at the same time may both plan, and get equal plans.
   SHARDMESH_TRY(transfer_plan made, shardmesh::plan(std::move(transfers), options));
   const std::lock_guard locked(state_->lock);
-  if (const auto found = state_->index.find(key); found != state_->index.end()) return found->second->second;
-  if (state_->entries.size() >= state_->capacity) {
-    state_->index.erase(state_->entries.back().first);
-    state_->entries.pop_back();
-  }
-  state_->entries.emplace_front(key, made);
-  state_->index.emplace(key, state_->entries.begin());
+  if (const transfer_plan* known = state_->plans.find(key)) return *known;
+  state_->plans.insert(key, made);
   return made;
 }
 
 std::size_t plan_cache::size() const {
   const std::lock_guard locked(state_->lock);
-  return state_->entries.size();
+  return state_->plans.size();
 }
 std::int64_t plan_cache::hits() const {
   const std::lock_guard locked(state_->lock);
@@ -88,8 +76,7 @@ std::int64_t plan_cache::misses() const {
 }
 void plan_cache::clear() {
   const std::lock_guard locked(state_->lock);
-  state_->index.clear();
-  state_->entries.clear();
+  state_->plans.clear();
 }
 
 }  // namespace shardmesh
