@@ -2,27 +2,23 @@
 module;
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <try.hpp>
 
 #include <algorithm>
 #include <cerrno>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <list>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 module shardmesh.storage;
 
+import :descriptors;
 import :seen_destination;
 import :uninterrupted;
 
@@ -60,12 +56,6 @@ result<int> open_regular(const std::string& path) {
 
 }  // namespace
 
-std::size_t descriptor_share(std::size_t most) {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) == 0) most = std::min<std::size_t>(most, limit.rlim_cur / 5);
-  return std::max<std::size_t>(most, 1);
-}
-
 result<void> memory_source::read(std::int64_t offset, std::span<std::byte> out) const {
   SHARDMESH_CHECK(check_range(*this, offset, out.size()));
   std::copy_n(bytes_.begin() + offset, out.size(), out.begin());
@@ -77,82 +67,9 @@ result<void> section_source::read(std::int64_t offset, std::span<std::byte> out)
   return whole_.read(offset_ + offset, out);
 }
 
-// At most `max_open` descriptors are open: whoever needs another one while all are in use waits for one. Nobody holds
-// one while waiting.
 struct file_pool::state {
-  struct entry {
-    const void* file;
-    int fd;
-    int users;
-  };
-  std::size_t max_open;
-  std::size_t opening = 0;
-  std::mutex lock;
-  std::condition_variable released;
-  std::list<entry> recent;  // most recently used first
-  std::unordered_map<const void*, std::list<entry>::iterator> by_file;
-
-  ~state() {
-    for (const entry& e : recent) ::close(e.fd);
-  }
-
-  result<std::list<entry>::iterator> acquire(const void* file, const std::string& path) {
-    std::unique_lock guard(lock);
-    for (;;) {
-      if (const auto found = by_file.find(file); found != by_file.end()) {
-        recent.splice(recent.begin(), recent, found->second);
-        ++recent.front().users;
-        return recent.begin();
-      }
-      if (recent.size() + opening >= max_open && !close_idle()) {
-        released.wait(guard);
-        continue;
-      }
-      ++opening;
-      guard.unlock();  // others go on: a network's open can take long
-      auto fd = open_regular(path);
-      guard.lock();
-      --opening;
-      if (!fd && fd.error().sys == EMFILE && close_idle()) continue;
-      released.notify_all();
-      if (!fd) return std::move(fd).error();
-      if (by_file.contains(file)) {
-        ::close(*fd);
-        continue;
-      }
-      recent.push_front({file, *fd, 1});
-      by_file[file] = recent.begin();
-      return recent.begin();
-    }
-  }
-
-  void release(std::list<entry>::iterator used) {
-    {
-      const std::scoped_lock guard(lock);
-      --used->users;
-    }
-    released.notify_one();
-  }
-
-  void forget(const void* file) {
-    const std::scoped_lock guard(lock);
-    if (const auto found = by_file.find(file); found != by_file.end()) close(found->second);
-  }
-
- private:
-  bool close_idle() {
-    for (auto last = recent.end(); last != recent.begin();)
-      if ((--last)->users == 0) {
-        close(last);
-        return true;
-      }
-    return false;
-  }
-  void close(std::list<entry>::iterator closed) {
-    ::close(closed->fd);
-    by_file.erase(closed->file);
-    recent.erase(closed);
-  }
+  explicit state(std::size_t max_open) : open(max_open) {}
+  descriptors open;
 };
 
 namespace {
@@ -161,14 +78,12 @@ template <class Pool>
 class pooled_file final : public byte_source {
  public:
   pooled_file(std::shared_ptr<Pool> pool, std::string path) : pool_(std::move(pool)), path_(std::move(path)) {}
-  ~pooled_file() override { pool_->forget(this); }
+  ~pooled_file() override { pool_->open.forget(number()); }
 
   result<void> find_size() {
-    SHARDMESH_TRY(const auto opened, pool_->acquire(this, path_));
+    SHARDMESH_TRY(const auto opened, acquire());
     struct stat status{};
-    const int failed = ::fstat(opened->fd, &status) != 0 ? errno : 0;
-    pool_->release(opened);
-    if (failed != 0) return fail_sys(failed, "cannot stat", path_);
+    if (::fstat(opened.fd(), &status) != 0) return fail_sys(errno, "cannot stat", path_);
     size_ = status.st_size;
     return {};
   }
@@ -176,13 +91,15 @@ class pooled_file final : public byte_source {
   std::string name() const override { return path_; }
   result<void> read(std::int64_t offset, std::span<std::byte> out) const override {
     SHARDMESH_CHECK(check_range(*this, offset, out.size()));
-    SHARDMESH_TRY(const auto opened, pool_->acquire(this, path_));
-    auto done = read_from(opened->fd, offset, out);
-    pool_->release(opened);
-    return done;
+    SHARDMESH_TRY(const auto opened, acquire());
+    return read_from(opened.fd(), offset, out);
   }
 
  private:
+  std::uint64_t number() const { return reinterpret_cast<std::uintptr_t>(this); }
+  result<descriptors::use> acquire() const {
+    return pool_->open.acquire(number(), [&] { return open_regular(path_); });
+  }
   result<void> read_from(int fd, std::int64_t offset, std::span<std::byte> out) const {
     while (!out.empty()) {
       const ssize_t got = uninterrupted([&] { return ::pread(fd, out.data(), out.size(), offset); });
@@ -201,9 +118,7 @@ class pooled_file final : public byte_source {
 
 }  // namespace
 
-file_pool::file_pool(std::size_t max_open) : state_(std::make_shared<state>()) {
-  state_->max_open = descriptor_share(max_open);
-}
+file_pool::file_pool(std::size_t max_open) : state_(std::make_shared<state>(max_open)) {}
 file_pool::~file_pool() = default;
 
 result<std::unique_ptr<byte_source>> file_pool::open(const std::filesystem::path& path) {

@@ -69,11 +69,3 @@ result<std::vector<std::byte>> read_file(const std::filesystem::path& path, std:
 result<std::vector<std::byte>> read_all(const byte_source& source, std::int64_t limit_bytes);
 
 }  // namespace shardmesh
-
-namespace shardmesh {
-
-// How many descriptors one pool may hold, at least one: `most`, or a fifth of the process's limit, since several pools
-// are open at a time (two readers of a diff, checksums, a destination).
-std::size_t descriptor_share(std::size_t most);
-
-}  // namespace shardmesh

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// descriptors: the open files of a reader or a writer, of which only so many may be open at a time. Internal to the
+// room.
+module shardmesh.storage:descriptors;
+
+import shardmesh.std;
+import shardmesh.core;
+
+namespace shardmesh {
+
+// At most `most` descriptors (and a fifth of what the process may open), by numbers that callers give their files: the
+// least recently used idle one is closed for another. Whoever needs one while all are in use waits; nobody holds one
+// while waiting. Thread-safe.
+class descriptors {
+ public:
+  explicit descriptors(std::size_t most);
+  ~descriptors();
+  descriptors(const descriptors&) = delete;
+  descriptors& operator=(const descriptors&) = delete;
+
+ private:
+  struct entry {
+    std::uint64_t file;
+    int fd;
+    int users;
+  };
+
+ public:
+  // A descriptor in use until the end of this value.
+  class use {
+   public:
+    use(use&& other) noexcept : all_(std::exchange(other.all_, nullptr)), entry_(other.entry_) {}
+    use& operator=(use&&) = delete;
+    ~use() {
+      if (all_ != nullptr) all_->release(entry_);
+    }
+    int fd() const { return entry_->fd; }
+
+   private:
+    friend descriptors;
+    use(descriptors* all, std::list<entry>::iterator held) : all_(all), entry_(held) {}
+    descriptors* all_;
+    std::list<entry>::iterator entry_;
+  };
+
+  // `open` is called without a lock when the file is not open: on a network that can take long. Its errors are passed
+  // on; on EMFILE an idle descriptor is closed first and it is called again.
+  result<use> acquire(std::uint64_t file, function_ref<result<int>()> open);
+  // Precondition of both: what is closed is not in use.
+  void forget(std::uint64_t file);
+  void close_all();
+
+ private:
+  void release(std::list<entry>::iterator held);
+  bool close_idle();
+  void close(std::list<entry>::iterator closed);
+
+  const std::size_t most_;
+  std::size_t opening_ = 0;
+  std::mutex lock_;
+  std::condition_variable released_;
+  std::list<entry> recent_;  // most recently used first
+  std::unordered_map<std::uint64_t, std::list<entry>::iterator> by_file_;
+};
+
+}  // namespace shardmesh
