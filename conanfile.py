@@ -30,9 +30,9 @@ class ShardmeshConan(ConanFile):
         self.version = re.search(r"project\(shardmesh VERSION ([0-9.]+)", text).group(1)
 
     def requirements(self):
-        # Private to the library's bodies; all are found again by shardmeshConfig.cmake for linking.
+        # Private to the library's bodies; all but range-v3 are found again by shardmeshConfig.cmake for linking.
         self.requires("fmt/[>=9 <13]")
-        self.requires("range-v3/[>=0.12 <1]")
+        self.requires("range-v3/[>=0.12 <1]", visible=False)  # headers alone
         self.requires("nlohmann_json/[>=3.11 <4]")
         self.requires("simdjson/[>=3 <5]")
         self.requires("zlib/[>=1.2.11 <2]")

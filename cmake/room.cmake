@@ -6,6 +6,7 @@
 #   shardmesh_room(layout IMPORTS core LINKS fmt::fmt)
 #
 # IMPORTS: rooms whose modules its interface imports.  LINKS: third parties, private to its .cpp units.
+# range-v3 is there for the bodies of every room; its headers end in our objects, so consumers do not look for it.
 # OPTIONAL: the room is a component of the installed package, found only when it is asked for.
 function(shardmesh_room name)
   cmake_parse_arguments(PARSE_ARGV 1 room "OPTIONAL" "" "IMPORTS;LINKS")
@@ -34,7 +35,8 @@ function(shardmesh_room name)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/modules)
   set_target_properties(${target} PROPERTIES EXPORT_NAME ${name} POSITION_INDEPENDENT_CODE ON)
   list(TRANSFORM room_IMPORTS PREPEND shardmesh::)
-  target_link_libraries(${target} PUBLIC ${room_IMPORTS} PRIVATE ${room_LINKS})
+  target_link_libraries(${target} PUBLIC ${room_IMPORTS} PRIVATE ${room_LINKS}
+    $<BUILD_LOCAL_INTERFACE:range-v3::range-v3>)
   if(room_OPTIONAL)
     set_property(GLOBAL APPEND PROPERTY SHARDMESH_COMPONENTS ${name})
   else()
