@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
+#include <range/v3/action/sort.hpp>
+#include <range/v3/action/unique.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -22,9 +24,7 @@ std::vector<std::int64_t> edges(const std::map<box, std::vector<owner_id>>& held
     all.push_back(where.offsets[d]);
     all.push_back(where.end(d));
   }
-  std::sort(all.begin(), all.end());
-  all.erase(std::unique(all.begin(), all.end()), all.end());
-  return all;
+  return std::move(all) | ranges::actions::sort | ranges::actions::unique;
 }
 
 }  // namespace

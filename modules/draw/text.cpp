@@ -1,6 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
+#include <range/v3/action/push_back.hpp>
+#include <range/v3/action/sort.hpp>
+#include <range/v3/action/unique.hpp>
+#include <range/v3/range/conversion.hpp>
+#include <range/v3/view/drop.hpp>
+#include <range/v3/view/stride.hpp>
+#include <range/v3/view/take.hpp>
+#include <range/v3/view/zip.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -12,6 +20,7 @@ module shardmesh.draw;
 import :scene;
 
 namespace shardmesh {
+namespace views = ranges::views;
 namespace {
 
 // Positions of edges along one axis of the picture: `at[i]` is the character line of `edges[i]`.
@@ -25,21 +34,13 @@ struct axis {
   }
 };
 
-// Keeps at most `most` intervals: every k-th edge and the last.
-void thin(std::vector<std::int64_t>& edges, std::size_t most) {
-  if (edges.size() <= most + 1) return;
-  const std::size_t step = (edges.size() - 1 + most - 1) / most;
-  std::vector<std::int64_t> kept;
-  for (std::size_t i = 0; i + 1 < edges.size(); i += step) kept.push_back(edges[i]);
-  kept.push_back(edges.back());
-  edges = std::move(kept);
-}
-
+// At most `most` intervals between edges: every k-th edge and the last.
 axis make_axis(std::vector<std::int64_t> edges, std::size_t most) {
-  std::sort(edges.begin(), edges.end());
-  edges.erase(std::unique(edges.begin(), edges.end()), edges.end());
-  thin(edges, most);
-  return {std::move(edges), {}};
+  edges |= ranges::actions::sort | ranges::actions::unique;
+  const std::size_t intervals = edges.size() - 1, step = (intervals + most - 1) / most;
+  axis made{edges | views::take(intervals) | views::stride(step) | ranges::to<std::vector>(), {}};
+  made.edges.push_back(edges.back());
+  return made;
 }
 
 class canvas {
@@ -112,9 +113,7 @@ std::vector<drawn_tile> arrange(const slice& s, const axis& rows, const axis& co
       drawn.push_back(std::move(one));
       continue;
     }
-    same->owners.insert(same->owners.end(), one.owners.begin(), one.owners.end());
-    std::sort(same->owners.begin(), same->owners.end());
-    same->owners.erase(std::unique(same->owners.begin(), same->owners.end()), same->owners.end());
+    same->owners |= ranges::actions::push_back(one.owners) | ranges::actions::sort | ranges::actions::unique;
   }
   return drawn;
 }
@@ -139,9 +138,8 @@ std::string draw_slice(const slice& s, const scene& all, const draw_options& opt
   const std::size_t wide = std::min<std::size_t>(spare, 8 * (columns.edges.size() - 1));
   std::size_t x = 0;
   columns.at.push_back(0);
-  for (std::size_t i = 1; i < columns.edges.size(); ++i) {
-    const double share =
-        static_cast<double>(columns.edges[i] - columns.edges[i - 1]) / static_cast<double>(all.columns);
+  for (const auto& [begin, end] : views::zip(columns.edges, columns.edges | views::drop(1))) {
+    const double share = static_cast<double>(end - begin) / static_cast<double>(all.columns);
     x += least + static_cast<std::size_t>(share * static_cast<double>(wide));
     columns.at.push_back(x);
   }
@@ -159,11 +157,11 @@ std::string draw_slice(const slice& s, const scene& all, const draw_options& opt
   // Column coordinates above, row coordinates to the left, at the edges.
   std::string heading(columns.at.back() + 24, ' ');
   std::size_t free = 0;
-  for (std::size_t i = 0; i < columns.edges.size(); ++i) {
-    const std::string number = std::to_string(columns.edges[i]);
-    if (columns.at[i] < free) continue;
-    heading.replace(columns.at[i], number.size(), number);
-    free = columns.at[i] + number.size() + 1;
+  for (const auto& [edge, at] : views::zip(columns.edges, columns.at)) {
+    const std::string number = std::to_string(edge);
+    if (at < free) continue;
+    heading.replace(at, number.size(), number);
+    free = at + number.size() + 1;
   }
   heading.erase(heading.find_last_not_of(' ') + 1);
   std::string text = std::string(margin, ' ') + heading + "\n";
@@ -208,9 +206,8 @@ std::string draw_plan(const transfer_plan& plan, const draw_options& options) {
     std::vector<std::pair<std::int64_t, std::pair<owner_id, owner_id>>> busiest;
     for (const auto& [pair, bytes] : traffic) busiest.emplace_back(-bytes, pair);
     std::sort(busiest.begin(), busiest.end());
-    for (std::size_t i = 0; i < std::min<std::size_t>(busiest.size(), 16); ++i)
-      text += fmt::format("{:>6} -> {:<6} {}\n", busiest[i].second.first, busiest[i].second.second,
-                          human_bytes(-busiest[i].first));
+    for (const auto& [minus_bytes, pair] : busiest | views::take(16))
+      text += fmt::format("{:>6} -> {:<6} {}\n", pair.first, pair.second, human_bytes(-minus_bytes));
     if (busiest.size() > 16) text += fmt::format("and {} more pairs\n", busiest.size() - 16);
     return text;
   }
