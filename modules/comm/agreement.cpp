@@ -3,6 +3,10 @@
 module;
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <range/v3/action/push_back.hpp>
+#include <range/v3/action/sort.hpp>
+#include <range/v3/action/unique.hpp>
+#include <range/v3/view/drop.hpp>
 #include <try.hpp>
 
 #include <algorithm>
@@ -144,11 +148,8 @@ std::vector<opinions> differences(std::span<const records_of_rank> all, std::siz
 std::vector<std::int32_t> dissenters(std::span<const opinions> named) {
   std::vector<std::int32_t> ranks;
   for (const opinions& o : named)
-    for (std::size_t g = 1; g < o.groups.size(); ++g)
-      ranks.insert(ranks.end(), o.groups[g].second.begin(), o.groups[g].second.end());
-  std::sort(ranks.begin(), ranks.end());
-  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
-  return ranks;
+    for (const auto& [text, group] : o.groups | ranges::views::drop(1)) ranks |= ranges::actions::push_back(group);
+  return std::move(ranks) | ranges::actions::sort | ranges::actions::unique;
 }
 
 // The same records, in different orders.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
+#include <range/v3/view/enumerate.hpp>
+#include <range/v3/view/take.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -19,6 +21,7 @@ module;
 module shardmesh.layout;
 
 namespace shardmesh {
+namespace views = ranges::views;
 
 // An explicit numbering and its inverse.
 struct device_mesh::numbering {
@@ -43,11 +46,10 @@ std::vector<std::string_view> split_commas(std::string_view text) {
 }
 
 result<void> check_names(const std::vector<std::string>& names) {
-  for (std::size_t d = 0; d < names.size(); ++d) {
-    if (names[d].empty()) return bad_mesh(fmt::format("mesh dimension {} has an empty name", d));
-    for (std::size_t e = 0; e < d; ++e)
-      if (names[e] == names[d])
-        return bad_mesh(fmt::format("mesh dimensions {} and {} are both named '{}'", e, d, names[d]));
+  for (const auto& [d, name] : views::enumerate(names)) {
+    if (name.empty()) return bad_mesh(fmt::format("mesh dimension {} has an empty name", d));
+    for (const auto& [e, before] : views::enumerate(names | views::take(d)))
+      if (before == name) return bad_mesh(fmt::format("mesh dimensions {} and {} are both named '{}'", e, d, name));
   }
   return {};
 }
@@ -78,15 +80,14 @@ result<device_mesh> device_mesh::make(std::span<const std::int64_t> sizes, std::
   if (static_cast<std::int64_t>(ranks.size()) != mesh.size_)
     return bad_mesh(fmt::format("{} ranks for a mesh of {}", ranks.size(), mesh.size_));
   auto table = std::make_shared<numbering>();
-  for (std::size_t i = 0; i < ranks.size(); ++i) {
-    if (ranks[i] < 0 || ranks[i] == std::numeric_limits<std::int32_t>::max())
-      return bad_mesh(fmt::format("rank {} at position {} of the mesh", ranks[i], i));
-    table->positions.emplace_back(ranks[i], static_cast<std::int64_t>(i));
+  for (const auto& [i, rank] : views::enumerate(ranks)) {
+    if (rank < 0 || rank == std::numeric_limits<std::int32_t>::max())
+      return bad_mesh(fmt::format("rank {} at position {} of the mesh", rank, i));
+    table->positions.emplace_back(rank, static_cast<std::int64_t>(i));
   }
-  std::sort(table->positions.begin(), table->positions.end());
-  for (std::size_t i = 1; i < ranks.size(); ++i)
-    if (table->positions[i].first == table->positions[i - 1].first)
-      return bad_mesh(fmt::format("rank {} is in the mesh twice", table->positions[i].first));
+  std::ranges::sort(table->positions);
+  const auto twice = std::ranges::adjacent_find(table->positions, {}, &std::pair<std::int32_t, std::int64_t>::first);
+  if (twice != table->positions.end()) return bad_mesh(fmt::format("rank {} is in the mesh twice", twice->first));
   table->ranks = std::move(ranks);
   const bool in_order =
       table->positions.back().first == mesh.size_ - 1 && std::is_sorted(table->ranks.begin(), table->ranks.end());

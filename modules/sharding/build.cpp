@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
+#include <range/v3/view/enumerate.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -124,8 +125,8 @@ std::vector<error> local_shard_problems(std::span<const local_shard_facts> shard
     problems.push_back(fail(errc::invalid_argument, "this rank has no local shards")
                            .with_rank(group.global(rank))
                            .with_values("at least one", "none"));
-  for (std::size_t i = 0; i < shards.size(); ++i) {
-    shard_checker check(problems, shards[i], i, group.global(rank));
+  for (const auto& [i, shard] : ranges::views::enumerate(shards)) {
+    shard_checker check(problems, shard, i, group.global(rank));
     check.check_box();
     check.check_place(group);
     check.check_kind();

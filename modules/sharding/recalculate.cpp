@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
+#include <range/v3/view/enumerate.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -61,22 +62,23 @@ result<sharded_tensor_metadata> recalc_global_sharded_tensor_metadata(sharded_te
                 fmt::format("a tensor of {} dimensions cannot be cut along dimension {}", rank, dim))
         .with_values(rank == 0 ? "no dimension" : fmt::format("{} to {}", -rank, rank - 1), std::to_string(dim));
   const auto cut = static_cast<std::size_t>(dim < 0 ? dim + rank : dim);
-  for (std::size_t i = 0; i < shards.size(); ++i) SHARDMESH_CHECK(check_fits(shards.front(), shards[i], i, cut));
+  for (const auto& [i, shard] : ranges::views::enumerate(shards))
+    SHARDMESH_CHECK(check_fits(shards.front(), shard, i, cut));
 
-  std::vector<std::pair<std::int32_t, std::size_t>> order;  // (rank, position in the list)
-  order.reserve(shards.size());
-  for (std::size_t i = 0; i < shards.size(); ++i) order.emplace_back(*shards[i].rank(), i);
-  std::sort(order.begin(), order.end());
+  std::vector<shard_metadata*> by_rank;  // those of one rank in the list's order
+  by_rank.reserve(shards.size());
+  for (shard_metadata& shard : shards) by_rank.push_back(&shard);
+  std::ranges::stable_sort(by_rank, {}, [](const shard_metadata* shard) { return *shard->rank(); });
 
   std::int64_t begin = 0;
-  for (const auto& [owner, i] : order) {
-    shards[i].offsets = extents::filled(whole.rank(), 0);
-    shards[i].offsets[cut] = begin;
-    const auto end = checked_add(begin, shards[i].sizes[cut]);
+  for (shard_metadata* shard : by_rank) {
+    shard->offsets = extents::filled(whole.rank(), 0);
+    shard->offsets[cut] = begin;
+    const auto end = checked_add(begin, shard->sizes[cut]);
     if (!end)
       return fail(errc::overflow, fmt::format("the shards' sizes in dimension {} do not add up in 64 bits", cut))
-          .with_rank(owner)
-          .with_values("a sum below 2^63", fmt::format("{} + {}", begin, shards[i].sizes[cut]));
+          .with_rank(*shard->rank())
+          .with_values("a sum below 2^63", fmt::format("{} + {}", begin, shard->sizes[cut]));
     begin = *end;
   }
   metadata.size = whole;

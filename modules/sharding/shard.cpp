@@ -42,10 +42,9 @@ result<std::vector<std::size_t>> order_of_local_shards(std::span<const shard_met
   std::vector<std::size_t> by_box(listed.size()), local_by_box(local.size());
   std::iota(by_box.begin(), by_box.end(), std::size_t{0});
   std::iota(local_by_box.begin(), local_by_box.end(), std::size_t{0});
-  std::sort(by_box.begin(), by_box.end(),
-            [&](std::size_t a, std::size_t b) { return std::tuple(*listed[a], a) < std::tuple(*listed[b], b); });
-  std::sort(local_by_box.begin(), local_by_box.end(),
-            [&](std::size_t a, std::size_t b) { return std::tuple(local[a], a) < std::tuple(local[b], b); });
+  using place = std::tuple<const shard_metadata&, std::size_t>;
+  std::ranges::sort(by_box, {}, [&](std::size_t i) { return place(*listed[i], i); });
+  std::ranges::sort(local_by_box, {}, [&](std::size_t i) { return place(local[i], i); });
   std::vector<std::size_t> order(local.size());
   for (std::size_t i = 0; i < std::max(local.size(), listed.size()); ++i) {
     const bool has_local = i < local.size(), has_listed = i < listed.size();

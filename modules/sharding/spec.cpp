@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
+#include <range/v3/range/conversion.hpp>
+#include <range/v3/view/enumerate.hpp>
+#include <range/v3/view/iota.hpp>
+#include <range/v3/view/take.hpp>
+#include <range/v3/view/transform.hpp>
+#include <range/v3/view/zip.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -17,6 +23,7 @@ module;
 module shardmesh.sharding;
 
 namespace shardmesh {
+namespace views = ranges::views;
 namespace {
 
 // The dimension that a chunk spec cuts, after all checks of the spec against the size.
@@ -41,12 +48,11 @@ result<std::vector<shard_metadata>> shards_of(const chunk_sharding_spec& spec, c
   const auto chunks = static_cast<std::int64_t>(spec.placements.size());
   std::vector<shard_metadata> made(spec.placements.size(),
                                    {extents::filled(size.rank(), 0), size, std::optional<remote_device>{}});
-  for (std::int64_t i = 0; i < chunks; ++i) {
+  for (const auto& [i, shard, placement] : views::zip(views::iota(std::int64_t{0}), made, spec.placements)) {
     const index_range part = spec.rule.part(size[cut], chunks, i);
-    shard_metadata& shard = made[static_cast<std::size_t>(i)];
     shard.offsets[cut] = part.begin;
     shard.sizes[cut] = part.size;
-    shard.placement = spec.placements[static_cast<std::size_t>(i)];
+    shard.placement = placement;
   }
   return made;
 }
@@ -55,11 +61,11 @@ result<std::vector<shard_metadata>> shards_of(const chunk_sharding_spec& spec, c
 result<std::vector<std::int32_t>> owners_of(const chunk_sharding_spec& spec, const rank_group& group) {
   std::vector<std::int32_t> owners;
   owners.reserve(spec.placements.size());
-  for (std::size_t i = 0; i < spec.placements.size(); ++i) {
-    SHARDMESH_TRY(const placed_device placed, parse_and_validate_remote_device(group, spec.placements[i]));
+  for (const auto& [i, placement] : views::enumerate(spec.placements)) {
+    SHARDMESH_TRY(const placed_device placed, parse_and_validate_remote_device(group, placement));
     if (!placed.rank)
       return fail(errc::invalid_argument, fmt::format("placement {} names no rank", i))
-          .with_values("rank:N/DEVICE", to_string(spec.placements[i]));
+          .with_values("rank:N/DEVICE", to_string(placement));
     owners.push_back(*group.group_rank(*placed.rank));
   }
   return owners;
@@ -93,9 +99,8 @@ std::optional<std::size_t> one_cut(std::span<const shard_metadata> shards) {
 template <class T>
 std::string shortened(const std::vector<T>& list) {
   constexpr std::size_t most = 16;
-  std::string text;
-  for (std::size_t i = 0; i < std::min(list.size(), most); ++i) text += (i == 0 ? "" : ", ") + to_string(list[i]);
-  return list.size() > most ? text + ", .." : text;
+  const auto first = list | views::take(most) | views::transform([](const T& one) { return to_string(one); });
+  return fmt::format("{}{}", fmt::join(first | ranges::to<std::vector>(), ", "), list.size() > most ? ", .." : "");
 }
 
 std::string_view policy_name(split_policy policy) {
@@ -162,12 +167,9 @@ sharding_spec infer_sharding_spec_from_shards_metadata(const shard_metadata_list
   const std::vector<shard_metadata>& shards = listed.shards;
   const auto cut = one_cut(shards);
   if (!cut) return listed;
-  std::vector<std::size_t> order(shards.size());
-  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
-  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    const auto key = [&](std::size_t i) { return std::pair(shards[i].offsets[*cut], i); };
-    return key(a) < key(b);
-  });
+  std::vector<const shard_metadata*> along;  // the cut dimension; empty ones keep their order
+  for (const shard_metadata& shard : shards) along.push_back(&shard);
+  std::ranges::stable_sort(along, {}, [&](const shard_metadata* shard) { return shard->offsets[*cut]; });
   std::int64_t length = 0;
   for (const shard_metadata& shard : shards) {
     const auto sum = checked_add(length, shard.sizes[*cut]);
@@ -176,12 +178,11 @@ sharding_spec infer_sharding_spec_from_shards_metadata(const shard_metadata_list
   }
   chunk_sharding_spec made{static_cast<std::int32_t>(*cut), {}, {}};
   const auto chunks = static_cast<std::int64_t>(shards.size());
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    const shard_metadata& shard = shards[order[i]];
-    const index_range part = made.rule.part(length, chunks, static_cast<std::int64_t>(i));
-    const bool is_here = part.size > 0 ? shard.offsets[*cut] == part.begin : shard.offsets[*cut] >= length;
-    if (shard.sizes[*cut] != part.size || !is_here) return listed;
-    made.placements.push_back(*shard.placement);
+  for (const auto& [i, shard] : views::zip(views::iota(std::int64_t{0}), along)) {
+    const index_range part = made.rule.part(length, chunks, i);
+    const bool is_here = part.size > 0 ? shard->offsets[*cut] == part.begin : shard->offsets[*cut] >= length;
+    if (shard->sizes[*cut] != part.size || !is_here) return listed;
+    made.placements.push_back(*shard->placement);
   }
   return made;
 }
@@ -193,8 +194,8 @@ result<index_range> get_chunk_sharding_params(std::int64_t dim_size, const chunk
     return fail(errc::invalid_argument, "the dimension cannot be cut by this spec")
         .with_values("a size of at least 0 that fits the rule, and placements",
                      fmt::format("size {}, {} placements", dim_size, chunks));
-  for (std::int64_t i = 0; i < chunks; ++i)
-    if (spec.placements[static_cast<std::size_t>(i)].rank == rank) return spec.rule.part(dim_size, chunks, i);
+  for (const auto& [i, placement] : views::zip(views::iota(std::int64_t{0}), spec.placements))
+    if (placement.rank == rank) return spec.rule.part(dim_size, chunks, i);
   return fail(errc::invalid_argument, "no chunk of the spec is on this rank")
       .with_rank(rank)
       .with_values(fmt::format("a rank of one of {} placements", chunks), std::to_string(rank));

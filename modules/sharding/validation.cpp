@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
+#include <range/v3/view/take.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -63,8 +64,8 @@ cover_report with_odd(cover_report boxes, const flat_shards& flat, const shard_m
                       std::size_t max_problems) {
   if (flat.odd.empty()) return boxes;
   std::vector<cover_problem> problems;
-  for (std::size_t i = 0; i < std::min(flat.odd.size(), max_problems); ++i) {
-    problems.push_back(odd_problem(shards, flat.odd[i]));
+  for (const std::size_t at : flat.odd | ranges::views::take(max_problems)) {
+    problems.push_back(odd_problem(shards, at));
   }
   for (cover_problem& p : boxes.problems)
     if (problems.size() < max_problems) problems.push_back(std::move(p));

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
+#include <range/v3/view/iota.hpp>
+#include <range/v3/view/zip.hpp>
 
 #include <algorithm>
 #include <array>
@@ -17,6 +19,7 @@ module shardmesh.state;
 import shardmesh.kernels;
 
 namespace shardmesh {
+namespace views = ranges::views;
 
 std::string_view name(state_difference_kind kind) {
   constexpr auto names = std::to_array<std::string_view>(
@@ -125,13 +128,13 @@ std::optional<value_difference> difference_of(const sharded_tensor_metadata& a, 
   if (a.size != b.size) return against(kind::shape, to_string(a.size), to_string(b.size));
   if (a.shards.size() != b.shards.size())
     return against(kind::layout, fmt::format("{} shards", a.shards.size()), fmt::format("{} shards", b.shards.size()));
-  for (std::size_t i = 0; i < a.shards.size(); ++i)
-    if (a.shards[i].offsets != b.shards[i].offsets || a.shards[i].sizes != b.shards[i].sizes)
-      return against(kind::layout, fmt::format("shard {} {}", i, boxes_text(a.shards[i])), boxes_text(b.shards[i]));
-  for (std::size_t i = 0; i < a.shards.size(); ++i)
-    if (a.shards[i].placement != b.shards[i].placement)
-      return against(kind::placement, fmt::format("shard {} on {}", i, placement_text(a.shards[i])),
-                     placement_text(b.shards[i]));
+  const auto pairs = views::zip(views::iota(0), a.shards, b.shards);
+  for (const auto& [i, left, right] : pairs)
+    if (left.offsets != right.offsets || left.sizes != right.sizes)
+      return against(kind::layout, fmt::format("shard {} {}", i, boxes_text(left)), boxes_text(right));
+  for (const auto& [i, left, right] : pairs)
+    if (left.placement != right.placement)
+      return against(kind::placement, fmt::format("shard {} on {}", i, placement_text(left)), placement_text(right));
   if (a_group != b_group)
     return against(kind::placement, fmt::format("group {}", to_string(a_group)), to_string(b_group));
   return difference_of_properties(a.properties, b.properties);

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
+#include <range/v3/action/sort.hpp>
+#include <range/v3/action/unique.hpp>
+#include <range/v3/view/enumerate.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -75,8 +78,7 @@ result<void> find_group(flat_nest& flat, const nest& members, const std::optiona
     }
     for (const shard_metadata& shard : flat.shards)
       if (shard.rank()) ranks.push_back(*shard.rank());
-    std::sort(ranks.begin(), ranks.end());
-    ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+    ranks |= ranges::actions::sort | ranges::actions::unique;
     SHARDMESH_TRY(flat.group, rank_group::make(std::move(ranks)));
   }
   const auto rank = flat.group.group_rank(me);
@@ -98,8 +100,8 @@ result<std::vector<shard_metadata>> in_torch_order(std::vector<shard_metadata> s
       static_cast<std::size_t>(chunks->dim < 0 ? chunks->dim + static_cast<std::int32_t>(size.rank()) : chunks->dim);
   const std::int64_t split = get_split_size(size[dim], static_cast<std::int64_t>(chunks->placements.size()));
   SHARDMESH_TRY(auto made, build_metadata(spec, size));
-  for (std::size_t i = 0; i < made.shards.size(); ++i)
-    if (made.shards[i].offsets[dim] != split * static_cast<std::int64_t>(i)) return shards;
+  for (const auto& [i, shard] : ranges::views::enumerate(made.shards))
+    if (shard.offsets[dim] != split * static_cast<std::int64_t>(i)) return shards;
   return std::move(made.shards);
 }
 
