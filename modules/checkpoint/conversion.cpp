@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
+#include <range/v3/algorithm/remove_if.hpp>
+#include <range/v3/view/drop.hpp>
+#include <range/v3/view/zip.hpp>
 #include <try.hpp>
 
 #include <algorithm>
@@ -17,6 +20,7 @@ module shardmesh.checkpoint;
 import :entry_check;
 
 namespace shardmesh {
+namespace views = ranges::views;
 namespace {
 
 class selecting {
@@ -159,18 +163,11 @@ namespace {
 // Leaves out what `drop` holds for, and the same positions of `sources`.
 template <class Entry, class Drop>
 std::int64_t drop_with_sources(std::vector<Entry>& entries, std::vector<std::size_t>& sources, const Drop& drop) {
-  std::size_t kept = 0;
-  for (std::size_t i = 0; i < entries.size(); ++i) {
-    if (drop(entries[i])) continue;
-    if (kept != i) {
-      entries[kept] = std::move(entries[i]);
-      sources[kept] = sources[i];
-    }
-    ++kept;
-  }
-  const auto dropped = static_cast<std::int64_t>(entries.size() - kept);
-  entries.erase(entries.begin() + static_cast<std::ptrdiff_t>(kept), entries.end());
-  sources.resize(kept);
+  const auto both = views::zip(entries, sources);
+  const auto kept = ranges::remove_if(both, drop, [](const auto& one) -> const Entry& { return std::get<0>(one); });
+  const auto dropped = both.end() - kept;
+  entries.erase(entries.end() - dropped, entries.end());
+  sources.erase(sources.end() - dropped, sources.end());
   return dropped;
 }
 
@@ -197,9 +194,9 @@ std::vector<error> find_path_conflicts(std::span<const output_tensor> tensors, s
   });
   // What begins with a path follows it at once.
   std::vector<error> problems;
-  for (std::size_t i = 1; i < paths.size(); ++i) {
-    const auto& [outer, outer_key] = paths[i - 1];
-    const auto& [inner, inner_key] = paths[i];
+  for (const auto& [before, after] : views::zip(paths, paths | views::drop(1))) {
+    const auto& [outer, outer_key] = before;
+    const auto& [inner, inner_key] = after;
     if (outer.size() > inner.size() || !std::equal(outer.begin(), outer.end(), inner.begin())) continue;
     problems.push_back(
         fail(errc::duplicate_key, fmt::format("{} lies where {} is a value: one nested path cannot be both",

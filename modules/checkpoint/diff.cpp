@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
+#include <range/v3/view/enumerate.hpp>
+#include <range/v3/view/zip.hpp>
 #include <try.hpp>
 
 #include <algorithm>
@@ -229,10 +231,10 @@ std::string_view name(difference_kind kind) {
 diff_side whole_side(checkpoint_reader& reader) {
   diff_side side{reader, {}};
   const catalog& contents = reader.contents();
-  for (std::size_t i = 0; i < contents.tensors.size(); ++i)
-    side.entries.push_back({contents.tensors[i].key, i, true, contents.tensors[i].type});
-  for (std::size_t i = 0; i < contents.objects.size(); ++i)
-    side.entries.push_back({contents.objects[i].key, i, false, dtype::undefined});
+  for (const auto& [i, tensor] : ranges::views::enumerate(contents.tensors))
+    side.entries.push_back({tensor.key, i, true, tensor.type});
+  for (const auto& [i, object] : ranges::views::enumerate(contents.objects))
+    side.entries.push_back({object.key, i, false, dtype::undefined});
   return side;
 }
 
@@ -258,8 +260,8 @@ result<diff_report> diff(const diff_side& left, const diff_side& right, const di
         return {};
       }));
   diff_report report;
-  for (std::size_t i = 0; i < pairs.size(); ++i) {
-    const auto& [a, b] = pairs[i].second;
+  for (auto&& [pair, differences, failure] : ranges::views::zip(pairs, found_in, unreadable)) {
+    const auto& [a, b] = pair.second;
     if (a && b && a->is_tensor && b->is_tensor) {
       ++report.tensors;
       const tensor_entry& tensor = left.reader.contents().tensors[a->index];
@@ -267,10 +269,10 @@ result<diff_report> diff(const diff_side& left, const diff_side& right, const di
     } else if (a && b && !a->is_tensor && !b->is_tensor) {
       ++report.objects;
     }
-    std::move(found_in[i].begin(), found_in[i].end(), std::back_inserter(report.differences));
-    if (!unreadable[i]) continue;
-    std::string key(pairs[i].first);
-    error cause = std::move(*unreadable[i]);
+    std::move(differences.begin(), differences.end(), std::back_inserter(report.differences));
+    if (!failure) continue;
+    std::string key(pair.first);
+    error cause = std::move(*failure);
     if (cause.key.empty()) cause.key = key;
     if (cause.file.empty()) cause.file = (a ? left : right).reader.path().string();
     error shown = cause;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
+#include <range/v3/view/drop.hpp>
+#include <range/v3/view/enumerate.hpp>
+#include <range/v3/view/zip.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -16,6 +19,7 @@ module shardmesh.checkpoint;
 import :entry_check;
 
 namespace shardmesh {
+namespace views = ranges::views;
 namespace {
 
 // Equal boxes are replicas to the planner, but a checkpoint stores each once.
@@ -26,9 +30,9 @@ void find_stored_twice(const catalog& contents, const tensor_entry& tensor, std:
     if (!b.is_empty()) boxes.push_back(b);
   }
   std::sort(boxes.begin(), boxes.end());
-  for (std::size_t i = 1; i < boxes.size(); ++i)
-    if (boxes[i] == boxes[i - 1])
-      problems.push_back(fail(errc::overlap, "a chunk is stored twice").with_key(tensor.key).with_box(boxes[i]));
+  for (const auto& [before, b] : views::zip(boxes, boxes | views::drop(1)))
+    if (b == before)
+      problems.push_back(fail(errc::overlap, "a chunk is stored twice").with_key(tensor.key).with_box(b));
 }
 
 // A stored run of bytes and the entry that it belongs to.
@@ -45,11 +49,10 @@ std::vector<stored_item> items_of(const catalog& contents) {
     if (place.file >= 0 && place.length > 0)
       items.push_back({place.file, place.offset, place.offset + place.length, entry});
   };
-  for (std::size_t t = 0; t < contents.tensors.size(); ++t)
-    for (std::int32_t i = 0; i < contents.tensors[t].chunk_count; ++i)
-      note(contents.chunk_places[static_cast<std::size_t>(contents.tensors[t].first_chunk + i)], t);
-  for (std::size_t o = 0; o < contents.objects.size(); ++o)
-    note(contents.objects[o].place, contents.tensors.size() + o);
+  for (const auto& [t, tensor] : views::enumerate(contents.tensors))
+    for (std::int32_t i = 0; i < tensor.chunk_count; ++i)
+      note(contents.chunk_places[static_cast<std::size_t>(tensor.first_chunk + i)], t);
+  for (const auto& [o, object] : views::enumerate(contents.objects)) note(object.place, contents.tensors.size() + o);
   std::sort(items.begin(), items.end());
   return items;
 }

@@ -3,6 +3,8 @@
 // names.
 module;
 #include <fmt/format.h>
+#include <range/v3/action/sort.hpp>
+#include <range/v3/action/unique.hpp>
 #include <try.hpp>
 
 #include <algorithm>
@@ -181,12 +183,9 @@ void scan_items(checkpoint_reader& reader, int threads, collector& into) {
     return std::tuple(item.first.file, item.first.offset, item.first.length, item.first.transform);
   };
   std::erase_if(items, [](const auto& item) { return item.first.file < 0; });
-  std::sort(items.begin(), items.end(), [&](const auto& a, const auto& b) {
-    return std::tuple(place_of(a), a.second) < std::tuple(place_of(b), b.second);  // the first key of a shared item
-  });
-  items.erase(
-      std::unique(items.begin(), items.end(), [&](const auto& a, const auto& b) { return place_of(a) == place_of(b); }),
-      items.end());
+  const auto with_key = [&](const auto& item) { return std::tuple(place_of(item), item.second); };
+  items |= ranges::actions::sort(ranges::less{}, with_key) |  // the first key of a shared item
+           ranges::actions::unique(ranges::equal_to{}, place_of);
   static_cast<void>(parallel_for(threads, static_cast<std::int64_t>(items.size()), [&](std::int64_t i) -> result<void> {
     const auto& [place, key] = items[static_cast<std::size_t>(i)];
     const auto source = reader.item_bytes(place);
@@ -215,12 +214,9 @@ global_report find_globals(const fs::path& path, checkpoint_reader* reader, cons
   }
   if (reader != nullptr && reader->contents().format == checkpoint_format::dcp)
     scan_items(*reader, options.threads, found);
-  std::sort(found.report.names.begin(), found.report.names.end(), [](const named_global& a, const named_global& b) {
-    return std::tie(a.harmless, a.file, a.key, a.name) < std::tie(b.harmless, b.file, b.key, b.name);
-  });
-  std::sort(found.report.problems.begin(), found.report.problems.end(), [](const error& a, const error& b) {
-    return std::tie(a.file, a.key, a.message) < std::tie(b.file, b.key, b.message);
-  });
+  std::ranges::sort(found.report.names, {},
+                    [](const named_global& g) { return std::tie(g.harmless, g.file, g.key, g.name); });
+  std::ranges::sort(found.report.problems, {}, [](const error& e) { return std::tie(e.file, e.key, e.message); });
   return std::move(found.report);
 }
 

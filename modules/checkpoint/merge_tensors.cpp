@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
+#include <range/v3/view/zip.hpp>
 #include <try.hpp>
 
 #include <cstddef>
@@ -78,9 +79,9 @@ class merging {
             return {};
           }));
       std::map<digest128, std::size_t> first;
-      for (std::size_t i = 0; i < members.size(); ++i) {
-        const auto [kept, is_new] = first.try_emplace(digests[i], members[i]);
-        if (!is_new) drop(members[i], kept->second, "has the bytes of");
+      for (const auto& [member, digest] : ranges::views::zip(members, digests)) {
+        const auto [kept, is_new] = first.try_emplace(digest, member);
+        if (!is_new) drop(member, kept->second, "has the bytes of");
       }
     }
     return {};

@@ -2,6 +2,7 @@
 module;
 #include <fmt/format.h>
 #include <re2/re2.h>
+#include <range/v3/view/zip.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -35,9 +36,7 @@ error bad_pattern(const std::string& pattern, const RE2& re) {
 
 // "a, b, c, ... and 7 more"
 std::string listed(const std::vector<std::string_view>& keys) {
-  std::string text;
-  for (std::size_t i = 0; i < std::min(keys.size(), named_keys); ++i)
-    text += fmt::format("{}{}", i == 0 ? "" : ", ", keys[i]);
+  std::string text = fmt::format("{}", fmt::join(std::span(keys).first(std::min(keys.size(), named_keys)), ", "));
   if (keys.size() > named_keys) text += fmt::format(", ... and {} more", keys.size() - named_keys);
   return text;
 }
@@ -119,11 +118,10 @@ class resolver {
 
   void report_unused() {
     if (options_.allow_unused) return;
-    for (std::size_t r = 0; r < rules_.size(); ++r)
-      if (!used_[r])
-        made_.errors.push_back(
-            fail(errc::invalid_argument, fmt::format("rule '{}' matches no tensor", rules_[r].pattern))
-                .with_hint("patterns match whole keys; --allow-unused ignores this"));
+    for (const auto& [rule, is_used] : ranges::views::zip(rules_, used_))
+      if (!is_used)
+        made_.errors.push_back(fail(errc::invalid_argument, fmt::format("rule '{}' matches no tensor", rule.pattern))
+                                   .with_hint("patterns match whole keys; --allow-unused ignores this"));
   }
 
   // For optimizer state without a rule: which tensor's placement it takes.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
+#include <range/v3/view/zip.hpp>
 #include <try.hpp>
 
 #include <algorithm>
@@ -79,7 +80,8 @@ class planning {
     if (!plan_.problems.empty()) return;
     for (std::string& note : resolved.notes) plan_.notes.push_back(std::move(note));
     plan_.ranks = options_.mesh->rank_limit();
-    for (std::size_t i = 0; i < which.size(); ++i) cut(plan_.tensors[which[i]], resolved.placements[i]);
+    for (const auto& [i, placements] : ranges::views::zip(which, resolved.placements))
+      cut(plan_.tensors[i], placements);
     for (output_tensor& tensor : plan_.tensors)
       if (tensor.archive)
         tensor.chunks.front().rank = balance_.give(all_ranks(), bytes_of(tensor, tensor.chunks.front().where));

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
+#include <range/v3/view/enumerate.hpp>
+
 #include <try.hpp>
 
 #include <atomic>
@@ -103,9 +105,8 @@ class verification {
   void check_whole_entries() {
     const catalog& contents = reader_.contents();
     std::vector<whole_entry> tensors, objects;
-    for (std::size_t i = 0; i < contents.tensors.size(); ++i)
-      if (!contents.tensors[i].opaque_type.empty())
-        (contents.tensors[i].chunk_count > 0 ? tensors : objects).push_back({true, i});
+    for (const auto& [i, tensor] : ranges::views::enumerate(contents.tensors))
+      if (!tensor.opaque_type.empty()) (tensor.chunk_count > 0 ? tensors : objects).push_back({true, i});
     for (std::size_t i = 0; i < contents.objects.size(); ++i) objects.push_back({false, i});
     report_.objects = static_cast<std::int64_t>(objects.size());
     report_.unchecked_chunks += check_entries(tensors);

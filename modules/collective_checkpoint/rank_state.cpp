@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
+#include <range/v3/view/enumerate.hpp>
 #include <try.hpp>
 
 #include <algorithm>
@@ -115,8 +116,8 @@ std::ptrdiff_t find_rank(const Merged& merged, std::int32_t rank) {
 class merging {
  public:
   void add(std::int32_t rank, said_state said) {
-    for (std::size_t i = 0; i < said.tensors.size(); ++i) add_tensor(rank, i, std::move(said.tensors[i]));
-    for (std::size_t i = 0; i < said.objects.size(); ++i) add_object(rank, i, std::move(said.objects[i]));
+    for (auto&& [i, tensor] : ranges::views::enumerate(said.tensors)) add_tensor(rank, i, std::move(tensor));
+    for (auto&& [i, object] : ranges::views::enumerate(said.objects)) add_object(rank, i, std::move(object));
   }
 
   merged_state finish() && {

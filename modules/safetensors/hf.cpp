@@ -2,6 +2,10 @@
 module;
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include <range/v3/action/sort.hpp>
+#include <range/v3/action/unique.hpp>
+#include <range/v3/range/conversion.hpp>
+#include <range/v3/view/map.hpp>
 #include <try.hpp>
 
 #include <algorithm>
@@ -116,10 +120,8 @@ result<choice> choose_files(const fs::path& path, file_pool& pool) {
   if (!chosen.index_name.empty()) {
     SHARDMESH_TRY(const auto source, pool.open(chosen.folder / chosen.index_name));
     SHARDMESH_TRY(chosen.index, parse_hf_index(*source));
-    chosen.files.clear();
-    for (const auto& [name, file] : chosen.index->weight_map) chosen.files.push_back(file);
-    std::sort(chosen.files.begin(), chosen.files.end());
-    chosen.files.erase(std::unique(chosen.files.begin(), chosen.files.end()), chosen.files.end());
+    chosen.files = chosen.index->weight_map | ranges::views::values | ranges::to<std::vector>() |
+                   ranges::actions::sort | ranges::actions::unique;
   } else if (chosen.files.empty()) {
     return fail(errc::bad_format, "has no safetensors file").with_file(path.string());
   }

@@ -2,6 +2,8 @@
 // Files to files: one tensor at a time and thread, slab by slab.
 module;
 #include <fmt/format.h>
+#include <range/v3/action/sort.hpp>
+#include <range/v3/action/unique.hpp>
 #include <try.hpp>
 
 #include <algorithm>
@@ -17,6 +19,7 @@ module;
 module shardmesh.transfer;
 
 namespace shardmesh {
+namespace actions = ranges::actions;
 namespace {
 
 constexpr std::int64_t largest_slab_bytes = std::int64_t{8} << 20;  // larger ones only leave the caches
@@ -26,15 +29,10 @@ constexpr std::int64_t largest_slab_bytes = std::int64_t{8} << 20;  // larger on
 std::vector<fragment> distinct_holders(const distribution& from, const box& where) {
   std::vector<fragment> found;
   from.overlapping(where, [&](const fragment& f) { return found.push_back(f), true; });
-  std::sort(found.begin(), found.end(), [](const fragment& a, const fragment& b) {
-    return std::tie(a.where, a.owner, a.slot) < std::tie(b.where, b.owner, b.slot);
-  });
-  const auto last =
-      std::unique(found.begin(), found.end(), [](const fragment& a, const fragment& b) { return a.where == b.where; });
-  found.erase(last, found.end());
-  std::sort(found.begin(), found.end(),
-            [](const fragment& a, const fragment& b) { return std::tie(a.owner, a.slot) < std::tie(b.owner, b.slot); });
-  return found;
+  const auto box_first = [](const fragment& f) { return std::tie(f.where, f.owner, f.slot); };
+  const auto in_items = [](const fragment& f) { return std::tie(f.owner, f.slot); };
+  return std::move(found) | actions::sort(ranges::less{}, box_first) |
+         actions::unique(ranges::equal_to{}, &fragment::where) | actions::sort(ranges::less{}, in_items);
 }
 
 // `where`, a box of the global tensor inside f's, in the index space of f's buffer.

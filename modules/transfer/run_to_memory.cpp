@@ -2,6 +2,8 @@
 // Files to tensors in memory: grouped by source item, so that each is opened once and shared ranges are read once.
 module;
 #include <fmt/format.h>
+#include <range/v3/action/sort.hpp>
+#include <range/v3/action/unique.hpp>
 #include <try.hpp>
 
 #include <algorithm>
@@ -152,12 +154,9 @@ result<void> run_to_memory(std::span<const distribution> from, std::span<const s
       return found.push_back({f, &target, *intersect(f.where, target.where)}), true;
     });
     // Replicas: one per distinct box; the first in owner order serves.
-    std::sort(found.begin(), found.end(), [](const demand& a, const demand& b) {
-      return std::tie(a.from.where, a.from.owner, a.from.slot) < std::tie(b.from.where, b.from.owner, b.from.slot);
-    });
-    found.erase(std::unique(found.begin(), found.end(),
-                            [](const demand& a, const demand& b) { return a.from.where == b.from.where; }),
-                found.end());
+    const auto box_first = [](const demand& d) { return std::tie(d.from.where, d.from.owner, d.from.slot); };
+    const auto box_of = [](const demand& d) -> const box& { return d.from.where; };
+    found |= ranges::actions::sort(ranges::less{}, box_first) | ranges::actions::unique(ranges::equal_to{}, box_of);
     if (wanted_volume(found, target.where) != target.where.volume())
       return fail(errc::gap, "the box is not held exactly once")
           .with_key(name_of(target.transfer))
