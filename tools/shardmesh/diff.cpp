@@ -9,6 +9,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <range/v3/view/take.hpp>
 #include <set>
 #include <string>
 #include <string_view>
@@ -116,8 +117,8 @@ void print_json(const diff_report& outcome, std::int64_t limit) {
 
 void print_text(const diff_report& outcome, std::int64_t limit) {
   const auto shown = std::min(outcome.differences.size(), static_cast<std::size_t>(limit));
-  for (std::size_t i = 0; i < shown; ++i)
-    print_line(fmt::format("{}: {}", escaped(outcome.differences[i].key), escaped(outcome.differences[i].text)));
+  for (const difference& d : outcome.differences | ranges::views::take(shown))
+    print_line(fmt::format("{}: {}", escaped(d.key), escaped(d.text)));
   if (shown < outcome.differences.size())
     print_line(fmt::format("... and {} more differences", outcome.differences.size() - shown));
 }

@@ -9,6 +9,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <range/v3/view/enumerate.hpp>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -94,25 +95,25 @@ result<flat_spec_unit> unit_of(const json& value, const std::string& where) {
   SHARDMESH_TRY(const std::int64_t ranks, number_of(value, where, "ranks", 1, 1, most));
   unit.layout.group_size = static_cast<std::int32_t>(ranks);
   SHARDMESH_TRY(const json parameters, list_of(value, where, "parameters", true));
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
+  for (const auto& [i, parameter] : ranges::views::enumerate(parameters)) {
     const std::string at = fmt::format("{}.parameters[{}]", where, i);
-    SHARDMESH_CHECK(check_members(parameters[i], at, {"name", "shape", "strides"}));
+    SHARDMESH_CHECK(check_members(parameter, at, {"name", "shape", "strides"}));
     parameter_info p;
-    SHARDMESH_TRY(p.fqn, text_of(parameters[i], at, "name"));
-    if (!parameters[i].contains("shape")) return wrong(at, "a member shape", parameters[i]);
-    SHARDMESH_TRY(p.shape, extents_of(parameters[i]["shape"], at + ".shape"));
-    if (parameters[i].contains("strides")) {
-      SHARDMESH_TRY(p.strides, extents_of(parameters[i]["strides"], at + ".strides"));
+    SHARDMESH_TRY(p.fqn, text_of(parameter, at, "name"));
+    if (!parameter.contains("shape")) return wrong(at, "a member shape", parameter);
+    SHARDMESH_TRY(p.shape, extents_of(parameter["shape"], at + ".shape"));
+    if (parameter.contains("strides")) {
+      SHARDMESH_TRY(p.strides, extents_of(parameter["strides"], at + ".strides"));
     }
     unit.parameters.push_back(std::move(p));
   }
   SHARDMESH_TRY(const json shared, list_of(value, where, "shared", false));
-  for (std::size_t i = 0; i < shared.size(); ++i) {
+  for (const auto& [i, tied] : ranges::views::enumerate(shared)) {
     const std::string at = fmt::format("{}.shared[{}]", where, i);
-    SHARDMESH_CHECK(check_members(shared[i], at, {"name", "of"}));
+    SHARDMESH_CHECK(check_members(tied, at, {"name", "of"}));
     shared_parameter_info s;
-    SHARDMESH_TRY(s.fqn, text_of(shared[i], at, "name"));
-    SHARDMESH_TRY(s.of, text_of(shared[i], at, "of"));
+    SHARDMESH_TRY(s.fqn, text_of(tied, at, "name"));
+    SHARDMESH_TRY(s.of, text_of(tied, at, "of"));
     unit.shared.push_back(std::move(s));
   }
   return unit;

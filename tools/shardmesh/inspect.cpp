@@ -9,6 +9,8 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <range/v3/range/conversion.hpp>
+#include <range/v3/view/iota.hpp>
 #include <set>
 #include <string>
 #include <string_view>
@@ -56,9 +58,10 @@ struct shown_entries {
 result<shown_entries> choose(const catalog& contents, const arguments& given) {
   shown_entries shown;
   if (given.selection.only.empty()) {
-    for (std::size_t i = 0; i < contents.tensors.size(); ++i) shown.tensors.push_back(i);
-    for (std::size_t i = 0; i < contents.objects.size(); ++i) shown.objects.push_back(i);
-    return shown;
+    const auto all_of = [](const auto& entries) {
+      return ranges::views::iota(std::size_t{0}, entries.size()) | ranges::to<std::vector>();
+    };
+    return shown_entries{all_of(contents.tensors), all_of(contents.objects)};
   }
   auto rules = selection::compile(given.selection);
   if (!rules) return rules.error();

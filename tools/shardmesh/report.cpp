@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
+#include <range/v3/view/take.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -44,16 +45,14 @@ void print_warning(const error& warning) {
 }
 
 void print_problems(const std::vector<error>& problems, std::int64_t more) {
-  const std::size_t shown = std::min(problems.size(), most_lines);
-  for (std::size_t i = 0; i < shown; ++i) print_problem(problems[i]);
-  more += static_cast<std::int64_t>(problems.size() - shown);
+  for (const error& problem : problems | ranges::views::take(most_lines)) print_problem(problem);
+  more += static_cast<std::int64_t>(problems.size() - std::min(problems.size(), most_lines));
   if (more > 0) print_line(fmt::format("... and {} more problems", more));
 }
 
 void print_notes(const std::vector<std::string>& notes) {
-  const std::size_t shown = std::min(notes.size(), most_lines);
-  for (std::size_t i = 0; i < shown; ++i) print_line("note: " + escaped(notes[i]));
-  if (notes.size() > shown) print_line(fmt::format("note: ... and {} more notes", notes.size() - shown));
+  for (const std::string& note : notes | ranges::views::take(most_lines)) print_line("note: " + escaped(note));
+  if (notes.size() > most_lines) print_line(fmt::format("note: ... and {} more notes", notes.size() - most_lines));
 }
 
 int status_of(const error& problem) {
