@@ -7,6 +7,8 @@
 #include <golden.hpp>
 #include <indices.hpp>
 #include <nlohmann/json.hpp>
+#include <range/v3/view/cartesian_product.hpp>
+#include <range/v3/view/zip.hpp>
 #include <utility>
 #include <vector>
 
@@ -17,10 +19,9 @@ using numbers = std::vector<std::int64_t>;
 /// The elements with these indices per dimension, in their order.
 inline numbers at(const std::vector<numbers>& index, const shardmesh::extents& shape) {
   numbers made{0};
-  for (std::size_t d = 0; d < shape.rank(); ++d) {
+  for (const auto& [along, size] : ranges::views::zip(index, shape)) {
     numbers next;
-    for (const std::int64_t head : made)
-      for (const std::int64_t i : index[d]) next.push_back(head * shape[d] + i);
+    for (const auto& [head, i] : ranges::views::cartesian_product(made, along)) next.push_back(head * size + i);
     made = std::move(next);
   }
   return made;

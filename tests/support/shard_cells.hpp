@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <range/v3/algorithm/any_of.hpp>
+#include <range/v3/view/zip.hpp>
 #include <vector>
 
 namespace shard_cells {
@@ -58,10 +60,10 @@ inline findings look(const numbers& size, const std::vector<shard>& shards) {
       ++found.odd;
       continue;
     }
-    bool outside = false;
-    for (std::size_t d = 0; d < size.size(); ++d)
-      outside = outside || s.offsets[d] < 0 || s.sizes[d] < 0 || s.offsets[d] + s.sizes[d] > size[d];
-    found.outside += outside ? 1 : 0;
+    found.outside += ranges::any_of(ranges::views::zip(s.offsets, s.sizes, size), [](const auto& along) {
+      const auto& [offset, length, whole] = along;
+      return offset < 0 || length < 0 || offset + length > whole;
+    });
     for_each_cell(size, s, [&](std::int64_t cell) { ++held[static_cast<std::size_t>(cell)]; });
   }
   for (const int times : held) {
@@ -75,11 +77,9 @@ inline findings look(const numbers& size, const std::vector<shard>& shards) {
 /// The cells that both shards hold, without a tensor around them. Precondition: equal rank.
 inline shard common(const shard& a, const shard& b) {
   shard both;
-  for (std::size_t d = 0; d < a.sizes.size(); ++d) {
-    const std::int64_t begin = std::max(a.offsets[d], b.offsets[d]);
-    both.offsets.push_back(begin);
-    both.sizes.push_back(
-        std::max<std::int64_t>(0, std::min(a.offsets[d] + a.sizes[d], b.offsets[d] + b.sizes[d]) - begin));
+  for (const auto& [i, m, k, n] : ranges::views::zip(a.offsets, a.sizes, b.offsets, b.sizes)) {
+    both.offsets.push_back(std::max(i, k));
+    both.sizes.push_back(std::max<std::int64_t>(0, std::min(i + m, k + n) - both.offsets.back()));
   }
   return both;
 }

@@ -11,6 +11,8 @@ module;
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <range/v3/action/sort.hpp>
+#include <range/v3/action/unique.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -72,8 +74,7 @@ distribution random_list(dice& roll, const extents& shape, std::int32_t world, b
   for (const std::int64_t size : shape) {
     std::vector<std::int64_t> at{0, size};
     for (std::int64_t n = roll.below(3); n > 0; --n) at.push_back(roll.below(size + 1));
-    std::sort(at.begin(), at.end());
-    at.erase(std::unique(at.begin(), at.end()), at.end());
+    at |= ranges::actions::sort | ranges::actions::unique;
     if (at.size() == 1) at.push_back(at.front());  // a size of 0
     cuts.push_back(std::move(at));
   }

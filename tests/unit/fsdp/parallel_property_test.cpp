@@ -4,9 +4,15 @@
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>
+#include <elements.hpp>
 #include <numeric>
 #include <optional>
 #include <random>
+#include <range/v3/range/conversion.hpp>
+#include <range/v3/view/chunk.hpp>
+#include <range/v3/view/drop.hpp>
+#include <range/v3/view/join.hpp>
+#include <range/v3/view/take.hpp>
 #include <set>
 #include <string>
 #include <utility>
@@ -19,7 +25,8 @@ using namespace shardmesh;
 
 namespace {
 
-using numbers = std::vector<std::int64_t>;
+namespace views = ranges::views;
+using elements::numbers;
 using state = state_dict<host_tensor>;
 
 // A parameter: element e (row-major) is first + e everywhere. Padding is below every first.
@@ -112,10 +119,9 @@ numbers local_elements(const parallel_parameter_info& p, const device_mesh& mesh
   for (std::size_t m = 0; m < mesh.rank(); ++m) {
     if (!p.placements[m].is_shard()) continue;
     numbers& list = index[static_cast<std::size_t>(p.placements[m].dim)];
-    const auto parts = static_cast<std::size_t>(mesh.sizes()[m]), chunk = (list.size() + parts - 1) / parts;
-    const std::size_t begin = std::min(list.size(), chunk * static_cast<std::size_t>(at[m]));
-    const std::size_t end = std::min(list.size(), begin + chunk);
-    list = numbers(list.begin() + static_cast<std::ptrdiff_t>(begin), list.begin() + static_cast<std::ptrdiff_t>(end));
+    const std::int64_t size = (ranges::distance(list) + mesh.sizes()[m] - 1) / mesh.sizes()[m];
+    const auto chunks = list | views::chunk(std::max<std::int64_t>(size, 1));
+    list = chunks | views::drop(at[m]) | views::take(1) | views::join | ranges::to<numbers>();
   }
   std::vector<std::size_t> order(p.shape.rank());
   for (std::size_t k = 0; k < order.size(); ++k) order[k] = p.order.empty() ? k : static_cast<std::size_t>(p.order[k]);
@@ -178,13 +184,7 @@ struct rank_model {
 
 // The elements of a box of a parameter, row-major.
 numbers elements_of(const wanted& w, const box& where) {
-  numbers made{0};
-  for (std::size_t d = 0; d < w.shape.rank(); ++d) {
-    numbers next;
-    for (const std::int64_t head : made)
-      for (std::int64_t i = 0; i < where.sizes[d]; ++i) next.push_back(head * w.shape[d] + where.offsets[d] + i);
-    made = std::move(next);
-  }
+  numbers made = elements::in(where, w.shape);
   for (std::int64_t& e : made) e += w.first;
   return made;
 }

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <dice.hpp>
+#include <indices.hpp>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -146,20 +147,9 @@ box clipped(const box& b, const extents& shape) {
 
 std::vector<int> counts(const extents& shape, const std::vector<box>& boxes) {
   std::vector<int> held(static_cast<std::size_t>(box::whole(shape).volume()), 0);
-  for (const box& b : boxes) {
-    if (b.is_empty()) continue;
-    extents at = b.offsets;
-    for (bool more = true; more;) {
-      std::int64_t cell = 0;
-      for (std::size_t d = 0; d < shape.rank(); ++d) cell = cell * shape[d] + at[d];
-      ++held[static_cast<std::size_t>(cell)];
-      more = false;
-      for (std::size_t d = shape.rank(); d-- > 0 && !more;) {
-        more = ++at[d] < b.end(d);
-        if (!more) at[d] = b.offsets[d];
-      }
-    }
-  }
+  for (const box& b : boxes)
+    indices::for_each_in(
+        b, [&](const extents& cell) { ++held[static_cast<std::size_t>(indices::row_major(cell, shape))]; });
   return held;
 }
 
