@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
+#include <fmt/format.h>
 #include <openssl/evp.h>
 
 #include <array>
@@ -35,12 +36,7 @@ std::string sha256::finish_hex() {
   std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
   unsigned int size = 0;
   EVP_DigestFinal_ex(state_->context.get(), digest.data(), &size);
-  std::string hex;
-  for (unsigned int i = 0; i < size; ++i) {
-    hex += "0123456789abcdef"[digest[i] >> 4];
-    hex += "0123456789abcdef"[digest[i] & 15];
-  }
-  return hex;
+  return fmt::format("{:02x}", fmt::join(digest.data(), digest.data() + size, ""));
 }
 
 std::string sha256::hex_of(std::span<const std::byte> bytes) {

@@ -80,8 +80,7 @@ result<ability> common(const agreement_notes& notes) {
 }
 
 std::string text_of(const distribution& d) {
-  const digest128 digest = d.digest();
-  return fmt::format("{:016x}{:016x}", digest.high, digest.low);
+  return to_hex(d.digest());
 }
 
 std::string text_of(const plan_options& o, check_policy check) {

@@ -142,8 +142,7 @@ result<void> executor::state::begin(std::span<const const_tensor_binding> from, 
   if (sound) sound = memory_.bind(route_, from, to, [this](std::size_t t) { return names_[t]; });
   if (options_.check == check_policy::every_run) {
     const agree_options agreement{.what = "runs", .problem = sound ? nullptr : &sound.error()};
-    const digest128 moves = plan.digest();
-    const std::vector<agreement_record> record{{"plan", fmt::format("{:016x}{:016x}", moves.high, moves.low)}};
+    const std::vector<agreement_record> record{{"plan", to_hex(plan.digest())}};
     SHARDMESH_CHECK(agree(comm_, record, agreement, call_));
   } else if (!sound) {
     comm_.abort(sound.error());
