@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // stored_tensor: where a tensor's bytes lie in a source, and reading any box of it. Every format ends here, so there is
 // one place that knows strides, byte order and lazily conjugated bits of stored data.
-// Not here: how a format finds these numbers (torch_item, safetensors).
+// Not here: how a format finds these numbers (torch_file::item, safetensors).
 export module shardmesh.catalog:stored_tensor;
 
 import shardmesh.std;

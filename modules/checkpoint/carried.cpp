@@ -29,38 +29,38 @@ bool is_layout_class(std::string_view name) {
 }
 
 // True when the value is a plan by its name, or an instance of such a class is anywhere in it.
-bool describes_layout(std::string_view name, pickle_value value) {
+bool describes_layout(std::string_view name, pickle::value value) {
   if (name.find("local_plan") != std::string_view::npos || name.find("global_plan") != std::string_view::npos ||
       name.find("central_plan") != std::string_view::npos || name.find("save_plan") != std::string_view::npos)
     return true;
-  std::vector<pickle_value> pending{value};
+  std::vector<pickle::value> pending{value};
   std::unordered_set<std::uint64_t> seen;
   while (!pending.empty()) {
-    const pickle_value next = pending.back();
+    const pickle::value next = pending.back();
     pending.pop_back();
     switch (next.kind()) {
-      case pickle_kind::global:
+      case pickle::kind::global:
         if (is_layout_class(next.global_name())) return true;
         break;
-      case pickle_kind::record:
+      case pickle::kind::record:
         if (!seen.insert(next.identity()).second) break;
-        for (const pickle_value part :
+        for (const pickle::value part :
              {next.callable(), next.args(), next.keyword_args(), next.state(), next.appended(), next.assigned()})
           if (part) pending.push_back(part);
         break;
-      case pickle_kind::dict:
+      case pickle::kind::dict:
         if (!seen.insert(next.identity()).second) break;
         for (const auto [key, item] : next.pairs()) {
           pending.push_back(key);
           pending.push_back(item);
         }
         break;
-      case pickle_kind::list:
-      case pickle_kind::tuple:
-      case pickle_kind::set:
-      case pickle_kind::frozenset:
+      case pickle::kind::list:
+      case pickle::kind::tuple:
+      case pickle::kind::set:
+      case pickle::kind::frozenset:
         if (!seen.insert(next.identity()).second) break;
-        for (const pickle_value item : next.items()) pending.push_back(item);
+        for (const pickle::value item : next.items()) pending.push_back(item);
         break;
       default:
         break;
@@ -102,7 +102,7 @@ bool keeps_layout(const catalog& stored, std::span<const output_tensor> tensors,
                     });
 }
 
-void drop_stale(std::vector<std::pair<std::string, pickle_value>>& values, std::string_view of,
+void drop_stale(std::vector<std::pair<std::string, pickle::value>>& values, std::string_view of,
                 std::vector<std::string>& notes) {
   std::erase_if(values, [&](const auto& named) {
     if (!describes_layout(named.first, named.second)) return false;
@@ -128,9 +128,9 @@ result<std::vector<side_file>> carried_files(const checkpoint_reader& reader, ch
 
 }  // namespace
 
-result<dcp_extras> carried_to_dcp(const checkpoint_reader& reader, std::span<const output_tensor> tensors,
-                                  std::span<const output_object> objects, std::vector<std::string>& notes) {
-  dcp_extras extras = extras_of(reader);
+result<dcp::extras> carried_to_dcp(const checkpoint_reader& reader, std::span<const output_tensor> tensors,
+                                   std::span<const output_object> objects, std::vector<std::string>& notes) {
+  dcp::extras extras = dcp::extras_of(reader);
   if (!keeps_layout(reader.contents(), tensors, objects)) {
     drop_stale(extras.attributes, "metadata", notes);
     drop_stale(extras.planner_entries, "planner data", notes);
@@ -142,10 +142,10 @@ result<dcp_extras> carried_to_dcp(const checkpoint_reader& reader, std::span<con
   return extras;
 }
 
-result<safetensors_options> carried_to_safetensors(const checkpoint_reader& reader,
-                                                   std::span<const output_tensor> tensors, bool folder,
-                                                   std::vector<std::string>& notes) {
-  safetensors_options options;
+result<safetensors::file_options> carried_to_safetensors(const checkpoint_reader& reader,
+                                                         std::span<const output_tensor> tensors, bool folder,
+                                                         std::vector<std::string>& notes) {
+  safetensors::file_options options;
   options.folder = folder;
   options.carried = &reader.contents();
   if (!reader.contents().stem.empty()) options.stem = reader.contents().stem;

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // shardmesh.checkpoint: any checkpoint, whatever its format: open, load, save, convert, reshard, verify, diff, and
 // which entries. Not here: the formats, ranks that work together (collective_checkpoint), the command line (tools).
+// What lies below (catalog, storage, the formats) is imported by its own name, except for what `from_below` shows.
 export module shardmesh.checkpoint;
 
-export import shardmesh.dcp;
-export import shardmesh.safetensors;
+export import shardmesh.tree;
+export import shardmesh.transfer;
 
 export import :conversion;
 export import :convert;
 export import :diff;
+export import :from_below;
 export import :globals;
 export import :load;
 export import :object_text;

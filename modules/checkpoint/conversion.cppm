@@ -23,13 +23,17 @@ struct conversion {
   std::int64_t unsupported_tensors = 0, unsupported_objects = 0;
 };
 
-/// Makes problems of what is unsupported, unless the user wants it left out: then the report counts it.
-void settle_unsupported(conversion& work, bool skip, save_report& report);
-
 /// Selects, renames and casts. Every tensor's chunks are proven to tile it: gaps, overlaps, chunks that are stored
 /// twice or have no place are problems that name key and rows, as are the reader's own. Bytes are not looked at. The
 /// reader must outlive the result. A renamed entry loses its nested path: its new key is its path.
 conversion select_for_output(checkpoint_reader& reader, const selection_options& options);
+
+}  // namespace shardmesh
+
+namespace shardmesh {
+
+/// Makes problems of what is unsupported, unless the user wants it left out: then the report counts it.
+void settle_unsupported(conversion& work, bool skip, save_report& report);
 
 /// Leaves out the tensors, and the objects, for which `drop` holds. Returns how many went.
 std::int64_t drop_tensors(conversion& work, function_ref<bool(const output_tensor& tensor)> drop);

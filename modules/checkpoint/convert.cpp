@@ -13,6 +13,9 @@ module;
 #include <vector>
 module shardmesh.checkpoint;
 
+import shardmesh.dcp;
+import shardmesh.safetensors;
+import shardmesh.torch_file;
 import :carried;
 import :entry_check;
 import :merge_tensors;
@@ -36,8 +39,8 @@ void refuse_archives(const checkpoint_reader& reader, conversion& work) {
 
 // What safetensors cannot hold; the writer refuses whatever is left of it.
 bool is_unsupported(const output_tensor& tensor) {
-  const safetensors_tensor entry{tensor.key, tensor.type, tensor.bytes.from.global_shape()};
-  return tensor.archive || !safetensors_problems({&entry, 1}).empty();
+  const safetensors::tensor entry{tensor.key, tensor.type, tensor.bytes.from.global_shape()};
+  return tensor.archive || !safetensors::problems_of({&entry, 1}).empty();
 }
 
 void split_at_dots(path& where, std::string_view key) {
@@ -59,7 +62,7 @@ save_report convert(checkpoint_reader& given, const std::filesystem::path& desti
   // DCP holds objects with tensors inside as they are; elsewhere their tensors are entries.
   std::unique_ptr<checkpoint_reader> split;
   if (!to_dcp) {
-    auto made = split_objects(given);
+    auto made = torch_file::split_objects(given);
     if (!made) return failed(std::move(made).error());
     split = *std::move(made);
   }
@@ -90,17 +93,17 @@ save_report convert(checkpoint_reader& given, const std::filesystem::path& desti
   if (to_dcp) {
     const auto extras = carried_to_dcp(reader, work.tensors, work.objects, work.notes);
     if (!extras) return failed(extras.error());
-    report = save_dcp(destination, std::move(work.tensors), work.objects, source, *extras,
-                      replacing_checkpoints(options.saving));
+    report = dcp::save(destination, std::move(work.tensors), work.objects, source, *extras,
+                       replacing_checkpoints(options.saving));
   } else {
-    auto incomplete = objects_not_held_whole(work.objects);
+    auto incomplete = safetensors::objects_not_held_whole(work.objects);
     if (!incomplete) return failed(std::move(incomplete).error());
     work.notes.insert(work.notes.end(), incomplete->begin(), incomplete->end());
     auto format = carried_to_safetensors(reader, work.tensors, options.to == target_format::hf, work.notes);
     if (!format) return failed(std::move(format).error());
     format->max_shard_bytes = options.max_shard_bytes;
-    report = save_safetensors(destination, std::move(work.tensors), work.objects, source, *format,
-                              replacing_checkpoints(options.saving));
+    report = safetensors::save(destination, std::move(work.tensors), work.objects, source, *format,
+                               replacing_checkpoints(options.saving));
   }
   report.skipped_tensors = skipped_tensors;
   report.skipped_objects = skipped_objects;

@@ -18,6 +18,8 @@ module;
 #include <vector>
 module shardmesh.checkpoint;
 
+import shardmesh.torch_file;
+
 namespace shardmesh {
 namespace {
 
@@ -81,7 +83,7 @@ class comparer {
           found(a.key, difference_kind::object, fmt::format("{} against {}", shown(left), shown(right)))};
     }
     // What is not plain data is not in the text: a type's name stands for it.
-    if (!has_unknown_values(left.json)) return std::vector<difference>{};
+    if (!torch_file::has_unknown_values(left.json)) return std::vector<difference>{};
     SHARDMESH_TRY(const bool equal, have_equal_content({false, a.index}, {false, b.index}));
     if (equal) return std::vector<difference>{};
     return std::vector{found(a.key, difference_kind::object, fmt::format("the bytes of two {} differ", left.type))};

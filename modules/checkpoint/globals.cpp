@@ -24,6 +24,9 @@ module;
 #include <vector>
 module shardmesh.checkpoint;
 
+import shardmesh.pickle;
+import shardmesh.torch_file;
+
 namespace shardmesh {
 namespace fs = std::filesystem;
 namespace {
@@ -62,9 +65,9 @@ class collector {
  public:
   explicit collector(const global_options& options) : options_(options) {}
 
-  void add(const std::string& file, const std::string& key, const std::vector<pickle_name>& names) {
+  void add(const std::string& file, const std::string& key, const std::vector<pickle::used_name>& names) {
     const std::scoped_lock guard(lock_);
-    for (const pickle_name& name : names) {
+    for (const pickle::used_name& name : names) {
       const auto where = name.harmless ? std::tuple(false, std::string(), std::string(), name.text)
                                        : std::tuple(true, file, key, name.text);
       const auto known = index_.find(where);
@@ -107,7 +110,7 @@ void scan_stream(const byte_source& source, const std::string& file, const std::
     const std::int64_t length = std::min(window, most);
     std::vector<std::byte> bytes(static_cast<std::size_t>(length));
     if (auto done = source.read(0, bytes); !done) return into.problem(std::move(done).error(), key);
-    const pickle_name_list found = names_in_pickle(bytes);
+    const pickle::used_names found = pickle::names_in(bytes);
     if (found.is_cut && length < most) continue;
     // Something else that has a pickle's name or first byte.
     if (!is_certain && found.names.size() == 1 && found.names[0].text.starts_with("<unreadable")) return;
@@ -143,7 +146,7 @@ result<void> scan_archive(const byte_source& whole, const std::string& file, con
       into.problem(std::move(bytes).error(), key);
       continue;
     }
-    into.add(place, key, names_in_pickle(*bytes).names);
+    into.add(place, key, pickle::names_in(*bytes).names);
     if (record.crc32 != 0 && crc32_of(*bytes) != record.crc32)
       into.problem(fail(errc::checksum_mismatch, fmt::format("record \"{}\" differs from its CRC-32", record.name))
                        .with_file(source.name()),

@@ -12,6 +12,8 @@ module;
 #include <vector>
 module shardmesh.checkpoint;
 
+import shardmesh.catalog;
+
 namespace shardmesh {
 namespace {
 

@@ -8,6 +8,9 @@ module;
 #include <system_error>
 module shardmesh.checkpoint;
 
+import shardmesh.dcp;
+import shardmesh.safetensors;
+import shardmesh.torch_file;
 import :folders;
 
 namespace shardmesh {
@@ -21,14 +24,15 @@ result<std::unique_ptr<checkpoint_reader>> open_checkpoint(const fs::path& path,
                ? fail_sys(code.value(), "cannot open", path.string())
                : fail(errc::io, "does not exist").with_file(path.string());
   if (!fs::is_directory(status)) {
-    if (path.filename().string().ends_with(".safetensors")) return open_safetensors(path, options);
-    if (path.filename() == ".metadata") return open_dcp(path.parent_path(), options);
+    if (path.filename().string().ends_with(".safetensors")) return safetensors::open(path, options);
+    if (path.filename() == ".metadata") return dcp::open(path.parent_path(), options);
     // By content: a safetensors header begins with a length and "{"; everything else is for torch.load.
-    SHARDMESH_TRY(const bool is_safetensors, looks_like_safetensors(path));
-    return is_safetensors ? open_safetensors(path, options) : open_torch_file(path, options);
+    SHARDMESH_TRY(const bool is_safetensors, safetensors::looks_like_safetensors(path));
+    return is_safetensors ? safetensors::open(path, options) : torch_file::open(path, options);
   }
   SHARDMESH_TRY(const auto format, format_of_folder(path));
-  if (format) return *format == checkpoint_format::dcp ? open_dcp(path, options) : open_hf(path, options);
+  if (format)
+    return *format == checkpoint_format::dcp ? dcp::open(path, options) : safetensors::open_folder(path, options);
   const std::string below = checkpoints_below(path);
   return fail(errc::bad_format, "is not a checkpoint")
       .with_file(path.string())

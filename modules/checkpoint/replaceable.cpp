@@ -13,6 +13,8 @@ module;
 #include <vector>
 module shardmesh.checkpoint;
 
+import shardmesh.dcp;
+import shardmesh.safetensors;
 import :replaceable;
 
 namespace shardmesh {
@@ -47,7 +49,7 @@ class claims {
     const bool has_metadata = unclaimed_.contains(".metadata");
     claim_matching(name);
     if (!has_metadata || done()) return;
-    if (const auto reader = open_dcp(folder_))
+    if (const auto reader = dcp::open(folder_))
       for (const std::string& file : (*reader)->contents().files) claim(file);
   }
 
@@ -60,7 +62,7 @@ class claims {
     file_pool pool(1);
     const auto source = pool.open(folder_ / indices.front());
     if (!source) return;
-    const auto index = parse_hf_index(**source);
+    const auto index = safetensors::parse_hf_index(**source);
     if (!index) return;
     has_list_ = true;
     claim(indices.front());
@@ -94,7 +96,7 @@ class claims {
   // Our file of objects, whole or damaged; not somebody else's file of that name.
   void by_objects() {
     if (!unclaimed_.contains("objects.json")) return;
-    if (is_objects_file(folder_ / "objects.json")) claim("objects.json");
+    if (safetensors::is_objects_file(folder_ / "objects.json")) claim("objects.json");
   }
 
  private:

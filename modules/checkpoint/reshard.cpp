@@ -17,6 +17,7 @@ module;
 #include <vector>
 module shardmesh.checkpoint;
 
+import shardmesh.dcp;
 import :carried;
 import :entry_check;
 
@@ -181,8 +182,8 @@ save_report reshard(checkpoint_reader& reader, const std::filesystem::path& dest
   const auto extras = carried_to_dcp(reader, work.tensors, work.objects, said);
   if (!extras) return failed(extras.error());
   chunk_source source = chunk_source::checking(reader, *record);
-  save_report report = save_dcp(destination, std::move(work.tensors), work.objects, source, *extras,
-                                replacing_checkpoints(options.saving));
+  save_report report = dcp::save(destination, std::move(work.tensors), work.objects, source, *extras,
+                                 replacing_checkpoints(options.saving));
   report.notes.insert(report.notes.begin(), plan.notes.begin(), plan.notes.end());
   report.excluded = plan.excluded;
   report.skipped_tensors = plan.skipped_tensors;

@@ -11,6 +11,9 @@ module;
 #include <vector>
 module shardmesh.checkpoint;
 
+import shardmesh.dcp;
+import shardmesh.safetensors;
+
 namespace shardmesh {
 namespace {
 
@@ -59,12 +62,10 @@ save_report save(const std::filesystem::path& destination, std::span<const save_
   }
   if (!refused.ok()) return refused;
   if (to == target_format::dcp) {
-    dcp_extras extras;
-    extras.version = "1.0.0";
-    return save_dcp(destination, std::move(described), {}, source, extras, replacing_checkpoints(options));
+    return dcp::save(destination, std::move(described), {}, source, dcp::new_extras(), replacing_checkpoints(options));
   }
-  return save_safetensors(destination, std::move(described), {}, source, {.folder = to == target_format::hf},
-                          replacing_checkpoints(options));
+  return safetensors::save(destination, std::move(described), {}, source, {.folder = to == target_format::hf},
+                           replacing_checkpoints(options));
 }
 
 }  // namespace shardmesh

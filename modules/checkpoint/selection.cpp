@@ -16,6 +16,8 @@ module;
 #include <vector>
 module shardmesh.checkpoint;
 
+import shardmesh.catalog;
+
 namespace shardmesh {
 namespace {
 

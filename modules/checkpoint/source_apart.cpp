@@ -15,6 +15,8 @@ module;
 #include <vector>
 module shardmesh.checkpoint;
 
+import shardmesh.catalog;
+
 namespace shardmesh {
 namespace fs = std::filesystem;
 namespace {

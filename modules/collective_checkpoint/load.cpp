@@ -22,6 +22,7 @@ module;
 #include <vector>
 module shardmesh.collective_checkpoint;
 
+import shardmesh.torch_file;
 import :interruption;
 import :rank_state;
 
@@ -320,7 +321,7 @@ class rank_load {
   }
 
   result<void> found_object(std::size_t i, std::span<const std::byte> archive) {
-    auto object = object_of_archive(archive);
+    auto object = torch_file::object_of_archive(archive);
     if (!object) return std::move(object).error().with_key(all_.objects[i].key);
     found_.insert_or_assign(i, *std::move(object));
     return {};

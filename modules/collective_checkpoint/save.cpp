@@ -20,6 +20,8 @@ module;
 #include <vector>
 module shardmesh.collective_checkpoint;
 
+import shardmesh.dcp;
+import shardmesh.torch_file;
 import :interruption;
 import :rank_state;
 import :save_assignment;
@@ -126,10 +128,10 @@ class rank_save {
 
   result<void> make_archives(const const_held_state& held) {
     for (const held_object& object : held.objects) {
-      auto archive = archive_of_object(object);
+      auto archive = torch_file::archive_of_object(object);
       if (!archive) return std::move(archive).error().with_key(dotted(object.where));
       described_.push_back(
-          {object.where, xxh3(*archive), static_cast<std::int64_t>(archive->size()), summary_of(object)});
+          {object.where, xxh3(*archive), static_cast<std::int64_t>(archive->size()), torch_file::summary_of(object)});
       archives_.push_back(*std::move(archive));
     }
     return {};
@@ -143,7 +145,7 @@ class rank_save {
       SHARDMESH_CHECK(enter(save_phase::stage));
       if (comm_.rank() != 0) return {};
       SHARDMESH_TRY(output, staged_output::directory(destination_, options_.saving.output));
-      SHARDMESH_CHECK(output->reserve(data_bytes_of(work_.tensors)));  // of all ranks, before any of them writes
+      SHARDMESH_CHECK(output->reserve(dcp::data_bytes_of(work_.tensors)));  // of all ranks, before any of them writes
       std::random_device random;
       token = fmt::format("{:08x}{:08x}", random(), random());
       SHARDMESH_TRY(token_file_, output->add_file(token_name));
@@ -172,8 +174,8 @@ class rank_save {
   }
 
   result<void> write_and_commit(staged_output& output) {
-    dcp_files files(output, comm_.rank());
-    std::vector<dcp_place> object_places;
+    dcp::rank_files files(output, comm_.rank());
+    std::vector<dcp::item_place> object_places;
     std::vector<std::byte> note;
     auto mine = guarded([&]() -> result<void> {
       SHARDMESH_CHECK(enter(save_phase::write));
@@ -190,11 +192,10 @@ class rank_save {
       if (comm_.rank() != 0) return {};
       SHARDMESH_CHECK(entered);
       SHARDMESH_TRY(std::vector<checksum_range> ranges, decode(notes));
-      std::vector<dcp_place>& places = files.places();
+      std::vector<dcp::item_place>& places = files.places();
       places.insert(places.end(), object_places.begin(), object_places.end());
-      dcp_extras extras;
-      extras.version = "1.0.0";
-      SHARDMESH_CHECK(finish_dcp_folder(output, work_.tensors, work_.objects, places, extras, std::move(ranges)));
+      SHARDMESH_CHECK(
+          dcp::finish_folder(output, work_.tensors, work_.objects, places, dcp::new_extras(), std::move(ranges)));
       SHARDMESH_CHECK(interruption_.check());
       SHARDMESH_CHECK(output.commit());
       committed = true;
@@ -219,12 +220,12 @@ class rank_save {
   }
 
   // This rank's file. All ranks give all items their places, so that rank 0 knows them.
-  result<void> write_file(staged_output& output, dcp_files& files, std::vector<dcp_place>& object_places) {
+  result<void> write_file(staged_output& output, dcp::rank_files& files, std::vector<dcp::item_place>& object_places) {
     if (comm_.rank() == 0) {
       SHARDMESH_CHECK(output.remove_file(token_file_));
     }
     for (std::size_t i = 0; i < work_.objects.size(); ++i) {
-      SHARDMESH_TRY(dcp_place at, files.place(work_.objects[i].rank, work_.object_lengths[i]));
+      SHARDMESH_TRY(dcp::item_place at, files.place(work_.objects[i].rank, work_.object_lengths[i]));
       if (work_.object_indices[i] >= 0) {
         const std::vector<std::byte>& archive = archives_[static_cast<std::size_t>(work_.object_indices[i])];
         SHARDMESH_CHECK(files.write_archive(work_.objects[i].rank, at, archive));
@@ -261,7 +262,7 @@ class rank_save {
       detail::wire_reader in(notes[rank]);
       const std::size_t count = in.count();
       for (std::size_t i = 0; i < count && in.ok(); ++i) {
-        checksum_range range{dcp_file_name(static_cast<std::int32_t>(rank)), in.number(), in.number(), {}};
+        checksum_range range{dcp::file_name(static_cast<std::int32_t>(rank)), in.number(), in.number(), {}};
         range.digits = in.text();
         ranges.push_back(std::move(range));
       }

@@ -12,6 +12,7 @@ module;
 #include <vector>
 module shardmesh.collective_checkpoint;
 
+import shardmesh.torch_file;
 import :rank_state;
 import :save_assignment;
 
@@ -84,7 +85,7 @@ class assigner {
   void complain(error e) { made_.problems.add(std::move(e)); }
 
   void check_tensor(const merged_tensor& tensor, std::span<const replica_range> boxes) {
-    if (auto can = torch_tensor_archive::make(tensor.type, tensor.shape); !can)
+    if (auto can = torch_file::tensor_archive::make(tensor.type, tensor.shape); !can)
       return complain(std::move(can).error().with_key(tensor.key));
     std::vector<std::int64_t> offsets, sizes;
     std::vector<owner_id> owners;

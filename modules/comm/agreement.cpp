@@ -21,6 +21,8 @@ module;
 #include <vector>
 module shardmesh.comm;
 
+import shardmesh.digest;
+
 namespace shardmesh {
 namespace {
 

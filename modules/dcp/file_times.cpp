@@ -14,7 +14,7 @@ module shardmesh.dcp;
 
 import :file_times;
 
-namespace shardmesh {
+namespace shardmesh::dcp {
 namespace {
 
 struct moment {
@@ -55,4 +55,4 @@ std::vector<std::string> files_rewritten_after(const std::filesystem::path& fold
   return rewritten;
 }
 
-}  // namespace shardmesh
+}  // namespace shardmesh::dcp

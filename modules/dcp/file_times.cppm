@@ -4,7 +4,7 @@ module shardmesh.dcp:file_times;
 
 import shardmesh.std;
 
-namespace shardmesh {
+namespace shardmesh::dcp {
 
 // Those of `files` (names within the folder) that were written after `mark` in a way that copying the folder cannot
 // explain. A copy makes files anew, in any order, so all that come after the mark are newer than it: they came into
@@ -14,4 +14,4 @@ namespace shardmesh {
 std::vector<std::string> files_rewritten_after(const std::filesystem::path& folder, const std::string& mark,
                                                std::span<const std::string> files);
 
-}  // namespace shardmesh
+}  // namespace shardmesh::dcp

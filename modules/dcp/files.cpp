@@ -14,9 +14,9 @@ module;
 #include <vector>
 module shardmesh.dcp;
 
-namespace shardmesh {
+namespace shardmesh::dcp {
 
-std::string dcp_file_name(std::int32_t rank) {
+std::string file_name(std::int32_t rank) {
   return fmt::format("__{}_0.distcp", rank);
 }
 
@@ -32,11 +32,11 @@ std::int64_t data_bytes_of(std::span<const output_tensor> tensors) {
   return total;
 }
 
-result<dcp_files::rank_file*> dcp_files::file_of(std::int32_t rank) {
+result<rank_files::rank_file*> rank_files::file_of(std::int32_t rank) {
   const auto [entry, is_new] = files_.try_emplace(rank);
   rank_file& file = entry->second;
   if (is_new) {
-    file.name = dcp_file_name(rank);
+    file.name = file_name(rank);
     if (writes(rank)) {
       SHARDMESH_TRY(file.number, output_.add_file(file.name));
     }
@@ -44,25 +44,26 @@ result<dcp_files::rank_file*> dcp_files::file_of(std::int32_t rank) {
   return &file;
 }
 
-result<dcp_place> dcp_files::place(std::int32_t rank, std::int64_t length) {
+result<item_place> rank_files::place(std::int32_t rank, std::int64_t length) {
   SHARDMESH_TRY(rank_file* const file, file_of(rank));
   const auto end = checked_add(file->size_bytes, length);
   if (!end) return fail(errc::overflow, "a rank's file does not fit in 64 bits").with_rank(rank);
-  return dcp_place{file->name, std::exchange(file->size_bytes, *end), length};
+  return item_place{file->name, std::exchange(file->size_bytes, *end), length};
 }
 
-result<void> dcp_files::write_archive(std::int32_t rank, const dcp_place& at, std::span<const std::byte> bytes) {
+result<void> rank_files::write_archive(std::int32_t rank, const item_place& at, std::span<const std::byte> bytes) {
   if (!writes(rank)) return {};
   SHARDMESH_TRY(const rank_file* const file, file_of(rank));
   ranges_.push_back({at.file, at.offset, at.length, to_hex(xxh3(bytes))});
   return output_.write(file->number, at.offset, bytes);
 }
 
-result<void> dcp_files::place_tensor(output_tensor& tensor) {
+result<void> rank_files::place_tensor(output_tensor& tensor) {
   distribution_builder chunks(tensor.bytes.from.global_shape(), owner_space::items);
   for (const output_chunk& chunk : tensor.chunks) {
-    SHARDMESH_TRY(const torch_tensor_archive archive, torch_tensor_archive::make(tensor.type, chunk.where.sizes));
-    SHARDMESH_TRY(dcp_place at, place(chunk.rank, archive.size_bytes()));
+    SHARDMESH_TRY(const torch_file::tensor_archive archive,
+                  torch_file::tensor_archive::make(tensor.type, chunk.where.sizes));
+    SHARDMESH_TRY(item_place at, place(chunk.rank, archive.size_bytes()));
     data_bytes_ += archive.data_bytes();
     if (writes(chunk.rank)) {
       const auto prefix = static_cast<std::int64_t>(archive.prefix().size());
@@ -78,8 +79,8 @@ result<void> dcp_files::place_tensor(output_tensor& tensor) {
   return {};
 }
 
-result<void> dcp_files::write_tensors(std::span<const output_tensor> tensors, any_item_source source,
-                                      const item_run_options& options) {
+result<void> rank_files::write_tensors(std::span<const output_tensor> tensors, any_item_source source,
+                                       const item_run_options& options) {
   std::vector<tensor_transfer> transfers;
   std::vector<std::string> keys;
   for (const output_tensor& tensor : tensors) {
@@ -87,23 +88,23 @@ result<void> dcp_files::write_tensors(std::span<const output_tensor> tensors, an
     transfers.push_back(tensor.bytes);
     keys.push_back(tensor.key);
   }
-  item_writer writer(output_, std::move(items_));
+  torch_file::item_writer writer(output_, std::move(items_));
   SHARDMESH_CHECK(writer.write_empty_items());
   SHARDMESH_CHECK(run_to_items(transfers, keys, source, writer, options));
   SHARDMESH_CHECK(writer.check_complete());
   std::map<std::int32_t, const std::string*> names;
   for (const auto& [rank, file] : files_) names[file.number] = &file.name;
   for (std::size_t i = 0; i < writer.items().size(); ++i) {
-    const written_item& item = writer.items()[i];
+    const torch_file::written_item& item = writer.items()[i];
     ranges_.push_back({*names[item.file], item.begin, writer.end(i) - item.begin, to_hex(writer.digest(i))});
   }
   return {};
 }
 
-result<void> finish_dcp_folder(staged_output& output, std::span<const output_tensor> tensors,
-                               std::span<const output_object> objects, std::span<const dcp_place> places,
-                               const dcp_extras& extras, std::vector<checksum_range> ranges) {
-  const std::vector<std::byte> metadata = format_dcp_metadata(tensors, objects, places, extras);
+result<void> finish_folder(staged_output& output, std::span<const output_tensor> tensors,
+                           std::span<const output_object> objects, std::span<const item_place> places,
+                           const dcp::extras& extras, std::vector<checksum_range> ranges) {
+  const std::vector<std::byte> metadata = format_metadata(tensors, objects, places, extras);
   SHARDMESH_TRY(const std::int32_t file, output.add_file(".metadata"));
   SHARDMESH_CHECK(output.write(file, 0, metadata));
   ranges.push_back({".metadata", 0, static_cast<std::int64_t>(metadata.size()), to_hex(xxh3(metadata))});
@@ -113,4 +114,4 @@ result<void> finish_dcp_folder(staged_output& output, std::span<const output_ten
   return output.write(number, 0, std::as_bytes(std::span(record)));
 }
 
-}  // namespace shardmesh
+}  // namespace shardmesh::dcp

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// dcp_files: the ranks' files of a DCP folder while they are written: where items lie, their bytes and checksums; and
-// the metadata that ends a folder. Not here: which folder (staged_output), who writes what (save,
+// dcp::rank_files: the ranks' files of a DCP folder while they are written: where items lie, their bytes and checksums;
+// and the metadata that ends a folder. Not here: which folder (staged_output), who writes what (save,
 // collective_checkpoint).
 export module shardmesh.dcp:files;
 
@@ -12,23 +12,23 @@ import shardmesh.catalog;
 import shardmesh.torch_file;
 import :metadata;
 
-export namespace shardmesh {
+export namespace shardmesh::dcp {
 
 /// "__3_0.distcp": the file that rank 3 writes.
-std::string dcp_file_name(std::int32_t rank);
+std::string file_name(std::int32_t rank);
 
 /// Gives items their places, in the order of the calls, and writes those of one rank or of all. Every process that
 /// makes the same calls gets the same places, so ranks need not tell each other.
-class dcp_files {
+class rank_files {
  public:
   /// `only`: this process writes that rank's file; nothing: every file. `output` outlives it.
-  explicit dcp_files(staged_output& output, std::optional<std::int32_t> only = {}) : output_(output), only_(only) {}
+  explicit rank_files(staged_output& output, std::optional<std::int32_t> only = {}) : output_(output), only_(only) {}
 
   bool writes(std::int32_t rank) const { return !only_ || *only_ == rank; }
   /// The place of the next item of a rank; its file is created with the first. errc::overflow, errc::io.
-  result<dcp_place> place(std::int32_t rank, std::int64_t length);
+  result<item_place> place(std::int32_t rank, std::int64_t length);
   /// A whole archive at its place, when this process writes that rank's file.
-  result<void> write_archive(std::int32_t rank, const dcp_place& at, std::span<const std::byte> bytes);
+  result<void> write_archive(std::int32_t rank, const item_place& at, std::span<const std::byte> bytes);
   /// Gives each chunk of a tensor its place, and `bytes.to` the chunks that this process writes. Places are appended
   /// to `places()`.
   result<void> place_tensor(output_tensor& tensor);
@@ -38,7 +38,7 @@ class dcp_files {
                              const item_run_options& options);
 
   /// One per chunk, in order; further ones are the caller's.
-  std::vector<dcp_place>& places() { return places_; }
+  std::vector<item_place>& places() { return places_; }
   /// Of what this process wrote.
   const std::vector<checksum_range>& ranges() const { return ranges_; }
   /// Number of ranks that got a place.
@@ -57,8 +57,8 @@ class dcp_files {
   staged_output& output_;
   std::optional<std::int32_t> only_;
   std::map<std::int32_t, rank_file> files_;
-  std::vector<written_item> items_;
-  std::vector<dcp_place> places_;
+  std::vector<torch_file::written_item> items_;
+  std::vector<item_place> places_;
   std::vector<checksum_range> ranges_;
   std::int64_t data_bytes_ = 0;
 };
@@ -68,8 +68,8 @@ std::int64_t data_bytes_of(std::span<const output_tensor> tensors);
 
 /// Adds `.metadata`, the side files and the checksum record: all that a folder lacks before it is committed.
 /// `ranges` are those of all items; the metadata's own is added.
-result<void> finish_dcp_folder(staged_output& output, std::span<const output_tensor> tensors,
-                               std::span<const output_object> objects, std::span<const dcp_place> places,
-                               const dcp_extras& extras, std::vector<checksum_range> ranges);
+result<void> finish_folder(staged_output& output, std::span<const output_tensor> tensors,
+                           std::span<const output_object> objects, std::span<const item_place> places,
+                           const dcp::extras& extras, std::vector<checksum_range> ranges);
 
-}  // namespace shardmesh
+}  // namespace shardmesh::dcp

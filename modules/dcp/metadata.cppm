@@ -8,24 +8,28 @@ import shardmesh.storage;
 import shardmesh.pickle;
 import shardmesh.catalog;
 
-export namespace shardmesh {
+export namespace shardmesh::dcp {
 
 /// What a DCP folder holds beside tensors, objects and places.
-struct dcp_extras {
-  std::shared_ptr<const pickle_graph> graph;  // owns the values below; null: none
-  std::string version;                        // empty: the file has none
+struct extras {
+  std::shared_ptr<const pickle::graph> graph;  // owns the values below; null: none
+  std::string version;                         // empty: the file has none
   bool has_version = true;
-  bool has_planner_data = true;                                       // false: written without flattening
-  std::vector<std::pair<std::string, pickle_value>> attributes;       // storage_meta, mcore_data, ...
-  std::vector<std::pair<std::string, pickle_value>> planner_entries;  // of planner_data, under names of no entry
+  bool has_planner_data = true;                                        // false: written without flattening
+  std::vector<std::pair<std::string, pickle::value>> attributes;       // storage_meta, mcore_data, ...
+  std::vector<std::pair<std::string, pickle::value>> planner_entries;  // of planner_data, under names of no entry
   /// Texts of the safetensors files that it was made from: the attribute `safetensors_metadata`, a dict of str.
   std::vector<std::pair<std::string, std::string>> texts;
   std::vector<side_file> side_files;  // to be copied beside
 };
 
-struct dcp_metadata {
+/// Those of a folder that is made of nothing that had any: the version that PyTorch writes.
+/// Source: torch/distributed/checkpoint/filesystem.py, CURRENT_DCP_VERSION
+extras new_extras();
+
+struct metadata {
   catalog contents;
-  dcp_extras extras;
+  dcp::extras extras;
   std::vector<error> problems;  // entries that cannot be used; the rest can
   std::vector<error> warnings;  // what is odd without making an entry unreadable
 };
@@ -37,19 +41,18 @@ struct dcp_metadata {
 ///         chunk out of bounds, a path that leaves the folder) are problems, each naming file and key.
 /// `budget`: what is made of the bytes is built there; null: one of its own.
 /// Cost: O(bytes). Source: torch/distributed/checkpoint/metadata.py, filesystem.py
-result<dcp_metadata> parse_dcp_metadata(std::vector<std::byte> bytes, std::string_view file,
-                                        read_budget* budget = nullptr);
+result<metadata> parse_metadata(std::vector<std::byte> bytes, std::string_view file, read_budget* budget = nullptr);
 
 /// Attributes of Metadata that shardmesh adds; PyTorch keeps and ignores what it does not know.
-inline constexpr std::string_view dcp_texts_attribute = "safetensors_metadata";
-inline constexpr std::string_view dcp_strides_attribute = "tensor_strides";
+inline constexpr std::string_view texts_attribute = "safetensors_metadata";
+inline constexpr std::string_view strides_attribute = "tensor_strides";
 
 /// One description from the `__N.metadata` of every rank (at least one): chunks that several hold are one. Ranks that
 /// describe a tensor differently are problems. Cost: O(n log n) in chunks.
-dcp_metadata merge_dcp_metadata(std::vector<dcp_metadata> parts);
+metadata merge_metadata(std::vector<metadata> parts);
 
 /// Where a written entry lies: file, offset and length of its item.
-struct dcp_place {
+struct item_place {
   std::string file;
   std::int64_t offset = 0, length = 0;
 };
@@ -58,8 +61,7 @@ struct dcp_place {
 /// object. Loads in PyTorch 2.13 and 2.15 as their own Metadata object: TensorProperties have the five fields that both
 /// read. The sixth that 2.15 writes, strides, would stop older ones, so it is an attribute `tensor_strides` (a dict by
 /// key), for tensors whose dtype and chunks are as they were.
-std::vector<std::byte> format_dcp_metadata(std::span<const output_tensor> tensors,
-                                           std::span<const output_object> objects, std::span<const dcp_place> places,
-                                           const dcp_extras& extras);
+std::vector<std::byte> format_metadata(std::span<const output_tensor> tensors, std::span<const output_object> objects,
+                                       std::span<const item_place> places, const dcp::extras& extras);
 
-}  // namespace shardmesh
+}  // namespace shardmesh::dcp

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The writing half of dcp_metadata: the same objects, in the same order of fields, as PyTorch 2.13 pickles them.
+// The writing half of dcp::metadata: the same objects, in the same order of fields, as PyTorch 2.13 pickles them.
 module;
 #include <algorithm>
 #include <cstddef>
@@ -11,7 +11,7 @@ module;
 #include <vector>
 module shardmesh.dcp;
 
-namespace shardmesh {
+namespace shardmesh::dcp {
 namespace {
 
 constexpr std::string_view metadata_module = "torch.distributed.checkpoint.metadata";
@@ -37,7 +37,7 @@ bool keeps_strides(const output_tensor& tensor) {
 class metadata_writer {
  public:
   metadata_writer(std::span<const output_tensor> tensors, std::span<const output_object> objects,
-                  std::span<const dcp_place> places, const dcp_extras& extras)
+                  std::span<const item_place> places, const dcp::extras& extras)
       : tensors_(tensors), objects_(objects), places_(places), extras_(extras) {}
 
   std::vector<std::byte> write() && {
@@ -153,7 +153,7 @@ class metadata_writer {
 
   void write_texts() {
     if (extras_.texts.empty()) return;
-    out_.text(dcp_texts_attribute);
+    out_.text(texts_attribute);
     out_.begin_dict();
     for (const auto& [key, value] : extras_.texts) {
       out_.text(key);
@@ -164,7 +164,7 @@ class metadata_writer {
 
   void write_strides() {
     if (std::none_of(tensors_.begin(), tensors_.end(), keeps_strides)) return;
-    out_.text(dcp_strides_attribute);
+    out_.text(strides_attribute);
     out_.begin_dict();
     for (const output_tensor& tensor : tensors_) {
       if (!keeps_strides(tensor)) continue;
@@ -217,7 +217,7 @@ class metadata_writer {
     out_.end_dict();
   }
 
-  void write_place(const dcp_place& place) {
+  void write_place(const item_place& place) {
     begin_object("torch.distributed.checkpoint.filesystem", "_StorageInfo");
     out_.text("relative_path");
     out_.text(place.file);
@@ -230,17 +230,16 @@ class metadata_writer {
 
   std::span<const output_tensor> tensors_;
   std::span<const output_object> objects_;
-  std::span<const dcp_place> places_;
-  const dcp_extras& extras_;
-  pickle_writer out_;
+  std::span<const item_place> places_;
+  const extras& extras_;
+  pickle::writer out_;
 };
 
 }  // namespace
 
-std::vector<std::byte> format_dcp_metadata(std::span<const output_tensor> tensors,
-                                           std::span<const output_object> objects, std::span<const dcp_place> places,
-                                           const dcp_extras& extras) {
+std::vector<std::byte> format_metadata(std::span<const output_tensor> tensors, std::span<const output_object> objects,
+                                       std::span<const item_place> places, const dcp::extras& extras) {
   return metadata_writer(tensors, objects, places, extras).write();
 }
 
-}  // namespace shardmesh
+}  // namespace shardmesh::dcp

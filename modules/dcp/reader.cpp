@@ -24,7 +24,7 @@ module shardmesh.dcp;
 
 import :file_times;
 
-namespace shardmesh {
+namespace shardmesh::dcp {
 namespace fs = std::filesystem;
 namespace {
 
@@ -59,10 +59,9 @@ result<folder_listing> list_folder(const fs::path& folder) {
   return found;
 }
 
-class dcp_reader final : public checkpoint_reader, public archived_objects {
+class dcp_reader final : public checkpoint_reader, public torch_file::archived_objects {
  public:
-  dcp_reader(fs::path folder, dcp_metadata description, const open_options& options,
-             std::shared_ptr<read_budget> budget)
+  dcp_reader(fs::path folder, metadata description, const open_options& options, std::shared_ptr<read_budget> budget)
       : extras_(std::move(description.extras)),
         files_(folder, description.contents.files, options.max_open_files),
         budget_(std::move(budget)) {
@@ -125,7 +124,7 @@ class dcp_reader final : public checkpoint_reader, public archived_objects {
     problems_.push_back(budget_->keep(std::move(problem)));
   }
 
-  const dcp_extras& extras() const { return extras_; }
+  const dcp::extras& extras() const { return extras_; }
 
   result<std::shared_ptr<const opened_chunk>> open_chunk(const tensor_entry& tensor, std::int32_t chunk) override {
     if (auto known = cache_.find(chunk)) return known;
@@ -148,7 +147,7 @@ class dcp_reader final : public checkpoint_reader, public archived_objects {
     }
     auto value = [&]() -> result<object_value> {
       SHARDMESH_TRY(const auto source, item_source_of(object.place));
-      SHARDMESH_TRY(const torch_item item, torch_item::open(*source, item_options()));
+      SHARDMESH_TRY(const torch_file::item item, torch_file::item::open(*source, item_options()));
       SHARDMESH_TRY(object_value described, describe_object(item, item.root(), *source, *budget_));
       SHARDMESH_TRY(described.tensors, tensors_inside(item, object));
       return described;
@@ -159,12 +158,13 @@ class dcp_reader final : public checkpoint_reader, public archived_objects {
     return value;
   }
 
-  result<opened_object> open_object(std::size_t index) override {
+  result<torch_file::opened_object> open_object(std::size_t index) override {
     const object_entry& object = contents_.objects[index];
-    auto opened = [&]() -> result<opened_object> {
+    auto opened = [&]() -> result<torch_file::opened_object> {
       SHARDMESH_TRY(const auto source, item_source_of(object.place));
-      SHARDMESH_TRY(torch_item item, torch_item::open(*source, item_options()));
-      return opened_object{source, std::make_shared<const torch_item>(std::move(item)), budget_, name_of(object.place)};
+      SHARDMESH_TRY(torch_file::item item, torch_file::item::open(*source, item_options()));
+      return torch_file::opened_object{source, std::make_shared<const torch_file::item>(std::move(item)), budget_,
+                                       name_of(object.place)};
     }();
     if (!opened) return name_in(std::move(opened).error(), object.key, object.place);
     return opened;
@@ -208,8 +208,9 @@ class dcp_reader final : public checkpoint_reader, public archived_objects {
                                        : contents_.objects[entry.index].place;
     auto digest = [&]() -> result<digest128> {
       SHARDMESH_TRY(const auto source, item_source_of(place));
-      SHARDMESH_TRY(const torch_item item, torch_item::open(*source, item_options()));
-      SHARDMESH_TRY(item_storages storages, item_storages::open(*source, item, budget_.get(), name_of(place)));
+      SHARDMESH_TRY(const torch_file::item item, torch_file::item::open(*source, item_options()));
+      SHARDMESH_TRY(torch_file::item_storages storages,
+                    torch_file::item_storages::open(*source, item, budget_.get(), name_of(place)));
       return storages.content_of(item.root());
     }();
     if (!digest) return name_in(std::move(digest).error(), key, place);
@@ -223,10 +224,10 @@ class dcp_reader final : public checkpoint_reader, public archived_objects {
       if (place.file < 0) continue;
       const auto source = item_source_of(place);
       if (!source) continue;  // verify and reading say what is wrong
-      const auto item = torch_item::open(**source, item_options());
+      const auto item = torch_file::item::open(**source, item_options());
       if (!item || !item->is_opaque_tensor(item->root())) continue;
       tensor.opaque_type = classify(*item, item->root()).type;
-      tensor.opaque_kind = tensor_kind(item->root());
+      tensor.opaque_kind = torch_file::tensor_kind(item->root());
     }
   }
 
@@ -239,7 +240,7 @@ class dcp_reader final : public checkpoint_reader, public archived_objects {
   static place_key key_of(const stored_range& place) {
     return {place.file, place.offset, place.length, place.transform};
   }
-  torch_item_options item_options() const {
+  torch_file::item_options item_options() const {
     return {.pickle_limit_bytes = budget_->limits().description_bytes, .budget = budget_.get()};
   }
 
@@ -280,17 +281,17 @@ class dcp_reader final : public checkpoint_reader, public archived_objects {
   result<std::vector<std::byte>> archive_of(const stored_range& place) {
     SHARDMESH_TRY(const auto source, item_source_of(place));
     SHARDMESH_TRY(std::vector<std::byte> bytes, read_all(*source, archive_limit_bytes));
-    SHARDMESH_CHECK(check_archive(memory_source(bytes, source->name()), budget_.get(), name_of(place)));
+    SHARDMESH_CHECK(torch_file::check_archive(memory_source(bytes, source->name()), budget_.get(), name_of(place)));
     return bytes;
   }
 
   // Bytes with and without checksums of an item that is copied as it is.
   result<std::pair<std::int64_t, std::int64_t>> check_item(const stored_range& place, bool quick) {
-    auto sums = [&]() -> result<record_sums> {
+    auto sums = [&]() -> result<torch_file::record_sums> {
       SHARDMESH_TRY(const auto source, item_source_of(place));
-      SHARDMESH_CHECK(torch_item::open(*source, item_options()));
-      if (quick) return record_sums{};
-      return check_archive(*source, budget_.get(), name_of(place));
+      SHARDMESH_CHECK(torch_file::item::open(*source, item_options()));
+      if (quick) return torch_file::record_sums{};
+      return torch_file::check_archive(*source, budget_.get(), name_of(place));
     }();
     if (!sums) return name_in(std::move(sums).error(), {}, place);
     return std::pair(sums->checked_bytes, sums->unchecked_bytes);
@@ -299,16 +300,17 @@ class dcp_reader final : public checkpoint_reader, public archived_objects {
   result<opened_chunk> open_item(const tensor_entry& tensor, std::int32_t chunk) {
     const stored_range& place = contents_.chunk_places[static_cast<std::size_t>(chunk)];
     SHARDMESH_TRY(const auto source, item_source_of(place));
-    SHARDMESH_TRY(const torch_item item, torch_item::open(*source, item_options()));
+    SHARDMESH_TRY(const torch_file::item item, torch_file::item::open(*source, item_options()));
     const auto root = item.tensor_of(item.root());
     if (!root) {
-      const object_class what = classify(item, item.root());
-      if (what.kind == object_kind::opaque_tensor)
-        return fail(errc::unsupported, fmt::format("holds a {}, which is not read", tensor_kind(item.root())))
+      const torch_file::object_class what = classify(item, item.root());
+      if (what.kind == torch_file::object_kind::opaque_tensor)
+        return fail(errc::unsupported,
+                    fmt::format("holds a {}, which is not read", torch_file::tensor_kind(item.root())))
             .with_values("", what.type);
       return fail(errc::bad_format, "the item is not a tensor").with_values("torch.Tensor", what.type);
     }
-    SHARDMESH_TRY(opened_chunk opened, open_torch_tensor(item, *root, source, *budget_, name_of(place)));
+    SHARDMESH_TRY(opened_chunk opened, torch_file::open_tensor(item, *root, source, *budget_, name_of(place)));
     if (opened.tensor.type != tensor.type)
       return fail(errc::dtype_mismatch, "the stored dtype is not the declared one")
           .with_values(std::string(name(tensor.type)), std::string(name(opened.tensor.type)));
@@ -335,7 +337,7 @@ class dcp_reader final : public checkpoint_reader, public archived_objects {
     return budget_->expand(beyond, opened.tensor.size_bytes);
   }
 
-  dcp_extras extras_;
+  dcp::extras extras_;
   folder_files files_;
   chunk_cache cache_;
   std::shared_ptr<read_budget> budget_;
@@ -346,39 +348,35 @@ class dcp_reader final : public checkpoint_reader, public archived_objects {
 };
 
 // One metadata file. All of a checkpoint's together stay below the limit of one.
-result<dcp_metadata> read_metadata(const fs::path& file, read_budget& budget, std::int64_t& left) {
+result<metadata> read_metadata(const fs::path& file, read_budget& budget, std::int64_t& left) {
   std::error_code code;
   const auto size = static_cast<std::int64_t>(fs::file_size(file, code));
   if (!code && size > left)
     return beyond_limit("the metadata is too long", budget.limits().description_bytes).with_file(file.string());
   SHARDMESH_TRY(std::vector<std::byte> bytes, read_file(file, left));
   left -= static_cast<std::int64_t>(bytes.size());
-  return parse_dcp_metadata(std::move(bytes), file.string(), &budget);
+  return parse_metadata(std::move(bytes), file.string(), &budget);
 }
 
-result<dcp_metadata> read_rank_metadata(const fs::path& folder, const folder_listing& listing, read_budget& budget) {
-  std::vector<dcp_metadata> parts;
+result<metadata> read_rank_metadata(const fs::path& folder, const folder_listing& listing, read_budget& budget) {
+  std::vector<metadata> parts;
   std::int64_t left = budget.limits().description_bytes;
   for (const auto& [rank, file] : listing.rank_metadata) {
-    SHARDMESH_TRY(dcp_metadata part, read_metadata(folder / file, budget, left));
+    SHARDMESH_TRY(metadata part, read_metadata(folder / file, budget, left));
     parts.push_back(std::move(part));
   }
-  return merge_dcp_metadata(std::move(parts));
+  return merge_metadata(std::move(parts));
 }
 
 }  // namespace
 
-const dcp_extras& extras_of(const checkpoint_reader& reader) {
-  static const dcp_extras none = [] {
-    dcp_extras made;
-    made.version = "1.0.0";
-    return made;
-  }();
+const extras& extras_of(const checkpoint_reader& reader) {
+  static const extras none = new_extras();
   const auto* const read = dynamic_cast<const dcp_reader*>(&reader.stored());
   return read ? read->extras() : none;
 }
 
-result<std::unique_ptr<checkpoint_reader>> open_dcp(const fs::path& folder, const open_options& options) {
+result<std::unique_ptr<checkpoint_reader>> open(const fs::path& folder, const open_options& options) {
   SHARDMESH_TRY(const folder_listing listing, list_folder(folder));
   if (!listing.has_metadata && listing.rank_metadata.empty()) {
     if (listing.has_temporary)
@@ -389,7 +387,7 @@ result<std::unique_ptr<checkpoint_reader>> open_dcp(const fs::path& folder, cons
         .with_file((folder / ".metadata").string());
   }
   const auto budget = std::make_shared<read_budget>(options.limits);
-  dcp_metadata description;
+  metadata description;
   if (listing.has_metadata) {
     std::int64_t left = options.limits.description_bytes;
     SHARDMESH_TRY(description, read_metadata(folder / ".metadata", *budget, left));
@@ -402,4 +400,4 @@ result<std::unique_ptr<checkpoint_reader>> open_dcp(const fs::path& folder, cons
   return std::unique_ptr<checkpoint_reader>(std::move(reader));
 }
 
-}  // namespace shardmesh
+}  // namespace shardmesh::dcp

@@ -7,17 +7,16 @@ import shardmesh.core;
 import shardmesh.catalog;
 import :metadata;
 
-export namespace shardmesh {
+export namespace shardmesh::dcp {
 
 /// A folder that torch.distributed.checkpoint wrote: `.metadata` (or `__N.metadata` of every rank) and `.distcp` files.
 /// Reads the metadata only; items are opened when they are asked for.
 /// \errors errc::incomplete_save without metadata; errc::bad_pickle, errc::bad_format, errc::unsafe_path for metadata
 ///         that cannot be used. Source: torch/distributed/checkpoint/{metadata,filesystem}.py
-result<std::unique_ptr<checkpoint_reader>> open_dcp(const std::filesystem::path& folder,
-                                                    const open_options& options = {});
+result<std::unique_ptr<checkpoint_reader>> open(const std::filesystem::path& folder, const open_options& options = {});
 
 /// What the metadata of a DCP folder holds beside entries; empty for readers of other formats. Looks through readers
 /// that show parts of another one.
-const dcp_extras& extras_of(const checkpoint_reader& reader);
+const extras& extras_of(const checkpoint_reader& reader);
 
-}  // namespace shardmesh
+}  // namespace shardmesh::dcp

@@ -14,12 +14,12 @@ module;
 #include <vector>
 module shardmesh.dcp;
 
-namespace shardmesh {
+namespace shardmesh::dcp {
 namespace {
 
 class dcp_save {
  public:
-  dcp_save(std::vector<output_tensor> tensors, std::span<const output_object> objects, const dcp_extras& extras,
+  dcp_save(std::vector<output_tensor> tensors, std::span<const output_object> objects, const dcp::extras& extras,
            const save_options& options)
       : tensors_(std::move(tensors)), objects_(objects), extras_(extras), options_(options) {}
 
@@ -41,7 +41,7 @@ class dcp_save {
     for (const output_tensor& tensor : tensors_) {
       check_key(tensor.key);
       if (tensor.archive) continue;
-      if (auto can = torch_tensor_archive::make(tensor.type, tensor.bytes.from.global_shape()); !can)
+      if (auto can = torch_file::tensor_archive::make(tensor.type, tensor.bytes.from.global_shape()); !can)
         report_.problems.push_back(std::move(can).error().with_key(tensor.key));
     }
     for (const output_object& object : objects_) check_key(object.key);
@@ -50,18 +50,18 @@ class dcp_save {
   result<void> write(const std::filesystem::path& destination, any_item_source source) {
     SHARDMESH_TRY(staged_output output, staged_output::directory(destination, options_.output));
     SHARDMESH_CHECK(output.reserve(data_bytes_of(tensors_)));
-    dcp_files files(output);
+    rank_files files(output);
     // Objects come first in every file, as PyTorch places them; their archives are known now.
-    std::vector<dcp_place> object_places;
+    std::vector<item_place> object_places;
     for (const output_object& object : objects_) {
-      SHARDMESH_TRY(dcp_place place, write_archive(files, object.rank, object.key, object.archive));
+      SHARDMESH_TRY(item_place place, write_archive(files, object.rank, object.key, object.archive));
       object_places.push_back(std::move(place));
     }
     SHARDMESH_CHECK(place_tensors(files));
     SHARDMESH_CHECK(files.write_tensors(tensors_, source, run_options_of(options_)));
-    std::vector<dcp_place>& places = files.places();
+    std::vector<item_place>& places = files.places();
     places.insert(places.end(), object_places.begin(), object_places.end());
-    SHARDMESH_CHECK(finish_dcp_folder(output, tensors_, objects_, places, extras_, files.ranges()));
+    SHARDMESH_CHECK(finish_folder(output, tensors_, objects_, places, extras_, files.ranges()));
     if (options_.call.cancel.stop_requested()) return fail(errc::cancelled, "the save was cancelled");
     SHARDMESH_CHECK(output.commit());
     report_.notes = output.notes();
@@ -72,20 +72,20 @@ class dcp_save {
     return {};
   }
 
-  static result<dcp_place> write_archive(dcp_files& files, std::int32_t rank, const std::string& key,
-                                         const std::function<result<std::vector<std::byte>>()>& make) {
+  static result<item_place> write_archive(rank_files& files, std::int32_t rank, const std::string& key,
+                                          const std::function<result<std::vector<std::byte>>()>& make) {
     auto bytes = make();
     if (!bytes) return std::move(bytes).error().with_key(key);
-    SHARDMESH_TRY(dcp_place place, files.place(rank, static_cast<std::int64_t>(bytes->size())));
+    SHARDMESH_TRY(item_place place, files.place(rank, static_cast<std::int64_t>(bytes->size())));
     SHARDMESH_CHECK(files.write_archive(rank, place, *bytes));
     return place;
   }
 
   // Gives every chunk its item and every tensor its `to` distribution. Opaque tensors are written at once.
-  result<void> place_tensors(dcp_files& files) {
+  result<void> place_tensors(rank_files& files) {
     for (output_tensor& tensor : tensors_) {
       if (tensor.archive) {
-        SHARDMESH_TRY(dcp_place at, write_archive(files, tensor.chunks.front().rank, tensor.key, tensor.archive));
+        SHARDMESH_TRY(item_place at, write_archive(files, tensor.chunks.front().rank, tensor.key, tensor.archive));
         files.places().push_back(std::move(at));
         continue;
       }
@@ -99,17 +99,17 @@ class dcp_save {
 
   std::vector<output_tensor> tensors_;
   std::span<const output_object> objects_;
-  const dcp_extras& extras_;
+  const extras& extras_;
   const save_options& options_;
   save_report report_;
 };
 
 }  // namespace
 
-save_report save_dcp(const std::filesystem::path& destination, std::vector<output_tensor> tensors,
-                     std::span<const output_object> objects, any_item_source source, const dcp_extras& extras,
-                     const save_options& options) {
+save_report save(const std::filesystem::path& destination, std::vector<output_tensor> tensors,
+                 std::span<const output_object> objects, any_item_source source, const dcp::extras& extras,
+                 const save_options& options) {
   return dcp_save(std::move(tensors), objects, extras, options).run(destination, source);
 }
 
-}  // namespace shardmesh
+}  // namespace shardmesh::dcp

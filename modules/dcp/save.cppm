@@ -8,7 +8,7 @@ import shardmesh.transfer;
 import shardmesh.catalog;
 import :metadata;
 
-export namespace shardmesh {
+export namespace shardmesh::dcp {
 
 /// Writes `.metadata` and one `__RANK_0.distcp` per rank that owns a chunk or object: each chunk a torch.save archive
 /// as PyTorch's own, objects verbatim, planner data from the entries' paths, `extras` carried through. Streams from
@@ -16,8 +16,8 @@ export namespace shardmesh {
 /// \errors in the report: two entries of one key; chunks that do not tile their tensor; a dtype that PyTorch lacks;
 /// those
 ///         of source, staged output and executor. Source: torch/distributed/checkpoint/{filesystem,default_planner}.py
-save_report save_dcp(const std::filesystem::path& destination, std::vector<output_tensor> tensors,
-                     std::span<const output_object> objects, any_item_source source, const dcp_extras& extras,
-                     const save_options& options = {});
+save_report save(const std::filesystem::path& destination, std::vector<output_tensor> tensors,
+                 std::span<const output_object> objects, any_item_source source, const dcp::extras& extras,
+                 const save_options& options = {});
 
-}  // namespace shardmesh
+}  // namespace shardmesh::dcp

@@ -5,5 +5,6 @@ export module shardmesh.digest;
 
 export import :crc32;
 export import :digest128;
+export import :hex;
 export import :sha256;
 export import :xxh3;

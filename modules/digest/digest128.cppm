@@ -14,5 +14,7 @@ struct digest128 {
 
 /// 32 lower-case hex digits.
 std::string to_hex(const digest128& digest);
+/// What `to_hex` wrote; nothing for any other text.
+std::optional<digest128> parse_digest(std::string_view hex);
 
 }  // namespace shardmesh

@@ -36,7 +36,7 @@ std::string sha256::finish_hex() {
   std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
   unsigned int size = 0;
   EVP_DigestFinal_ex(state_->context.get(), digest.data(), &size);
-  return fmt::format("{:02x}", fmt::join(digest.data(), digest.data() + size, ""));
+  return hex_digits(std::as_bytes(std::span(digest).first(size)));
 }
 
 std::string sha256::hex_of(std::span<const std::byte> bytes) {

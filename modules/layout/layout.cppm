@@ -4,7 +4,7 @@
 export module shardmesh.layout;
 
 export import shardmesh.core;
-export import shardmesh.digest;
+import shardmesh.digest;
 
 export import :cut;
 export import :split_rule;
@@ -16,3 +16,9 @@ export import :static_layout;
 export import :distribution;
 export import :cover;
 export import :distributed;
+
+// A distribution is known by its digest; how one is made is nothing that users of layouts need.
+export namespace shardmesh {
+using shardmesh::digest128;
+using shardmesh::to_hex;
+}  // namespace shardmesh

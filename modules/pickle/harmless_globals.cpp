@@ -9,7 +9,7 @@ module;
 #include <string_view>
 module shardmesh.pickle;
 
-namespace shardmesh {
+namespace shardmesh::pickle {
 namespace {
 
 // Names of one module, separated by blanks.
@@ -107,4 +107,4 @@ bool is_harmless_global(std::string_view module_name, std::string_view name) {
   });
 }
 
-}  // namespace shardmesh
+}  // namespace shardmesh::pickle

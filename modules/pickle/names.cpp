@@ -17,7 +17,7 @@ module shardmesh.pickle;
 
 import :trace;
 
-namespace shardmesh {
+namespace shardmesh::pickle {
 namespace {
 
 constexpr std::size_t longest_name = 300;  // what is longer is cut: names come from the file
@@ -29,29 +29,29 @@ std::string cut(std::string text) {
   return text;
 }
 
-std::string text_of_global(const pickle_value& global) {
+std::string text_of_global(const value& global) {
   const auto [module_name, name] = python3_name(global);
   if (module_name.empty() || name.empty()) return "<a name that is not text>";
   return cut(fmt::format("{}.{}", module_name.substr(0, longest_name), name.substr(0, longest_name)));
 }
 
-bool is_getattr(const pickle_value& value) {
-  if (value.kind() != pickle_kind::global) return false;
+bool is_getattr(const pickle::value& value) {
+  if (value.kind() != kind::global) return false;
   const auto [module_name, name] = python3_name(value);
   return module_name == "builtins" && name == "getattr";
 }
 
 // A value as source text: "builtins.getattr(os, 'system')". Depth is bounded: the file nests as it likes.
-std::string expression(const pickle_value& value, int depth = 0) {
+std::string expression(const pickle::value& value, int depth = 0) {
   if (depth > 6) return "...";
   switch (value.kind()) {
-    case pickle_kind::global:
+    case kind::global:
       return text_of_global(value);
-    case pickle_kind::text:
+    case kind::text:
       return cut(fmt::format("'{}'", value.text()->substr(0, 60)));
-    case pickle_kind::record: {
+    case kind::record: {
       std::string text = expression(value.callable(), depth + 1) + "(";
-      const pickle_items args = value.args().items();
+      const items args = value.args().items();
       for (std::size_t i = 0; i < std::min<std::size_t>(args.size(), 3); ++i)
         text += (i > 0 ? ", " : "") + expression(args[i], depth + 1);
       return cut(text + (args.size() > 3 ? ", ...)" : ")"));
@@ -62,9 +62,9 @@ std::string expression(const pickle_value& value, int depth = 0) {
 }
 
 // getattr(_MEM_FORMAT_ENCODING, "TORCH_CONTIGUOUS_FORMAT"): how Python 3.11 and later pickle a member of an enum.
-bool is_enum_member(const pickle_value& call) {
-  const pickle_items args = call.args().items();
-  if (!is_getattr(call.callable()) || args.size() != 2 || args[0].kind() != pickle_kind::global || !args[1].text())
+bool is_enum_member(const value& call) {
+  const items args = call.args().items();
+  if (!is_getattr(call.callable()) || args.size() != 2 || args[0].kind() != kind::global || !args[1].text())
     return false;
   const auto [module_name, type] = python3_name(args[0]);
   const std::string_view member = *args[1].text();
@@ -75,10 +75,10 @@ bool is_enum_member(const pickle_value& call) {
 }
 
 // A storage of torch.save: ("storage", class, key, location, count).
-bool is_storage_id(const pickle_value& reference) {
-  const pickle_value id = reference.persistent_id();
-  return id.kind() == pickle_kind::tuple && id.size() >= 5 && id.items()[0].text() == "storage" &&
-         id.items()[1].kind() == pickle_kind::global && id.items()[2].text();
+bool is_storage_id(const value& reference) {
+  const value id = reference.persistent_id();
+  return id.kind() == kind::tuple && id.size() >= 5 && id.items()[0].text() == "storage" &&
+         id.items()[1].kind() == kind::global && id.items()[2].text();
 }
 
 class naming {
@@ -87,45 +87,45 @@ class naming {
     if (names.size() >= most_names) text = "<more names than are listed>", harmless = false;
     const auto [known, is_new] = index_.try_emplace(text, names.size());
     if (is_new) names.push_back({std::move(text), harmless, 0});
-    pickle_name& name = names[known->second];
+    used_name& name = names[known->second];
     name.harmless &= harmless;
     ++name.count;
   }
 
-  void add(const pickle_trace& trace) {
+  void add(const pickle::trace& trace) {
     const auto only_members = [&] {
       std::size_t members = 0;
-      for (const pickle_event& event : trace.events) {
-        if (event.kind != pickle_event::what::call) continue;
+      for (const pickle::event& event : trace.events) {
+        if (event.kind != event::what::call) continue;
         if (!is_enum_member(event.value)) return false;
         ++members;
       }
       return members > 0;
     };
-    for (const pickle_event& event : trace.events) switch (event.kind) {
-        case pickle_event::what::global: {
+    for (const pickle::event& event : trace.events) switch (event.kind) {
+        case event::what::global: {
           const auto [module_name, name] = python3_name(event.value);
           add(text_of_global(event.value),
               is_getattr(event.value) ? only_members() : is_harmless_global(module_name, name));
           break;
         }
-        case pickle_event::what::call:
+        case event::what::call:
           if (!is_enum_member(event.value)) add("<call of " + expression(event.value) + ">", false);
           break;
-        case pickle_event::what::persistent:
+        case event::what::persistent:
           if (!is_storage_id(event.value)) add("<persistent id that is no storage>", false);
           break;
-        case pickle_event::what::extension:
+        case event::what::extension:
           add(fmt::format("<extension {}>", event.value.extension_code()), false);
           break;
-        case pickle_event::what::changed:
-          if (event.value.kind() == pickle_kind::global || event.value.kind() == pickle_kind::persistent)
+        case event::what::changed:
+          if (event.value.kind() == kind::global || event.value.kind() == kind::persistent)
             add("<change of " + expression(event.value) + ">", false);
           break;
       }
   }
 
-  std::vector<pickle_name> names;
+  std::vector<used_name> names;
 
  private:
   std::map<std::string, std::size_t> index_;
@@ -133,14 +133,14 @@ class naming {
 
 }  // namespace
 
-pickle_name_list names_in_pickle(std::span<const std::byte> bytes) {
+used_names names_in(std::span<const std::byte> bytes) {
   naming found;
-  pickle_name_list made;
+  used_names made;
   bool is_legacy = false;
   std::size_t at = 0;
   for (int pickles = 0; at < bytes.size(); ++pickles) {
     if (is_legacy && pickles == 5) break;
-    const pickle_trace trace = trace_pickle(bytes.subspan(at));
+    const pickle::trace trace = trace_of(bytes.subspan(at));
     if (pickles > 0 && !is_legacy && trace.problem && trace.events.empty()) {
       found.add("<bytes after the end>", false);
       break;
@@ -149,10 +149,10 @@ pickle_name_list names_in_pickle(std::span<const std::byte> bytes) {
     found.add(trace);
     if (trace.problem) {
       found.add(fmt::format("<unreadable from byte {}>", at + trace.ended_at), false);
-      made.is_cut = trace.problem->found == pickle_is_cut;
+      made.is_cut = trace.problem->found == cut_short;
       break;
     }
-    is_legacy |= pickles == 0 && pickle_value(trace.arena.get(), trace.arena->root).decimal() == torch_magic_number;
+    is_legacy |= pickles == 0 && value(trace.arena.get(), trace.arena->root).decimal() == torch_magic_number;
     at += std::max<std::size_t>(trace.ended_at, 1);
     if (pickles == 1000) {
       found.add("<more pickles than are looked at>", false);
@@ -163,4 +163,4 @@ pickle_name_list names_in_pickle(std::span<const std::byte> bytes) {
   return made;
 }
 
-}  // namespace shardmesh
+}  // namespace shardmesh::pickle

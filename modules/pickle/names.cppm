@@ -6,10 +6,10 @@ export module shardmesh.pickle:names;
 import shardmesh.std;
 import shardmesh.core;
 
-export namespace shardmesh {
+export namespace shardmesh::pickle {
 
 /// One thing that a pickle names.
-struct pickle_name {
+struct used_name {
   /// "module.name" as Python 3 spells it; what has no such name stands in angle brackets: "<extension 5>",
   /// "<call of builtins.getattr(os, 'system')>", "<bytes after the end>", "<unreadable from byte 12>".
   std::string text;
@@ -18,19 +18,19 @@ struct pickle_name {
   std::int64_t count = 0;
 };
 
-struct pickle_name_list {
-  std::vector<pickle_name> names;  // each once, in order
-  bool is_cut = false;             // the last pickle would go on behind the bytes
+struct used_names {
+  std::vector<used_name> names;  // each once, in order
+  bool is_cut = false;           // the last pickle would go on behind the bytes
 };
 
 /// Everything that the pickles in `bytes` name. Opcode by opcode as Python's unpickler goes, with its stack and its
 /// memo: also what lies before a defect, in discarded values, and in pickles behind the first one. The five pickles
 /// of torch.save before 1.6 are expected; what follows them is bulk data. Never fails.
-/// Cost: O(bytes); memory as pickle_graph.
-pickle_name_list names_in_pickle(std::span<const std::byte> bytes);
+/// Cost: O(bytes); memory as pickle::graph.
+used_names names_in(std::span<const std::byte> bytes);
 
 /// True for the short list of classes and functions that PyTorch's and numpy's own data is made of and that do nothing
 /// but build that data. Exact names only.
 bool is_harmless_global(std::string_view module_name, std::string_view attribute);
 
-}  // namespace shardmesh
+}  // namespace shardmesh::pickle

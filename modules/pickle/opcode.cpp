@@ -5,7 +5,7 @@ module shardmesh.pickle;
 
 import :opcode;
 
-namespace shardmesh {
+namespace shardmesh::pickle {
 
 std::string_view opcode_name(unsigned char opcode) {
   struct named {
@@ -85,4 +85,4 @@ std::string_view opcode_name(unsigned char opcode) {
   return "an unknown opcode";
 }
 
-}  // namespace shardmesh
+}  // namespace shardmesh::pickle

@@ -4,9 +4,9 @@ module shardmesh.pickle:opcode;
 
 import shardmesh.std;
 
-namespace shardmesh {
+namespace shardmesh::pickle {
 
 /// "BINUNICODE8"; "an unknown opcode".
 std::string_view opcode_name(unsigned char opcode);
 
-}  // namespace shardmesh
+}  // namespace shardmesh::pickle

@@ -9,7 +9,7 @@ module;
 #include <utility>
 module shardmesh.pickle;
 
-namespace shardmesh {
+namespace shardmesh::pickle {
 namespace {
 
 /// A str whose characters are all below 256, as one byte each.
@@ -28,7 +28,7 @@ std::optional<std::string> latin1(std::string_view utf8) {
   return out;
 }
 
-std::string plain_bytes(const pickle_value& value) {
+std::string plain_bytes(const pickle::value& value) {
   const auto bytes = *value.bytes();
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
@@ -36,7 +36,7 @@ std::string plain_bytes(const pickle_value& value) {
 }  // namespace
 
 // Source: _compat_pickle
-std::pair<std::string_view, std::string_view> python3_name(const pickle_value& global) {
+std::pair<std::string_view, std::string_view> python3_name(const value& global) {
   std::string_view module_name = global.global_module(), name = global.global_name();
   if (module_name == "copy_reg") module_name = "copyreg";
   if (module_name == "__builtin__") {
@@ -48,52 +48,50 @@ std::pair<std::string_view, std::string_view> python3_name(const pickle_value& g
   return {module_name, name};
 }
 
-std::string type_name(pickle_value global) {
+std::string type_name(value global) {
   // A class whose source text lies beside it, in PyTorch's oldest files: ("module", class, file, text).
-  if (const pickle_items id = global.persistent_id().items(); id.size() == 4 && id[0].text() == "module")
-    global = id[1];
-  if (global.kind() != pickle_kind::global) return "unknown";
+  if (const items id = global.persistent_id().items(); id.size() == 4 && id[0].text() == "module") global = id[1];
+  if (global.kind() != kind::global) return "unknown";
   const auto [module_name, attribute] = python3_name(global);
   return std::string(module_name) + "." + std::string(attribute);
 }
 
-bool is_builtin(const pickle_value& record, std::string_view name) {
-  const pickle_value callable = record.callable();
-  return callable.kind() == pickle_kind::global &&
-         python3_name(callable) == std::pair(std::string_view("builtins"), name);
+bool is_builtin(const value& record, std::string_view name) {
+  const value callable = record.callable();
+  return callable.kind() == kind::global && python3_name(callable) == std::pair(std::string_view("builtins"), name);
 }
 
-pickle_value argument_of(const pickle_value& record, std::size_t i) {
-  const pickle_items given = record.args().items();
-  return i < given.size() ? given[i] : pickle_value();
+value argument_of(const value& record, std::size_t i) {
+  const items given = record.args().items();
+  return i < given.size() ? given[i] : value();
 }
 
-bool is_ordered_dict(const pickle_value& value) {
+bool is_ordered_dict(const pickle::value& value) {
   return value.is_record_of("collections", "OrderedDict") && value.args().size() == 0;
 }
 
-bool is_mapping(const pickle_value& value) {
-  if (value.kind() == pickle_kind::dict || is_ordered_dict(value)) return true;
+bool is_mapping(const pickle::value& value) {
+  if (value.kind() == kind::dict || is_ordered_dict(value)) return true;
   return value.is_record_of("collections", "defaultdict") || value.is_record_of("collections", "Counter");
 }
 
-pickle_value mapping_entries(const pickle_value& value) {
-  if (value.kind() == pickle_kind::dict) return value;
-  if (value.is_record_of("collections", "Counter") && argument_of(value, 0).kind() == pickle_kind::dict)
+value mapping_entries(const pickle::value& value) {
+  if (value.kind() == kind::dict) return value;
+  if (value.is_record_of("collections", "Counter") && argument_of(value, 0).kind() == kind::dict)
     return argument_of(value, 0);
-  return is_mapping(value) ? value.assigned() : pickle_value();
+  return is_mapping(value) ? value.assigned() : pickle::value();
 }
 
-pickle_items sequence_items(const pickle_value& value) {
-  if (value.kind() != pickle_kind::record) return value.items();
+items sequence_items(const pickle::value& value) {
+  if (value.kind() != kind::record) return value.items();
   const bool known = is_builtin(value, "set") || is_builtin(value, "frozenset") || value.is_record_of("torch", "Size");
-  return known ? argument_of(value, 0).items() : pickle_items();
+  return known ? argument_of(value, 0).items() : items();
 }
 
-std::optional<std::string> bytes_of(const pickle_value& value) {
+std::optional<std::string> bytes_of(const pickle::value& value) {
   if (value.bytes()) return plain_bytes(value);
-  if (value.kind() != pickle_kind::record) return std::nullopt;
-  const pickle_value content = argument_of(value, 0);
+  if (value.kind() != kind::record) return std::nullopt;
+  const pickle::value content = argument_of(value, 0);
   const bool encoded = value.is_record_of("_codecs", "encode");
   if (!encoded && !is_builtin(value, "bytes") && !is_builtin(value, "bytearray")) return std::nullopt;
   if (!content && !encoded) return std::string();
@@ -107,20 +105,19 @@ std::optional<std::string> bytes_of(const pickle_value& value) {
   return latin1(*content.text());
 }
 
-std::optional<std::array<std::int64_t, 3>> range_of(const pickle_value& value) {
-  const pickle_items args = value.args().items();
+std::optional<std::array<std::int64_t, 3>> range_of(const pickle::value& value) {
+  const items args = value.args().items();
   if (!is_builtin(value, "range") || args.size() != 3) return std::nullopt;
   const auto start = args[0].as_int(), stop = args[1].as_int(), step = args[2].as_int();
   if (!start || !stop || !step) return std::nullopt;
   return std::array{*start, *stop, *step};
 }
 
-std::optional<std::string> global_text(const pickle_value& value) {
-  if (value.kind() == pickle_kind::global) return type_name(value);
+std::optional<std::string> global_text(const pickle::value& value) {
+  if (value.kind() == kind::global) return type_name(value);
   const auto attribute = argument_of(value, 1).text();
-  if (!is_builtin(value, "getattr") || argument_of(value, 0).kind() != pickle_kind::global || !attribute)
-    return std::nullopt;
+  if (!is_builtin(value, "getattr") || argument_of(value, 0).kind() != kind::global || !attribute) return std::nullopt;
   return type_name(argument_of(value, 0)) + "." + std::string(*attribute);
 }
 
-}  // namespace shardmesh
+}  // namespace shardmesh::pickle

@@ -6,35 +6,35 @@ export module shardmesh.pickle:python_object;
 import shardmesh.std;
 import :value;
 
-export namespace shardmesh {
+export namespace shardmesh::pickle {
 
 /// Module and name of a global as Python 3 has them: protocols 0 to 2 spell some as Python 2 did. Views of `global`.
-std::pair<std::string_view, std::string_view> python3_name(const pickle_value& global);
+std::pair<std::string_view, std::string_view> python3_name(const value& global);
 /// "collections.OrderedDict" of a global; "unknown" of other values.
-std::string type_name(pickle_value global);
+std::string type_name(value global);
 /// A record that calls this name of `builtins`.
-bool is_builtin(const pickle_value& record, std::string_view name);
+bool is_builtin(const value& record, std::string_view name);
 /// The i-th argument of a record's call; absent where it has fewer.
-pickle_value argument_of(const pickle_value& record, std::size_t i);
+value argument_of(const value& record, std::size_t i);
 /// collections.OrderedDict(), filled afterwards.
-bool is_ordered_dict(const pickle_value& value);
+bool is_ordered_dict(const pickle::value& value);
 
 /// The dict behind a mapping (dict, OrderedDict, defaultdict and Counter); absent for other values.
 /// `pairs()` of it are the entries; a mapping without entries gives an absent value too: ask `is_mapping` first.
-pickle_value mapping_entries(const pickle_value& value);
+value mapping_entries(const pickle::value& value);
 /// Python's `isinstance(value, Mapping)` for the mappings of the standard library that occur in checkpoints.
-bool is_mapping(const pickle_value& value);
+bool is_mapping(const pickle::value& value);
 
 /// The items of a set or frozenset, also as protocol 2 spells them; of a torch.Size; of a list or tuple.
-pickle_items sequence_items(const pickle_value& value);
+items sequence_items(const pickle::value& value);
 
 /// Bytes of a bytes or bytearray, also as protocol 2 spells them (`_codecs.encode`).
-std::optional<std::string> bytes_of(const pickle_value& value);
+std::optional<std::string> bytes_of(const pickle::value& value);
 
 /// Start, stop and step of a range (`xrange` in protocol 2) that fits into 64 bits.
-std::optional<std::array<std::int64_t, 3>> range_of(const pickle_value& value);
+std::optional<std::array<std::int64_t, 3>> range_of(const pickle::value& value);
 
 /// A global's dotted name ("torch.nn.functional.relu"), also of one that is written as getattr(class, name).
-std::optional<std::string> global_text(const pickle_value& value);
+std::optional<std::string> global_text(const pickle::value& value);
 
-}  // namespace shardmesh
+}  // namespace shardmesh::pickle

@@ -15,7 +15,7 @@ module shardmesh.pickle;
 
 import :python_text;
 
-namespace shardmesh {
+namespace shardmesh::pickle {
 namespace {
 
 // Keys are names: what is longer or deeper is no name, and a small hostile tuple could print for ever.
@@ -60,29 +60,29 @@ std::string quoted(std::string_view text, bool is_bytes) {
 class representation {
  public:
   // repr(value), appended to `out`; false where there is none.
-  bool add(const pickle_value& value, int depth) {
+  bool add(const pickle::value& value, int depth) {
     if (depth > deepest || out.size() > most_characters) return false;
-    if (const auto bytes = value.kind() == pickle_kind::bytearray ? std::nullopt : bytes_of(value))
+    if (const auto bytes = value.kind() == kind::bytearray ? std::nullopt : bytes_of(value))
       return is_short(*bytes) && append(quoted(*bytes, true));
     switch (value.kind()) {
-      case pickle_kind::text:
+      case kind::text:
         return is_short(*value.text()) && append(quoted(*value.text(), false));
-      case pickle_kind::integer: {
+      case kind::integer: {
         const auto digits = value.decimal();
         return digits && append(*digits);
       }
-      case pickle_kind::boolean:
+      case kind::boolean:
         return append(*value.as_bool() ? "True" : "False");
-      case pickle_kind::none:
+      case kind::none:
         return append("None");
-      case pickle_kind::floating:
+      case kind::floating:
         return append(python_float(*value.as_float()));
-      case pickle_kind::tuple:
+      case kind::tuple:
         return add_all("(", value.items(), value.size() == 1 ? ",)" : ")", depth);
-      case pickle_kind::global:
+      case kind::global:
         return value.global_module() == "torch" && parse_dtype(value.global_name()) &&
                append(fmt::format("torch.{}", value.global_name()));
-      case pickle_kind::record:
+      case kind::record:
         return add_record(value, depth);
       default:
         return false;
@@ -99,7 +99,7 @@ class representation {
     return out.size() <= most_characters;
   }
 
-  bool add_all(std::string_view begin, const pickle_items& items, std::string_view end, int depth) {
+  bool add_all(std::string_view begin, const pickle::items& items, std::string_view end, int depth) {
     out += begin;
     for (std::size_t i = 0; i < items.size(); ++i) {
       if (i > 0) out += ", ";
@@ -108,8 +108,8 @@ class representation {
     return append(end);
   }
 
-  bool add_record(const pickle_value& value, int depth) {
-    const pickle_items args = value.args().items();
+  bool add_record(const pickle::value& value, int depth) {
+    const items args = value.args().items();
     if (value.is_record_of("torch", "Size") && args.size() == 1)
       return add_all("torch.Size([", args[0].items(), "])", depth);
     if (value.is_record_of("torch", "device") && !args.empty() && args[0].text()) {
@@ -123,9 +123,9 @@ class representation {
 
 }  // namespace
 
-std::optional<std::string> python_str(const pickle_value& value) {
+std::optional<std::string> python_str(const pickle::value& value) {
   if (const auto text = value.text()) return std::string(*text);
-  const pickle_items args = value.args().items();
+  const items args = value.args().items();
   if (value.is_record_of("torch", "device") && !args.empty() && args[0].text()) {
     const auto index = args.size() > 1 ? args[1].as_int() : std::nullopt;
     return fmt::format("{}{}", *args[0].text(), index ? fmt::format(":{}", *index) : "");
@@ -135,4 +135,4 @@ std::optional<std::string> python_str(const pickle_value& value) {
   return std::move(made.out);
 }
 
-}  // namespace shardmesh
+}  // namespace shardmesh::pickle

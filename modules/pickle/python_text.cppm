@@ -6,10 +6,10 @@ export module shardmesh.pickle:python_text;
 import shardmesh.std;
 import :value;
 
-export namespace shardmesh {
+export namespace shardmesh::pickle {
 
 /// What Python's str() gives: of str, int, bool, float, None, bytes, dtypes, devices, sizes, and tuples of them, of at
 /// most a few thousand characters. Nothing where that needs Python: enums, instances, sets of several elements.
-std::optional<std::string> python_str(const pickle_value& value);
+std::optional<std::string> python_str(const pickle::value& value);
 
-}  // namespace shardmesh
+}  // namespace shardmesh::pickle

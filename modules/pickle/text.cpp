@@ -10,7 +10,7 @@ module shardmesh.pickle;
 
 import :text;
 
-namespace shardmesh {
+namespace shardmesh::pickle {
 namespace {
 
 void append_utf8(std::string& out, std::uint32_t code) {
@@ -115,4 +115,4 @@ bool is_integer_text(std::string_view digits) {
   return !digits.empty() && digits.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
-}  // namespace shardmesh
+}  // namespace shardmesh::pickle

@@ -4,7 +4,7 @@ module shardmesh.pickle:text;
 
 import shardmesh.std;
 
-namespace shardmesh {
+namespace shardmesh::pickle {
 
 /// Appends Python's raw-unicode-escape, Latin-1 with \uXXXX and \UXXXXXXXX, as UTF-8. False when an escape is
 /// malformed.
@@ -14,4 +14,4 @@ bool decode_string_repr(std::string_view line, std::string& out);
 /// Digits with or without a sign.
 bool is_integer_text(std::string_view digits);
 
-}  // namespace shardmesh
+}  // namespace shardmesh::pickle

@@ -1,28 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
 // Not exported: the pickle machine's run over any bytes, kept for what it met on the way.
+module;
+#include <unordered_set>
 module shardmesh.pickle:trace;
 
 import shardmesh.std;
 import shardmesh.core;
 import :value;
 
-namespace shardmesh {
+namespace shardmesh::pickle {
 
 /// What a run met, in order: the first of each global, calls whose callable is no global or is getattr, persistent
 /// ids, extensions, and values that were changed though they are no objects.
-struct pickle_event {
+struct event {
   enum class what : std::uint8_t { global, call, persistent, extension, changed } kind;
-  pickle_value value;
+  pickle::value value;
 };
 
-struct pickle_trace {
-  std::unique_ptr<pickle_arena> arena;  // owns the values
-  std::vector<pickle_event> events;
+/// Collects events: decides which globals and calls are worth one.
+class event_log {
+ public:
+  void note(event::what kind, const pickle::value& value) { events_.push_back({kind, value}); }
+  /// The first of each name; names alone decide what is reported.
+  void note_global(const pickle::value& global);
+  /// Calls of what is no global, of getattr, and with getattr among the arguments; ten thousand of them.
+  void note_call(const pickle::value& callable, const pickle::value& args, const pickle::value& call);
+  std::vector<event> take() && { return std::move(events_); }
+
+ private:
+  std::vector<event> events_;
+  std::unordered_set<std::string> noted_;
+  std::unordered_set<std::uint64_t> getters_;  // by identity
+  std::size_t calls_ = 0;
+};
+
+struct trace {
+  std::unique_ptr<pickle::arena> arena;  // owns the values
+  std::vector<event> events;
   std::optional<error> problem;  // where the run ended, when not at STOP
   std::size_t ended_at = 0;
 };
 
-/// Runs like Python's unpickler, which forgives what `pickle_graph::parse` does not. Never fails.
-pickle_trace trace_pickle(std::span<const std::byte> bytes);
+/// Runs like Python's unpickler, which forgives what `pickle::graph::parse` does not. Never fails.
+trace trace_of(std::span<const std::byte> bytes);
 
-}  // namespace shardmesh
+}  // namespace shardmesh::pickle

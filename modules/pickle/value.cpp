@@ -18,10 +18,8 @@ module;
 #include <vector>
 module shardmesh.pickle;
 
-namespace shardmesh {
+namespace shardmesh::pickle {
 namespace {
-
-using tag = pickle_tag;
 
 std::uint64_t little_endian(const std::byte* at, std::size_t count) {
   std::uint64_t number = 0;
@@ -47,19 +45,19 @@ std::size_t count_width(char opcode) {
   }
 }
 
-char opcode_at(const pickle_arena& arena, std::uint64_t offset) {
+char opcode_at(const pickle::arena& arena, std::uint64_t offset) {
   return static_cast<char>(arena.input[offset]);
 }
 
 /// The argument of a counted opcode.
-std::span<const std::byte> counted(const pickle_arena& arena, std::uint64_t offset) {
+std::span<const std::byte> counted(const pickle::arena& arena, std::uint64_t offset) {
   const std::size_t width = count_width(opcode_at(arena, offset));
   const std::uint64_t count = little_endian(arena.input.data() + offset + 1, width);
   return arena.input.subspan(offset + 1 + width, count);
 }
 
 /// The `n`th line after an opcode, without its newline.
-std::string_view line(const pickle_arena& arena, std::uint64_t offset, int n) {
+std::string_view line(const pickle::arena& arena, std::uint64_t offset, int n) {
   const auto* text = reinterpret_cast<const char*>(arena.input.data());
   std::size_t begin = offset + 1;
   for (;; --n) {
@@ -135,7 +133,7 @@ std::optional<std::int64_t> int_of_bytes(std::span<const std::byte> bytes) {
 
 }  // namespace
 
-std::uint64_t pickle_words::grow(std::size_t count) {
+std::uint64_t word_array::grow(std::size_t count) {
   const std::size_t first = size_;
   if (size_ + count > capacity_) {
     const std::size_t wanted = std::max(size_ + count, capacity_ + capacity_ / 2 + 64);
@@ -149,7 +147,7 @@ std::uint64_t pickle_words::grow(std::size_t count) {
   return first;
 }
 
-void pickle_words::shrink_to_fit() {
+void word_array::shrink_to_fit() {
   if (size_ == 0 || size_ == capacity_) return;
   if (void* moved = std::realloc(data_, size_ * sizeof(std::uint64_t))) {
     data_ = static_cast<std::uint64_t*>(moved);
@@ -157,7 +155,7 @@ void pickle_words::shrink_to_fit() {
   }
 }
 
-std::span<const std::byte> pickle_raw_opcode(const pickle_arena& arena, std::uint64_t offset) {
+std::span<const std::byte> raw_opcode(const pickle::arena& arena, std::uint64_t offset) {
   const char opcode = opcode_at(arena, offset);
   if (opcode == 'G') return arena.input.subspan(offset, 9);
   if (opcode == 'I' || opcode == 'L' || opcode == 'F')
@@ -165,7 +163,7 @@ std::span<const std::byte> pickle_raw_opcode(const pickle_arena& arena, std::uin
   return arena.input.subspan(offset, 1 + count_width(opcode) + counted(arena, offset).size());
 }
 
-std::string_view name(pickle_kind kind) {
+std::string_view name(pickle::kind kind) {
   static constexpr std::array<std::string_view, 17> names{
       "nothing",  "none",  "boolean", "integer", "float",     "text",   "bytes",  "bytearray",
       "list",     "tuple", "dict",    "set",     "frozenset", "global", "record", "persistent reference",
@@ -173,66 +171,66 @@ std::string_view name(pickle_kind kind) {
   return names[static_cast<std::size_t>(kind)];
 }
 
-pickle_kind pickle_value::kind() const {
-  switch (pickle_tag_of(bits_)) {
+pickle::kind value::kind() const {
+  switch (tag_of(bits_)) {
     case tag::absent:
     case tag::block:
-      return pickle_kind::absent;
+      return kind::absent;
     case tag::none:
-      return pickle_kind::none;
+      return kind::none;
     case tag::boolean:
-      return pickle_kind::boolean;
+      return kind::boolean;
     case tag::small_int:
     case tag::int_at:
-      return pickle_kind::integer;
+      return kind::integer;
     case tag::float_at:
-      return pickle_kind::floating;
+      return kind::floating;
     case tag::text_at:
     case tag::text_decoded:
-      return pickle_kind::text;
+      return kind::text;
     case tag::bytes_at:
     case tag::bytes_decoded:
-      return pickle_kind::bytes;
+      return kind::bytes;
     case tag::bytearray_at:
-      return pickle_kind::bytearray;
+      return kind::bytearray;
     case tag::list:
-      return pickle_kind::list;
+      return kind::list;
     case tag::dict:
-      return pickle_kind::dict;
+      return kind::dict;
     case tag::set:
-      return pickle_kind::set;
+      return kind::set;
     case tag::tuple:
-      return pickle_kind::tuple;
+      return kind::tuple;
     case tag::frozenset:
-      return pickle_kind::frozenset;
+      return kind::frozenset;
     case tag::global_at:
     case tag::global_pair:
-      return pickle_kind::global;
+      return kind::global;
     case tag::reduce:
     case tag::newobj:
     case tag::newobj_ex:
     case tag::instance:
-      return pickle_kind::record;
+      return kind::record;
     case tag::persistent:
-      return pickle_kind::persistent;
+      return kind::persistent;
     case tag::extension:
-      return pickle_kind::extension;
+      return kind::extension;
   }
-  return pickle_kind::absent;
+  return kind::absent;
 }
 
-pickle_value pickle_value::at(std::uint64_t word) const {
+value value::at(std::uint64_t word) const {
   return {arena_, arena_->words[word]};
 }
 
-std::optional<bool> pickle_value::as_bool() const {
-  if (pickle_tag_of(bits_) != tag::boolean) return std::nullopt;
+std::optional<bool> value::as_bool() const {
+  if (tag_of(bits_) != tag::boolean) return std::nullopt;
   return payload() != 0;
 }
 
-std::optional<std::int64_t> pickle_value::as_int() const {
-  if (pickle_tag_of(bits_) == tag::small_int) return static_cast<std::int64_t>(bits_) >> 5;
-  if (pickle_tag_of(bits_) != tag::int_at) return std::nullopt;
+std::optional<std::int64_t> value::as_int() const {
+  if (tag_of(bits_) == tag::small_int) return static_cast<std::int64_t>(bits_) >> 5;
+  if (tag_of(bits_) != tag::int_at) return std::nullopt;
   if (is_long_binary(opcode_at(*arena_, payload()))) return int_of_bytes(counted(*arena_, payload()));
   const std::string digits = decimal_of_line(line(*arena_, payload(), 0));
   std::int64_t number = 0;
@@ -241,8 +239,8 @@ std::optional<std::int64_t> pickle_value::as_int() const {
   return number;
 }
 
-std::optional<std::string> pickle_value::decimal(std::size_t max_digits) const {
-  if (kind() != pickle_kind::integer) return std::nullopt;
+std::optional<std::string> value::decimal(std::size_t max_digits) const {
+  if (kind() != kind::integer) return std::nullopt;
   if (const auto number = as_int()) return std::to_string(*number);
   if (is_long_binary(opcode_at(*arena_, payload()))) {
     const auto bytes = counted(*arena_, payload());
@@ -254,8 +252,8 @@ std::optional<std::string> pickle_value::decimal(std::size_t max_digits) const {
   return decimal_of_line(digits);
 }
 
-std::optional<double> pickle_value::as_float() const {
-  if (pickle_tag_of(bits_) != tag::float_at) return std::nullopt;
+std::optional<double> value::as_float() const {
+  if (tag_of(bits_) != tag::float_at) return std::nullopt;
   if (opcode_at(*arena_, payload()) == 'G') {
     std::array<std::byte, 8> bytes;
     std::reverse_copy(arena_->input.begin() + static_cast<std::ptrdiff_t>(payload()) + 1,
@@ -270,30 +268,29 @@ std::optional<double> pickle_value::as_float() const {
   return number;
 }
 
-std::optional<std::string_view> pickle_value::text() const {
-  if (pickle_tag_of(bits_) == tag::text_at) return as_text(counted(*arena_, payload()));
-  if (pickle_tag_of(bits_) != tag::text_decoded) return std::nullopt;
+std::optional<std::string_view> value::text() const {
+  if (tag_of(bits_) == tag::text_at) return as_text(counted(*arena_, payload()));
+  if (tag_of(bits_) != tag::text_decoded) return std::nullopt;
   const auto [begin, size] = arena_->decoded_spans[payload()];
   return std::string_view(arena_->decoded).substr(begin, size);
 }
 
-std::optional<std::span<const std::byte>> pickle_value::bytes() const {
-  if (pickle_tag_of(bits_) == tag::bytes_at || pickle_tag_of(bits_) == tag::bytearray_at)
-    return counted(*arena_, payload());
-  if (pickle_tag_of(bits_) != tag::bytes_decoded) return std::nullopt;
+std::optional<std::span<const std::byte>> value::bytes() const {
+  if (tag_of(bits_) == tag::bytes_at || tag_of(bits_) == tag::bytearray_at) return counted(*arena_, payload());
+  if (tag_of(bits_) != tag::bytes_decoded) return std::nullopt;
   const auto [begin, size] = arena_->decoded_spans[payload()];
   return std::as_bytes(std::span(arena_->decoded).subspan(begin, size));
 }
 
-pickle_items pickle_value::items() const {
-  switch (pickle_tag_of(bits_)) {
+pickle::items value::items() const {
+  switch (tag_of(bits_)) {
     case tag::list:
     case tag::set:
       return {arena_, arena_->words[payload()], static_cast<std::size_t>(arena_->words[payload() + 1] >> 32)};
     case tag::tuple:
     case tag::frozenset: {
       const std::uint64_t count = payload() >> 40, first = payload() & ((std::uint64_t{1} << 40) - 1);
-      if (count == pickle_long_tuple) return {arena_, first + 1, static_cast<std::size_t>(arena_->words[first])};
+      if (count == long_tuple) return {arena_, first + 1, static_cast<std::size_t>(arena_->words[first])};
       return {arena_, first, static_cast<std::size_t>(count)};
     }
     default:
@@ -301,105 +298,105 @@ pickle_items pickle_value::items() const {
   }
 }
 
-pickle_pairs pickle_value::pairs() const {
-  if (pickle_tag_of(bits_) != tag::dict) return {};
-  return pickle_pairs(
-      pickle_items(arena_, arena_->words[payload()], static_cast<std::size_t>(arena_->words[payload() + 1] >> 32)));
+pickle::pairs value::pairs() const {
+  if (tag_of(bits_) != tag::dict) return {};
+  return pickle::pairs(
+      pickle::items(arena_, arena_->words[payload()], static_cast<std::size_t>(arena_->words[payload() + 1] >> 32)));
 }
 
-std::size_t pickle_value::size() const {
-  return pickle_tag_of(bits_) == tag::dict ? pairs().size() : items().size();
+std::size_t value::size() const {
+  return tag_of(bits_) == tag::dict ? pairs().size() : items().size();
 }
 
-pickle_value pickle_value::find(std::string_view key) const {
-  const pickle_pairs entries = pairs();
+value value::find(std::string_view key) const {
+  const pickle::pairs entries = pairs();
   for (std::size_t i = entries.size(); i-- > 0;)
     if (const auto entry = entries[i]; entry.key.text() == key) return entry.value;
   return {};
 }
 
-std::string_view pickle_value::global_module() const {
-  if (pickle_tag_of(bits_) == tag::global_at) return line(*arena_, payload(), 0);
-  if (pickle_tag_of(bits_) == tag::global_pair) return at(payload()).text().value_or("");
+std::string_view value::global_module() const {
+  if (tag_of(bits_) == tag::global_at) return line(*arena_, payload(), 0);
+  if (tag_of(bits_) == tag::global_pair) return at(payload()).text().value_or("");
   return {};
 }
 
-std::string_view pickle_value::global_name() const {
-  if (pickle_tag_of(bits_) == tag::global_at) return line(*arena_, payload(), 1);
-  if (pickle_tag_of(bits_) == tag::global_pair) return at(payload() + 1).text().value_or("");
+std::string_view value::global_name() const {
+  if (tag_of(bits_) == tag::global_at) return line(*arena_, payload(), 1);
+  if (tag_of(bits_) == tag::global_pair) return at(payload() + 1).text().value_or("");
   return {};
 }
 
-bool pickle_value::is_global(std::string_view module_name, std::string_view attribute) const {
-  return kind() == pickle_kind::global && global_name() == attribute && global_module() == module_name;
+bool value::is_global(std::string_view module_name, std::string_view attribute) const {
+  return kind() == kind::global && global_name() == attribute && global_module() == module_name;
 }
 
-pickle_form pickle_value::form() const {
-  switch (pickle_tag_of(bits_)) {
+pickle::form value::form() const {
+  switch (tag_of(bits_)) {
     case tag::newobj:
-      return pickle_form::newobj;
+      return form::newobj;
     case tag::newobj_ex:
-      return pickle_form::newobj_ex;
+      return form::newobj_ex;
     case tag::instance:
-      return pickle_form::instance;
+      return form::instance;
     default:
-      return pickle_form::reduce;
+      return form::reduce;
   }
 }
 
-pickle_value pickle_value::callable() const {
-  return kind() == pickle_kind::record ? at(payload()) : pickle_value();
+value value::callable() const {
+  return kind() == kind::record ? at(payload()) : value();
 }
-pickle_value pickle_value::args() const {
-  return kind() == pickle_kind::record ? at(payload() + 1) : pickle_value();
+value value::args() const {
+  return kind() == kind::record ? at(payload() + 1) : value();
 }
 
 namespace {
 
 /// A part of a record's block; absent when the record has no block.
-pickle_value block_part(const pickle_arena* arena, std::uint64_t record, std::uint64_t part) {
+value block_part(const pickle::arena* arena, std::uint64_t record, std::uint64_t part) {
   const std::uint64_t tail = arena->words[record + 2];
-  if (pickle_tag_of(tail) != tag::block) return {};
+  if (tag_of(tail) != tag::block) return {};
   return {arena, arena->words[(tail >> 5) + part]};
 }
 
 }  // namespace
 
-pickle_value pickle_value::keyword_args() const {
-  return kind() == pickle_kind::record ? block_part(arena_, payload(), 0) : pickle_value();
+value value::keyword_args() const {
+  return kind() == kind::record ? block_part(arena_, payload(), 0) : value();
 }
-pickle_value pickle_value::state() const {
-  if (kind() != pickle_kind::record) return {};
+value value::state() const {
+  if (kind() != kind::record) return {};
   const std::uint64_t tail = arena_->words[payload() + 2];
-  return pickle_tag_of(tail) == tag::block ? block_part(arena_, payload(), 1) : pickle_value(arena_, tail);
+  return tag_of(tail) == tag::block ? block_part(arena_, payload(), 1) : value(arena_, tail);
 }
-pickle_value pickle_value::appended() const {
-  return kind() == pickle_kind::record ? block_part(arena_, payload(), 2) : pickle_value();
+value value::appended() const {
+  return kind() == kind::record ? block_part(arena_, payload(), 2) : value();
 }
-pickle_value pickle_value::assigned() const {
-  return kind() == pickle_kind::record ? block_part(arena_, payload(), 3) : pickle_value();
+value value::assigned() const {
+  return kind() == kind::record ? block_part(arena_, payload(), 3) : value();
 }
 
-pickle_value pickle_value::attribute(std::string_view attribute_name) const {
-  const pickle_value all = state();
-  if (all.kind() == pickle_kind::dict) return all.find(attribute_name);
-  if (all.kind() != pickle_kind::tuple || all.size() != 2) return {};
-  const pickle_items halves = all.items();
-  if (const pickle_value found = halves[1].find(attribute_name)) return found;
+value value::attribute(std::string_view attribute_name) const {
+  const value all = state();
+  if (all.kind() == kind::dict) return all.find(attribute_name);
+  if (all.kind() != kind::tuple || all.size() != 2) return {};
+  const pickle::items halves = all.items();
+  if (const value found = halves[1].find(attribute_name)) return found;
   return halves[0].find(attribute_name);
 }
 
-bool pickle_value::is_record_of(std::string_view module_name, std::string_view attribute) const {
+bool value::is_record_of(std::string_view module_name, std::string_view attribute) const {
   return callable().is_global(module_name, attribute);
 }
 
-pickle_value pickle_value::persistent_id() const {
-  return pickle_tag_of(bits_) == tag::persistent ? at(payload()) : pickle_value();
+value value::persistent_id() const {
+  return tag_of(bits_) == tag::persistent ? at(payload()) : value();
 }
 
-std::size_t pickle_graph::memory_bytes() const {
-  return sizeof(pickle_arena) + arena_->words.capacity() * sizeof(std::uint64_t) + arena_->decoded.capacity() +
+std::size_t graph::memory_bytes() const {
+  return sizeof(arena) + arena_->words.capacity() * sizeof(std::uint64_t) + arena_->decoded.capacity() +
          arena_->decoded_spans.capacity() * sizeof(std::pair<std::uint64_t, std::uint64_t>);
 }
 
-}  // namespace shardmesh
+}  // namespace shardmesh::pickle

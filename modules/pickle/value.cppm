@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // pickle: Python's pickle streams, protocols 0 to 5, as an inert graph of values: nothing is imported, looked up or
-// called. Not here: what the values mean (torch_item, dcp metadata), writing (pickle_writer).
+// called. Not here: what the values mean (torch_file::item, dcp metadata), writing (pickle::writer).
 //
 // A checkpoint's metadata can have millions of small objects, so a value is 8 bytes (a tag and a payload), everything
 // lives in one arena of 8-byte words, and strings and numbers stay where they are in the input: the value is the offset
@@ -10,10 +10,10 @@ export module shardmesh.pickle:value;
 import shardmesh.std;
 import shardmesh.core;
 
-namespace shardmesh {
+namespace shardmesh::pickle {
 
 /// What the low 5 bits of a value say. `*_at`: the payload is the offset of an opcode in the input.
-enum class pickle_tag : std::uint8_t {
+enum class tag : std::uint8_t {
   absent,
   none,
   boolean,       // payload 0 or 1
@@ -41,14 +41,14 @@ enum class pickle_tag : std::uint8_t {
   extension,   // payload: the code of EXT1, EXT2, EXT4
 };
 
-inline constexpr std::uint64_t pickle_long_tuple = (std::uint64_t{1} << 19) - 1;
+inline constexpr std::uint64_t long_tuple = (std::uint64_t{1} << 19) - 1;
 
 /// Words that grow with realloc: large blocks move by page tables, so growth never holds two copies.
-class pickle_words {
+class word_array {
  public:
-  pickle_words() = default;
-  pickle_words(const pickle_words&) = delete;
-  ~pickle_words() { std::free(data_); }
+  word_array() = default;
+  word_array(const word_array&) = delete;
+  ~word_array() { std::free(data_); }
   std::uint64_t* data() { return data_; }
   const std::uint64_t* data() const { return data_; }
   std::size_t size() const { return size_; }
@@ -64,10 +64,10 @@ class pickle_words {
 };
 
 /// Everything a graph owns. Its address is stable while the graph moves.
-struct pickle_arena {
+struct arena {
   std::vector<std::byte> owned;
   std::span<const std::byte> input;
-  pickle_words words;
+  word_array words;
   std::string decoded;  // strings whose escapes were resolved
   std::vector<std::pair<std::uint64_t, std::uint64_t>> decoded_spans;
   std::uint64_t root = 0;
@@ -75,23 +75,23 @@ struct pickle_arena {
   int protocol = 0;
 };
 
-constexpr std::uint64_t pickle_bits(pickle_tag tag, std::uint64_t payload) {
+constexpr std::uint64_t bits_of(pickle::tag tag, std::uint64_t payload) {
   return payload << 5 | static_cast<std::uint64_t>(tag);
 }
-constexpr pickle_tag pickle_tag_of(std::uint64_t bits) {
-  return static_cast<pickle_tag>(bits & 31);
+constexpr tag tag_of(std::uint64_t bits) {
+  return static_cast<tag>(bits & 31);
 }
 
 /// The opcode at `offset` with its argument, as it stands in the input. For numbers and strings.
-std::span<const std::byte> pickle_raw_opcode(const pickle_arena& arena, std::uint64_t offset);
+std::span<const std::byte> raw_opcode(const pickle::arena& arena, std::uint64_t offset);
 
-}  // namespace shardmesh
+}  // namespace shardmesh::pickle
 
-export namespace shardmesh {
+export namespace shardmesh::pickle {
 
 /// Kinds of values as a reader sees them. `record` is whatever needs Python to be made: a callable with its arguments,
 /// its state, and items given later. `none` is Python's None; `absent` is no value at all.
-enum class pickle_kind : std::uint8_t {
+enum class kind : std::uint8_t {
   absent,
   none,
   boolean,
@@ -111,33 +111,33 @@ enum class pickle_kind : std::uint8_t {
   extension
 };
 /// "none", "integer", ... for messages.
-std::string_view name(pickle_kind kind);
+std::string_view name(pickle::kind kind);
 
 /// How a record was written: REDUCE, NEWOBJ, NEWOBJ_EX, or INST and OBJ.
-enum class pickle_form : std::uint8_t { reduce, newobj, newobj_ex, instance };
+enum class form : std::uint8_t { reduce, newobj, newobj_ex, instance };
 
 /// What `error::found` says of a pickle that ends too early: more bytes could make it whole.
-inline constexpr std::string_view pickle_is_cut = "the end of the bytes";
+inline constexpr std::string_view cut_short = "the end of the bytes";
 
-class pickle_items;
-class pickle_pairs;
-class pickle_writer;
+class items;
+class pairs;
+class writer;
 
 /// One value of a graph: a cheap handle, valid while its graph lives. Observers of a kind that does not fit return
 /// nothing (or an empty range), so that readers chain them and check once.
-class pickle_value {
+class value {
  public:
   /// Absent.
-  pickle_value() = default;
-  pickle_value(const pickle_arena* arena, std::uint64_t bits) : arena_(arena), bits_(bits) {}
+  value() = default;
+  value(const pickle::arena* arena, std::uint64_t bits) : arena_(arena), bits_(bits) {}
 
-  pickle_kind kind() const;
+  pickle::kind kind() const;
   /// False for an absent value only.
   explicit operator bool() const { return bits_ != 0; }
   /// Equal exactly for the same object (or equal small immutable value): the key for visited sets and caches.
   std::uint64_t identity() const { return bits_; }
 
-  bool is_none() const { return pickle_tag_of(bits_) == pickle_tag::none; }
+  bool is_none() const { return tag_of(bits_) == tag::none; }
   std::optional<bool> as_bool() const;
   /// An integer that fits into 64 bits; nothing for bools.
   std::optional<std::int64_t> as_int() const;
@@ -150,120 +150,120 @@ class pickle_value {
   std::optional<std::span<const std::byte>> bytes() const;
 
   /// Items of a list, tuple, set or frozenset.
-  pickle_items items() const;
+  pickle::items items() const;
   /// Entries of a dict, in order; a key that occurs twice counts last.
-  pickle_pairs pairs() const;
+  pickle::pairs pairs() const;
   /// Number of items or entries.
   std::size_t size() const;
   /// The value of a text key of a dict; absent when there is none. Cost: O(entries).
-  pickle_value find(std::string_view key) const;
+  value find(std::string_view key) const;
 
   /// A global's module and name ("collections", "OrderedDict"); empty for other kinds.
   std::string_view global_module() const;
   std::string_view global_name() const;
   bool is_global(std::string_view module_name, std::string_view attribute) const;
 
-  pickle_form form() const;
-  pickle_value callable() const;
-  pickle_value args() const;
-  pickle_value keyword_args() const;
+  pickle::form form() const;
+  value callable() const;
+  value args() const;
+  value keyword_args() const;
   /// What BUILD gave; absent when there was none.
-  pickle_value state() const;
+  value state() const;
   /// List of what APPEND(S) or ADDITEMS gave to a record; absent when there was none.
-  pickle_value appended() const;
+  value appended() const;
   /// Dict of what SETITEM(S) gave to a record; absent when there was none.
-  pickle_value assigned() const;
+  value assigned() const;
   /// An attribute from the state: a dict, or a pair (dict or None, dict of slots). Absent when there is none.
-  pickle_value attribute(std::string_view attribute_name) const;
+  value attribute(std::string_view attribute_name) const;
   /// A record whose callable is this global.
   bool is_record_of(std::string_view module_name, std::string_view attribute) const;
 
   /// The id of a persistent reference (text for protocol 0).
-  pickle_value persistent_id() const;
+  value persistent_id() const;
   /// The code of an EXT opcode.
   std::uint64_t extension_code() const { return bits_ >> 5; }
 
-  friend bool operator==(const pickle_value&, const pickle_value&) = default;
+  friend bool operator==(const value&, const value&) = default;
 
  private:
-  friend class pickle_writer;
-  pickle_value at(std::uint64_t word) const;
+  friend class writer;
+  value at(std::uint64_t word) const;
   std::uint64_t payload() const { return bits_ >> 5; }
-  const pickle_arena* arena_ = nullptr;
+  const arena* arena_ = nullptr;
   std::uint64_t bits_ = 0;
 };
 
 /// A run of values. Random access.
-class pickle_items {
+class items {
  public:
-  pickle_items() = default;
-  pickle_items(const pickle_arena* arena, std::uint64_t first, std::size_t count)
+  items() = default;
+  items(const pickle::arena* arena, std::uint64_t first, std::size_t count)
       : arena_(arena), first_(first), count_(count) {}
   std::size_t size() const { return count_; }
   bool empty() const { return count_ == 0; }
-  pickle_value operator[](std::size_t i) const { return {arena_, arena_->words[first_ + i]}; }
+  value operator[](std::size_t i) const { return {arena_, arena_->words[first_ + i]}; }
 
   class iterator {
    public:
-    using value_type = pickle_value;
+    using value_type = value;
     using difference_type = std::ptrdiff_t;
     iterator() = default;
-    iterator(const pickle_items* run, std::size_t i) : run_(run), i_(i) {}
-    pickle_value operator*() const { return (*run_)[i_]; }
+    iterator(const items* run, std::size_t i) : run_(run), i_(i) {}
+    value operator*() const { return (*run_)[i_]; }
     iterator& operator++() { return ++i_, *this; }
     iterator operator++(int) { return {run_, i_++}; }
     friend bool operator==(const iterator&, const iterator&) = default;
 
    private:
-    const pickle_items* run_ = nullptr;
+    const items* run_ = nullptr;
     std::size_t i_ = 0;
   };
   iterator begin() const { return {this, 0}; }
   iterator end() const { return {this, count_}; }
 
  private:
-  const pickle_arena* arena_ = nullptr;
+  const arena* arena_ = nullptr;
   std::uint64_t first_ = 0;
   std::size_t count_ = 0;
 };
 
-struct pickle_pair {
-  pickle_value key, value;
+struct pair {
+  pickle::value key, value;
 };
 
 /// The entries of a dict. Random access.
-class pickle_pairs {
+class pairs {
  public:
-  pickle_pairs() = default;
-  explicit pickle_pairs(pickle_items flat) : flat_(flat) {}
+  pairs() = default;
+  explicit pairs(items flat) : flat_(flat) {}
   std::size_t size() const { return flat_.size() / 2; }
   bool empty() const { return flat_.empty(); }
-  pickle_pair operator[](std::size_t i) const { return {flat_[2 * i], flat_[2 * i + 1]}; }
+  pair operator[](std::size_t i) const { return {flat_[2 * i], flat_[2 * i + 1]}; }
 
   class iterator {
    public:
-    using value_type = pickle_pair;
+    using value_type = pair;
     using difference_type = std::ptrdiff_t;
     iterator() = default;
-    iterator(const pickle_pairs* run, std::size_t i) : run_(run), i_(i) {}
-    pickle_pair operator*() const { return (*run_)[i_]; }
+    iterator(const pairs* run, std::size_t i) : run_(run), i_(i) {}
+    pair operator*() const { return (*run_)[i_]; }
     iterator& operator++() { return ++i_, *this; }
     iterator operator++(int) { return {run_, i_++}; }
     friend bool operator==(const iterator&, const iterator&) = default;
 
    private:
-    const pickle_pairs* run_ = nullptr;
+    const pairs* run_ = nullptr;
     std::size_t i_ = 0;
   };
   iterator begin() const { return {this, 0}; }
   iterator end() const { return {this, size()}; }
 
  private:
-  pickle_items flat_;
+  items flat_;
 };
 
 /// A parsed stream. Moving it keeps values valid.
-class pickle_graph {
+class graph {
  public:
   /// Parses one pickle at the start of `bytes`, which must outlive the graph. What follows its STOP is ignored: see
   /// `consumed_bytes`.
@@ -272,11 +272,11 @@ class pickle_graph {
   ///   buffers, or an object that BUILD or APPEND cannot apply to
   /// Cost: O(bytes) time and memory: about 4 bytes a byte of real metadata, refused beyond 256 MiB and 8 a byte.
   /// Source: Lib/pickletools.py, Lib/pickle.py of CPython.
-  static result<pickle_graph> parse(std::span<const std::byte> bytes);
+  static result<graph> parse(std::span<const std::byte> bytes);
   /// The same; the graph owns the bytes.
-  static result<pickle_graph> parse(std::vector<std::byte> bytes);
+  static result<graph> parse(std::vector<std::byte> bytes);
 
-  pickle_value root() const { return {arena_.get(), arena_->root}; }
+  value root() const { return {arena_.get(), arena_->root}; }
   /// The highest PROTO seen; 0 when there was none (protocols 0 and 1).
   int protocol() const { return arena_->protocol; }
   /// Length of the pickle, with its STOP.
@@ -285,9 +285,9 @@ class pickle_graph {
   std::size_t memory_bytes() const;
 
  private:
-  explicit pickle_graph(std::unique_ptr<pickle_arena> arena) : arena_(std::move(arena)) {}
-  static result<pickle_graph> run(std::unique_ptr<pickle_arena> arena);
-  std::unique_ptr<pickle_arena> arena_;
+  explicit graph(std::unique_ptr<pickle::arena> arena) : arena_(std::move(arena)) {}
+  static result<graph> run(std::unique_ptr<pickle::arena> arena);
+  std::unique_ptr<arena> arena_;
 };
 
-}  // namespace shardmesh
+}  // namespace shardmesh::pickle

@@ -14,7 +14,7 @@ module;
 #include <vector>
 module shardmesh.pickle;
 
-namespace shardmesh {
+namespace shardmesh::pickle {
 namespace {
 
 namespace op {
@@ -29,22 +29,22 @@ constexpr std::uint8_t mark = '(', stop = '.', pop = '0', pop_mark = '1', none =
 
 }  // namespace
 
-pickle_writer::pickle_writer() {
+writer::writer() {
   put(op::proto);
   put(4);
 }
 
-void pickle_writer::put_raw(const void* data, std::size_t count) {
+void writer::put_raw(const void* data, std::size_t count) {
   const auto* first = static_cast<const std::byte*>(data);
   out_.insert(out_.end(), first, first + count);
 }
 
-void pickle_writer::put_number(std::uint64_t value, int width) {
+void writer::put_number(std::uint64_t value, int width) {
   for (int i = 0; i < width; ++i) put(static_cast<std::uint8_t>(value >> (8 * i)));
 }
 
-void pickle_writer::counted(std::uint8_t short_opcode, std::uint8_t opcode, std::uint8_t long_opcode, const void* data,
-                            std::size_t count) {
+void writer::counted(std::uint8_t short_opcode, std::uint8_t opcode, std::uint8_t long_opcode, const void* data,
+                     std::size_t count) {
   if (count <= 0xff && short_opcode != 0) {
     put(short_opcode), put_number(count, 1);
   } else if (count <= 0xffffffff && opcode != 0) {
@@ -55,14 +55,14 @@ void pickle_writer::counted(std::uint8_t short_opcode, std::uint8_t opcode, std:
   put_raw(data, count);
 }
 
-void pickle_writer::none() {
+void writer::none() {
   put(op::none);
 }
-void pickle_writer::boolean(bool value) {
+void writer::boolean(bool value) {
   put(value ? op::newtrue : op::newfalse);
 }
 
-void pickle_writer::integer(std::int64_t value) {
+void writer::integer(std::int64_t value) {
   if (value >= 0 && value <= 0xff) return put(op::binint1), put_number(static_cast<std::uint64_t>(value), 1);
   if (value >= 0 && value <= 0xffff) return put(op::binint2), put_number(static_cast<std::uint64_t>(value), 2);
   if (value >= INT32_MIN && value <= INT32_MAX)
@@ -73,23 +73,23 @@ void pickle_writer::integer(std::int64_t value) {
   put_number(static_cast<std::uint64_t>(value), width);
 }
 
-void pickle_writer::floating(double value) {
+void writer::floating(double value) {
   const auto bits = std::bit_cast<std::uint64_t>(value);
   put(op::binfloat);
   for (int shift = 56; shift >= 0; shift -= 8) put(static_cast<std::uint8_t>(bits >> shift));
 }
 
-void pickle_writer::text(std::string_view value) {
+void writer::text(std::string_view value) {
   if (const auto known = texts_.find(std::string(value)); known != texts_.end()) return recall(known->second);
   counted(op::short_text, op::text, op::text8, value.data(), value.size());
   texts_.emplace(value, memoize());
 }
 
-void pickle_writer::bytes(std::span<const std::byte> value) {
+void writer::bytes(std::span<const std::byte> value) {
   counted(op::short_bytes, op::bytes, op::bytes8, value.data(), value.size());
 }
 
-void pickle_writer::global(std::string_view module_name, std::string_view attribute) {
+void writer::global(std::string_view module_name, std::string_view attribute) {
   std::pair<std::string, std::string> key(module_name, attribute);
   if (const auto known = globals_.find(key); known != globals_.end()) return recall(known->second);
   text(module_name);
@@ -98,14 +98,14 @@ void pickle_writer::global(std::string_view module_name, std::string_view attrib
   globals_.emplace(std::move(key), memoize());
 }
 
-void pickle_writer::empty_tuple() {
+void writer::empty_tuple() {
   put(op::empty_tuple);
 }
-void pickle_writer::begin_tuple() {
+void writer::begin_tuple() {
   tuples_.push_back(out_.size());
   put(op::mark);
 }
-void pickle_writer::end_tuple() {
+void writer::end_tuple() {
   // "()" cannot be made with a mark by writers that memoize it; the mark is taken back instead.
   if (out_.size() == tuples_.back() + 1) {
     out_.pop_back();
@@ -115,85 +115,85 @@ void pickle_writer::end_tuple() {
   }
   tuples_.pop_back();
 }
-void pickle_writer::begin_list() {
+void writer::begin_list() {
   put(op::empty_list), put(op::mark);
 }
-void pickle_writer::end_list() {
+void writer::end_list() {
   put(op::appends);
 }
-void pickle_writer::begin_dict() {
+void writer::begin_dict() {
   put(op::empty_dict), put(op::mark);
 }
-void pickle_writer::end_dict() {
+void writer::end_dict() {
   put(op::setitems);
 }
-void pickle_writer::reduce() {
+void writer::reduce() {
   put(op::reduce);
 }
-void pickle_writer::newobj() {
+void writer::newobj() {
   put(op::newobj);
 }
-void pickle_writer::build() {
+void writer::build() {
   put(op::build);
 }
-void pickle_writer::persistent() {
+void writer::persistent() {
   put(op::binpersid);
 }
 
-std::uint32_t pickle_writer::memoize() {
+std::uint32_t writer::memoize() {
   put(op::memoize);
   return memo_count_++;
 }
 
-void pickle_writer::recall(std::uint32_t memo) {
+void writer::recall(std::uint32_t memo) {
   if (memo <= 0xff) return put(op::binget), put_number(memo, 1);
   put(op::long_binget), put_number(memo, 4);
 }
 
 // One step of the walk: open a value, or emit what comes after its parts.
-struct pickle_writer::work {
+struct writer::work {
   enum class what : std::uint8_t { open, opcode, finish_tuple, remember } task;
   std::uint8_t opcode = 0;
-  pickle_value value;
+  pickle::value value;
 };
 
-void pickle_writer::remember(const pickle_value& parsed) {
+void writer::remember(const pickle::value& parsed) {
   objects_.emplace(std::pair<const void*, std::uint64_t>(parsed.arena_, parsed.bits_), memoize());
 }
 
-bool pickle_writer::recall_value(const pickle_value& parsed) {
+bool writer::recall_value(const pickle::value& parsed) {
   const auto known = objects_.find({parsed.arena_, parsed.bits_});
   if (known == objects_.end()) return false;
   recall(known->second);
   return true;
 }
 
-void pickle_writer::open(const pickle_value& parsed, std::vector<work>& pending) {
+void writer::open(const pickle::value& parsed, std::vector<work>& pending) {
   using what = work::what;
-  const auto later = [&pending](what task, std::uint8_t opcode, const pickle_value& value = {}) {
+  const auto later = [&pending](what task, std::uint8_t opcode, const pickle::value& value = {}) {
     pending.push_back({task, opcode, value});
   };
   // What is pushed last is done first, so parts are pushed in reverse.
-  const auto open_items = [&](const pickle_items& items) {
+  const auto open_items = [&](const pickle::items& items) {
     for (std::size_t i = items.size(); i-- > 0;) later(what::open, 0, items[i]);
   };
-  const auto open_pairs = [&](const pickle_pairs& pairs) {
+  const auto open_pairs = [&](const pickle::pairs& pairs) {
     for (std::size_t i = pairs.size(); i-- > 0;) {
       later(what::open, 0, pairs[i].value);
       later(what::open, 0, pairs[i].key);
     }
   };
   switch (parsed.kind()) {
-    case pickle_kind::absent:
-    case pickle_kind::none:
+    case kind::absent:
+    case kind::none:
       return none();
-    case pickle_kind::boolean:
+    case kind::boolean:
       return boolean(*parsed.as_bool());
-    case pickle_kind::integer:
-      if (pickle_tag_of(parsed.bits_) == pickle_tag::small_int) return integer(*parsed.as_int());
+    case kind::integer:
+      if (tag_of(parsed.bits_) == tag::small_int) return integer(*parsed.as_int());
       [[fallthrough]];  // numbers in the input are valid in every protocol: copied as they are
-    case pickle_kind::floating: {
-      const auto raw = pickle_raw_opcode(*parsed.arena_, parsed.payload());
+    case kind::floating: {
+      const auto raw = raw_opcode(*parsed.arena_, parsed.payload());
       // Long ones are written once, as they stand in the input once: references to them are what may be many.
       const bool is_long = raw.size() > 16;
       if (is_long && recall_value(parsed)) return;
@@ -201,14 +201,14 @@ void pickle_writer::open(const pickle_value& parsed, std::vector<work>& pending)
       if (is_long) remember(parsed);
       return;
     }
-    case pickle_kind::text:
+    case kind::text:
       return text(*parsed.text());
-    case pickle_kind::extension: {
+    case kind::extension: {
       const std::uint64_t code = parsed.extension_code();
       const int width = code <= 0xff ? 1 : code <= 0xffff ? 2 : 4;
       return put(width == 1 ? op::ext1 : width == 2 ? op::ext2 : op::ext4), put_number(code, width);
     }
-    case pickle_kind::global: {
+    case kind::global: {
       const auto [module_name, attribute] = python3_name(parsed);
       return global(module_name, attribute);
     }
@@ -217,18 +217,18 @@ void pickle_writer::open(const pickle_value& parsed, std::vector<work>& pending)
   }
   if (recall_value(parsed)) return;
   switch (parsed.kind()) {
-    case pickle_kind::bytes:
+    case kind::bytes:
       bytes(*parsed.bytes());
       return remember(parsed);
-    case pickle_kind::bytearray: {
+    case kind::bytearray: {
       // BYTEARRAY8 is protocol 5, which every Python since 3.8 reads wherever it occurs.
       const auto content = *parsed.bytes();
       counted(0, 0, op::bytearray8, content.data(), content.size());
       return remember(parsed);
     }
-    case pickle_kind::list:
-    case pickle_kind::set: {
-      const bool is_list = parsed.kind() == pickle_kind::list;
+    case kind::list:
+    case kind::set: {
+      const bool is_list = parsed.kind() == kind::list;
       put(is_list ? op::empty_list : op::empty_set);
       remember(parsed);
       if (parsed.size() == 0) return;
@@ -236,54 +236,54 @@ void pickle_writer::open(const pickle_value& parsed, std::vector<work>& pending)
       later(what::opcode, is_list ? op::appends : op::additems);
       return open_items(parsed.items());
     }
-    case pickle_kind::dict:
+    case kind::dict:
       put(op::empty_dict);
       remember(parsed);
       if (parsed.size() == 0) return;
       put(op::mark);
       later(what::opcode, op::setitems);
       return open_pairs(parsed.pairs());
-    case pickle_kind::tuple:
-    case pickle_kind::frozenset:
-      if (parsed.kind() == pickle_kind::tuple && parsed.size() == 0) return empty_tuple();
-      if (parsed.kind() == pickle_kind::frozenset || parsed.size() > 3) put(op::mark);
+    case kind::tuple:
+    case kind::frozenset:
+      if (parsed.kind() == kind::tuple && parsed.size() == 0) return empty_tuple();
+      if (parsed.kind() == kind::frozenset || parsed.size() > 3) put(op::mark);
       later(what::finish_tuple, 0, parsed);
       return open_items(parsed.items());
-    case pickle_kind::persistent:
+    case kind::persistent:
       later(what::remember, 0, parsed);
       later(what::opcode, op::binpersid);
       return later(what::open, 0, parsed.persistent_id());
-    case pickle_kind::record: {
+    case kind::record: {
       // Python's order: the object, remembered at once (its parts may refer to it), then items, then state.
       if (parsed.state()) {
         later(what::opcode, op::build);
         later(what::open, 0, parsed.state());
       }
-      if (const pickle_value assigned = parsed.assigned(); assigned.size() > 0) {
+      if (const pickle::value assigned = parsed.assigned(); assigned.size() > 0) {
         later(what::opcode, op::setitems);
         open_pairs(assigned.pairs());
         later(what::opcode, op::mark);
       }
-      if (const pickle_value appended = parsed.appended(); appended.size() > 0) {
+      if (const pickle::value appended = parsed.appended(); appended.size() > 0) {
         later(what::opcode, op::appends);
         open_items(appended.items());
         later(what::opcode, op::mark);
       }
       later(what::remember, 0, parsed);
       switch (parsed.form()) {
-        case pickle_form::instance:
+        case form::instance:
           later(what::opcode, op::obj);
           open_items(parsed.args().items());
           later(what::open, 0, parsed.callable());
           return later(what::opcode, op::mark);
-        case pickle_form::newobj_ex:
+        case form::newobj_ex:
           later(what::opcode, op::newobj_ex);
           later(what::open, 0, parsed.keyword_args());
           break;
-        case pickle_form::newobj:
+        case form::newobj:
           later(what::opcode, op::newobj);
           break;
-        case pickle_form::reduce:
+        case form::reduce:
           later(what::opcode, op::reduce);
           break;
       }
@@ -295,12 +295,12 @@ void pickle_writer::open(const pickle_value& parsed, std::vector<work>& pending)
   }
 }
 
-void pickle_writer::close(const work& done) {
-  const pickle_value& parsed = done.value;
+void writer::close(const work& done) {
+  const pickle::value& parsed = done.value;
   if (done.task == work::what::opcode) return put(done.opcode);
   const bool is_tuple = done.task == work::what::finish_tuple;
   const std::size_t count = is_tuple ? parsed.size() : 0;
-  const bool by_mark = parsed.kind() == pickle_kind::frozenset || count > 3;
+  const bool by_mark = parsed.kind() == kind::frozenset || count > 3;
   // A part that refers back to this value has already made it: drop the parts and take that one (as Python does).
   if (objects_.contains({parsed.arena_, parsed.bits_})) {
     if (is_tuple && by_mark) put(op::pop_mark);
@@ -309,7 +309,7 @@ void pickle_writer::close(const work& done) {
     recall_value(parsed);
     return;
   }
-  if (is_tuple && parsed.kind() == pickle_kind::frozenset)
+  if (is_tuple && parsed.kind() == kind::frozenset)
     put(op::frozenset);
   else if (is_tuple && by_mark)
     put(op::tuple);
@@ -318,7 +318,7 @@ void pickle_writer::close(const work& done) {
   remember(parsed);
 }
 
-result<void> pickle_writer::value(const pickle_value& parsed, std::size_t limit_bytes) {
+result<void> writer::value(const pickle::value& parsed, std::size_t limit_bytes) {
   const std::size_t begin = out_.size();
   std::vector<work> pending{{work::what::open, 0, parsed}};
   // Every part of the graph waits at most once, but for tuples that contain themselves.
@@ -337,9 +337,9 @@ result<void> pickle_writer::value(const pickle_value& parsed, std::size_t limit_
   return {};
 }
 
-std::vector<std::byte> pickle_writer::finish() && {
+std::vector<std::byte> writer::finish() && {
   put(op::stop);
   return std::move(out_);
 }
 
-}  // namespace shardmesh
+}  // namespace shardmesh::pickle

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// pickle_writer: emits protocol-4 pickles that Python loads, value by value, and parsed values again as they were.
-// Not here: what is written (dcp metadata, torch_archive).
+// pickle::writer: emits protocol-4 pickles that Python loads, value by value, and parsed values again as they were.
+// Not here: what is written (dcp metadata, torch_file::archive).
 export module shardmesh.pickle:writer;
 
 import shardmesh.std;
 import shardmesh.core;
 import :value;
 
-export namespace shardmesh {
+export namespace shardmesh::pickle {
 
 /// Emits values in post-order, as the pickle machine reads them: what a composite takes is written before it.
 ///
-///     pickle_writer w;
+///     pickle::writer w;
 ///     w.begin_dict();                          // {"size": torch.Size((2, 3))}
 ///     w.text("size");
 ///     w.global("torch", "Size"); w.begin_tuple(); w.begin_tuple(); w.integer(2); w.integer(3); w.end_tuple();
@@ -21,10 +21,10 @@ export namespace shardmesh {
 ///
 /// Strings, globals and `()` are memoized; so are objects when asked (`memoize`, `recall`). Wrong nesting is a broken
 /// precondition.
-class pickle_writer {
+class writer {
  public:
   /// Protocol 4 (the default of Python 3.8 to 3.13).
-  pickle_writer();
+  writer();
 
   void none();
   void boolean(bool value);
@@ -62,7 +62,7 @@ class pickle_writer {
   /// with values of one graph, which must outlive the writer. Records keep their form, arguments, items and state.
   /// \errors errc::unsupported when the output would exceed `limit_bytes`
   /// Cost: O(size of the subtree).
-  result<void> value(const pickle_value& parsed, std::size_t limit_bytes = std::size_t{1} << 32);
+  result<void> value(const pickle::value& parsed, std::size_t limit_bytes = std::size_t{1} << 32);
 
   /// Bytes so far.
   std::size_t size_bytes() const { return out_.size(); }
@@ -76,10 +76,10 @@ class pickle_writer {
   void counted(std::uint8_t short_opcode, std::uint8_t opcode, std::uint8_t long_opcode, const void* data,
                std::size_t count);
   struct work;
-  void open(const pickle_value& parsed, std::vector<work>& pending);
+  void open(const pickle::value& parsed, std::vector<work>& pending);
   void close(const work& done);
-  void remember(const pickle_value& parsed);
-  bool recall_value(const pickle_value& parsed);
+  void remember(const pickle::value& parsed);
+  bool recall_value(const pickle::value& parsed);
 
   struct object_hash {
     std::size_t operator()(const std::pair<const void*, std::uint64_t>& object) const {
@@ -94,4 +94,4 @@ class pickle_writer {
   std::vector<std::size_t> tuples_;  // where each open tuple began
 };
 
-}  // namespace shardmesh
+}  // namespace shardmesh::pickle

@@ -15,7 +15,7 @@ module;
 #include <vector>
 module shardmesh.safetensors;
 
-namespace shardmesh {
+namespace shardmesh::safetensors {
 
 std::string checksum_placeholder(std::size_t tensors) {
   return std::string((tensors + 1) * 32, '0');
@@ -27,30 +27,16 @@ struct value_place {
   std::size_t begin = 0, length = 0;
 };
 
-// Where the value stands in the header's JSON as `layout_safetensors` writes it. Quotes inside names and values are
-// escaped, so the pattern can only be a key with its value.
+// Where the value stands in the header's JSON as `safetensors::layout_file` writes it. Quotes inside names and values
+// are escaped, so the pattern can only be a key with its value.
 std::optional<value_place> find_value(std::string_view header) {
-  const std::string pattern = fmt::format("\"{}\":\"", safetensors_checksum_key);
+  const std::string pattern = fmt::format("\"{}\":\"", checksum_key);
   const std::size_t at = header.find(pattern);
   if (at == std::string_view::npos) return std::nullopt;
   const std::size_t begin = at + pattern.size();
   const std::size_t end = header.find('"', begin);
   if (end == std::string_view::npos) return std::nullopt;
   return value_place{begin, end - begin};
-}
-
-std::optional<digest128> parse_hex(std::string_view text) {
-  digest128 digest;
-  for (std::size_t i = 0; i < 32; ++i) {
-    const char c = text[i];
-    int value = -1;
-    if (c >= '0' && c <= '9') value = c - '0';
-    if (c >= 'a' && c <= 'f') value = c - 'a' + 10;
-    if (value < 0) return std::nullopt;
-    std::uint64_t& half = i < 16 ? digest.high : digest.low;
-    half = half << 4 | static_cast<std::uint64_t>(value);
-  }
-  return digest;
 }
 
 }  // namespace
@@ -68,20 +54,19 @@ result<void> patch_checksums(std::string& header, std::span<const digest128> ten
 }
 
 result<std::optional<std::vector<digest128>>> read_checksums(std::span<const std::byte> header_bytes,
-                                                             const safetensors_header& header) {
-  const auto value = find_metadata(header, safetensors_checksum_key);
+                                                             const safetensors::header& header) {
+  const auto value = find_metadata(header, checksum_key);
   if (!value) return std::optional<std::vector<digest128>>{};
   const auto bad = [](errc code, std::string message) {
     return fail(code, std::move(message)).with_key("__metadata__");
   };
   if (value->size() != (header.entries.size() + 1) * 32)
-    return bad(errc::bad_format,
-               fmt::format("{} does not fit {} tensors", safetensors_checksum_key, header.entries.size()))
+    return bad(errc::bad_format, fmt::format("{} does not fit {} tensors", checksum_key, header.entries.size()))
         .with_values(fmt::format("{} digits", (header.entries.size() + 1) * 32), fmt::format("{}", value->size()));
   std::vector<digest128> digests;
   for (std::size_t at = 0; at < value->size(); at += 32) {
-    const auto digest = parse_hex(value->substr(at, 32));
-    if (!digest) return bad(errc::bad_format, fmt::format("{} is not lower-case hex", safetensors_checksum_key));
+    const auto digest = parse_digest(value->substr(at, 32));
+    if (!digest) return bad(errc::bad_format, fmt::format("{} is not lower-case hex", checksum_key));
     digests.push_back(*digest);
   }
   std::string text(reinterpret_cast<const char*>(header_bytes.data()), header_bytes.size());
@@ -97,4 +82,4 @@ result<std::optional<std::vector<digest128>>> read_checksums(std::span<const std
   return std::optional(std::move(digests));
 }
 
-}  // namespace shardmesh
+}  // namespace shardmesh::safetensors

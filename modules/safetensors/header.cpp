@@ -20,7 +20,7 @@ module;
 #include <vector>
 module shardmesh.safetensors;
 
-namespace shardmesh {
+namespace shardmesh::safetensors {
 namespace {
 
 struct spelling {
@@ -64,12 +64,12 @@ struct raw_entry {
   bool has_type = false, has_shape = false, has_offsets = false;
 };
 
-result<safetensors_entry> check_entry(raw_entry& raw, std::int64_t data_begin) {
+result<entry> check_entry(raw_entry& raw, std::int64_t data_begin) {
   const auto bad = [&](errc code, std::string message) { return fail(code, std::move(message)).with_key(raw.name); };
-  const auto type = parse_safetensors_dtype(raw.type);
+  const auto type = parse_dtype_name(raw.type);
   if (!type) return bad(errc::unsupported, fmt::format("has the unknown dtype {}", raw.type));
   const auto [begin, end] = raw.offsets;
-  safetensors_entry entry{{}, *type, extents(std::span(raw.shape.data(), raw.rank)), 0, 0};
+  safetensors::entry entry{{}, *type, extents(std::span(raw.shape.data(), raw.rank)), 0, 0};
   const auto count = checked_volume(entry.shape);
   const auto bit_count = count ? checked_multiply(*count, bits(*type)) : std::nullopt;
   if (!bit_count)
@@ -101,7 +101,7 @@ class header_handler final : public nlohmann::json_sax<nlohmann::json> {
  public:
   explicit header_handler(std::int64_t data_begin) : data_begin_(data_begin) {}
 
-  std::vector<safetensors_entry> entries;
+  std::vector<entry> entries;
   std::vector<std::pair<std::string, std::string>> metadata;
   std::optional<error> problem;
 
@@ -281,18 +281,18 @@ class header_handler final : public nlohmann::json_sax<nlohmann::json> {
   bool has_metadata_ = false;
 };
 
-result<void> check_names(const std::vector<safetensors_entry>& entries) {
+result<void> check_names(const std::vector<entry>& entries) {
   std::unordered_set<std::string_view> names;
   names.reserve(entries.size());
-  for (const safetensors_entry& entry : entries)
+  for (const safetensors::entry& entry : entries)
     if (!names.insert(entry.name).second) return fail(errc::duplicate_key, "is there twice").with_key(entry.name);
   return {};
 }
 
-result<void> check_tiling(const safetensors_header& header, std::int64_t file_bytes) {
+result<void> check_tiling(const safetensors::header& header, std::int64_t file_bytes) {
   std::int64_t expected = header.data_begin;
   std::string_view before = "the header";
-  for (const safetensors_entry& entry : header.entries) {
+  for (const safetensors::entry& entry : header.entries) {
     if (entry.begin != expected)
       return fail(errc::bad_format,
                   fmt::format("its data {} after {}", entry.begin < expected ? "overlaps what comes" : "leaves a hole",
@@ -318,16 +318,16 @@ result<std::int64_t> header_length(const byte_source& source) {
   SHARDMESH_CHECK(source.read(0, bytes));
   std::uint64_t length = 0;
   for (std::size_t i = 8; i-- > 0;) length = length << 8 | std::to_integer<std::uint64_t>(bytes[i]);
-  if (length > static_cast<std::uint64_t>(max_safetensors_header_bytes))
+  if (length > static_cast<std::uint64_t>(max_header_bytes))
     return fail(errc::bad_format, "the header is too long")
-        .with_values(fmt::format("at most {} bytes", max_safetensors_header_bytes), fmt::format("{}", length));
+        .with_values(fmt::format("at most {} bytes", max_header_bytes), fmt::format("{}", length));
   if (length > static_cast<std::uint64_t>(source.size_bytes() - 8))
     return fail(errc::bad_format, "the header is longer than the file")
         .with_values(fmt::format("at most {} bytes", source.size_bytes() - 8), fmt::format("{}", length));
   return static_cast<std::int64_t>(length);
 }
 
-result<safetensors_header> parse_header(const byte_source& source) {
+result<header> read_header(const byte_source& source) {
   SHARDMESH_TRY(const std::int64_t length, header_length(source));
   std::string text(static_cast<std::size_t>(length), '\0');
   SHARDMESH_CHECK(source.read(8, std::as_writable_bytes(std::span(text))));
@@ -340,12 +340,12 @@ result<safetensors_header> parse_header(const byte_source& source) {
   if (handler.problem) return *std::move(handler.problem);
   if (!parsed) return fail(errc::bad_format, "the header is not JSON");
 
-  safetensors_header header;
+  safetensors::header header;
   header.data_begin = length + 8;
   header.metadata = std::move(handler.metadata);
   header.entries = std::move(handler.entries);
   SHARDMESH_CHECK(check_names(header.entries));
-  const auto by_place = [](const safetensors_entry& a, const safetensors_entry& b) {
+  const auto by_place = [](const entry& a, const entry& b) {
     return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);
   };
   if (!std::is_sorted(header.entries.begin(), header.entries.end(), by_place))
@@ -356,34 +356,34 @@ result<safetensors_header> parse_header(const byte_source& source) {
 
 }  // namespace
 
-result<safetensors_header> parse_safetensors(const byte_source& source) {
-  auto header = parse_header(source);
+result<header> parse_header(const byte_source& source) {
+  auto header = read_header(source);
   if (header) return header;
   error e = std::move(header).error();
   return e.file.empty() ? std::move(e).with_file(source.name()) : e;
 }
 
-std::optional<std::string_view> find_metadata(const safetensors_header& header, std::string_view key) {
+std::optional<std::string_view> find_metadata(const safetensors::header& header, std::string_view key) {
   for (const auto& [name, value] : header.metadata)
     if (name == key) return value;
   return std::nullopt;
 }
 
-std::string_view safetensors_name(dtype type) {
+std::string_view dtype_name(dtype type) {
   if (type == dtype::float4_e2m1fn_x2) return "F4";
   for (const spelling& s : spellings)
     if (s.type == type) return s.name;
   return {};
 }
 
-std::optional<dtype> parse_safetensors_dtype(std::string_view text) {
+std::optional<dtype> parse_dtype_name(std::string_view text) {
   for (const spelling& s : spellings)
     if (s.name == text) return s.type;
   return std::nullopt;
 }
 
-bool safetensors_can_hold(dtype type) {
-  return !safetensors_name(type).empty();
+bool can_hold(dtype type) {
+  return !dtype_name(type).empty();
 }
 
-}  // namespace shardmesh
+}  // namespace shardmesh::safetensors

@@ -7,23 +7,23 @@ import shardmesh.std;
 import shardmesh.core;
 import shardmesh.storage;
 
-export namespace shardmesh {
+export namespace shardmesh::safetensors {
 
 /// The longest JSON header that readers accept, in bytes. Source: safetensors MAX_HEADER_SIZE.
-inline constexpr std::int64_t max_safetensors_header_bytes = 100'000'000;
+inline constexpr std::int64_t max_header_bytes = 100'000'000;
 
 /// One tensor: row-major, little-endian bytes [begin, end) of the file (absolute offsets).
-struct safetensors_entry {
+struct entry {
   std::string name;
   dtype type = dtype::undefined;
   extents shape;
   std::int64_t begin = 0, end = 0;
-  friend bool operator==(const safetensors_entry&, const safetensors_entry&) = default;
+  friend bool operator==(const entry&, const entry&) = default;
 };
 
 /// A header that passed every check of the format: the entries tile [data_begin, end of file).
-struct safetensors_header {
-  std::vector<safetensors_entry> entries;                     // by position in the file
+struct header {
+  std::vector<entry> entries;                                 // by position in the file
   std::vector<std::pair<std::string, std::string>> metadata;  // of __metadata__, in order
   std::int64_t data_begin = 0;                                // absolute; also the length of what was parsed
 };
@@ -35,16 +35,16 @@ struct safetensors_header {
 ///         errc::duplicate_key, errc::overflow, errc::rank_too_large, errc::unsupported (an unknown dtype, named),
 ///         errc::io; each names the file, and the key where there is one.
 /// Cost: O(header · log entries); reads the header only. Source: safetensors/src/tensor.rs.
-result<safetensors_header> parse_safetensors(const byte_source& source);
+result<header> parse_header(const byte_source& source);
 
 /// The value of a metadata key, or nothing.
-std::optional<std::string_view> find_metadata(const safetensors_header& header, std::string_view key);
+std::optional<std::string_view> find_metadata(const safetensors::header& header, std::string_view key);
 
 /// safetensors' spelling, "BF16"; empty for dtypes it cannot hold.
-std::string_view safetensors_name(dtype type);
+std::string_view dtype_name(dtype type);
 /// The dtype with that spelling (F4 is float4_e2m1fn here).
-std::optional<dtype> parse_safetensors_dtype(std::string_view text);
+std::optional<dtype> parse_dtype_name(std::string_view text);
 /// False for complex32, complex128, bits and the types that only PyTorch or only others have.
-bool safetensors_can_hold(dtype type);
+bool can_hold(dtype type);
 
-}  // namespace shardmesh
+}  // namespace shardmesh::safetensors

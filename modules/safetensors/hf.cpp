@@ -25,7 +25,7 @@ module;
 #include <vector>
 module shardmesh.safetensors;
 
-namespace shardmesh {
+namespace shardmesh::safetensors {
 namespace {
 
 namespace fs = std::filesystem;
@@ -140,7 +140,7 @@ result<std::vector<hf_file>> open_files(const choice& chosen, file_pool& pool) {
       const auto user = std::find_if(map.begin(), map.end(), [&](const auto& entry) { return entry.second == name; });
       return std::move(e).with_key(user->first).with_hint(fmt::format("{} names this file", chosen.index_name));
     }
-    SHARDMESH_TRY(safetensors_header header, parse_safetensors(**source));
+    SHARDMESH_TRY(safetensors::header header, parse_header(**source));
     files.push_back({name, *std::move(source), std::move(header)});
   }
   return files;
@@ -154,7 +154,7 @@ class gatherer {
   result<void> add_file(std::size_t number) {
     const hf_file& file = files_[number];
     SHARDMESH_TRY(const auto info, read_sharding_info(file));
-    for (const safetensors_entry& entry : file.header.entries) {
+    for (const safetensors::entry& entry : file.header.entries) {
       hf_chunk chunk{extents::filled(entry.shape.rank(), 0), entry.shape, number, entry.begin, entry.end};
       if (info) {
         const auto found = info->find(entry.name);
@@ -182,7 +182,7 @@ class gatherer {
     bool is_sharded = false;
   };
 
-  result<void> add_chunk(const safetensors_entry& entry, const hf_chunk& chunk, bool is_sharded) {
+  result<void> add_chunk(const safetensors::entry& entry, const hf_chunk& chunk, bool is_sharded) {
     const auto bad = [&](errc code, std::string message) {
       return fail(code, std::move(message)).with_key(entry.name).with_file(files_[chunk.file].source->name());
     };
@@ -261,7 +261,7 @@ result<void> check_not_empty(const choice& chosen, file_pool& pool) {
   SHARDMESH_TRY(const listing found, list_folder(chosen.folder));
   for (const std::string& name : found.files) {
     SHARDMESH_TRY(const auto source, pool.open(chosen.folder / name));
-    SHARDMESH_TRY(const safetensors_header header, parse_safetensors(*source));
+    SHARDMESH_TRY(const safetensors::header header, parse_header(*source));
     if (!header.entries.empty())
       return fail(errc::bad_format, "the index names no tensor, but files beside it have some")
           .with_file((chosen.folder / chosen.index_name).string())
@@ -297,7 +297,7 @@ std::vector<std::string> set_copies_aside(std::vector<hf_file>& files) {
   std::map<std::string, std::unordered_set<std::string_view>> names;  // of the originals
   for (const hf_file& file : files)
     if (original_of(file).empty())
-      for (const safetensors_entry& entry : file.header.entries) names[hf_stem_of(file.name)].insert(entry.name);
+      for (const safetensors::entry& entry : file.header.entries) names[hf_stem_of(file.name)].insert(entry.name);
   std::vector<std::string> aside;
   std::vector<bool> is_aside;
   for (const hf_file& file : files) {
@@ -339,4 +339,4 @@ result<hf_folder> open_hf_folder(const fs::path& path, file_pool& pool) {
   return folder;
 }
 
-}  // namespace shardmesh
+}  // namespace shardmesh::safetensors

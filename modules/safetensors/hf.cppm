@@ -8,7 +8,7 @@ import shardmesh.core;
 import shardmesh.storage;
 import :header;
 
-export namespace shardmesh {
+export namespace shardmesh::safetensors {
 
 inline constexpr std::string_view hf_index_name = "model.safetensors.index.json";
 /// "adapter_model.safetensors.index.json" of the stem "adapter_model".
@@ -28,7 +28,7 @@ struct hf_index {
 result<hf_index> parse_hf_index(const byte_source& source);
 
 /// The JSON text, as huggingface_hub writes it (two spaces of indent, sorted keys).
-/// Precondition: names are UTF-8 (`layout_safetensors` has checked them).
+/// Precondition: names are UTF-8 (`safetensors::layout_file` has checked them).
 std::string write_hf_index(std::int64_t total_size, std::span<const std::pair<std::string, std::string>> weight_map);
 
 /// Which tensor goes to which file.
@@ -61,7 +61,7 @@ struct hf_tensor {
 struct hf_file {
   std::string name;  // within the folder
   std::unique_ptr<byte_source> source;
-  safetensors_header header;
+  safetensors::header header;
 };
 
 struct hf_folder {
@@ -79,7 +79,8 @@ struct hf_folder {
 /// (`model.safetensors.index.json`, or the only *.safetensors.index.json) its files are read, otherwise all
 /// *.safetensors of the folder in name order. Files with PyTorch's DCP_SHARDING_INFO hold parts: their global shape is
 /// max(offset + size). The pool must outlive the folder.
-/// \errors those of `parse_safetensors` and `parse_hf_index`; errc::missing_key (a tensor the index names is not in its
+/// \errors those of `safetensors::parse_header` and `parse_hf_index`; errc::missing_key (a tensor the index names is
+/// not in its
 ///         file, or a file's sharding info lacks a tensor), errc::duplicate_key (one tensor in two files), errc::io
 ///         (a file the index names does not exist), errc::dtype_mismatch and errc::shape_mismatch between parts,
 ///         errc::bad_format (no safetensors file at all, several indices, a tensor of a file that the index does not
@@ -87,4 +88,4 @@ struct hf_folder {
 /// Cost: O(headers).
 result<hf_folder> open_hf_folder(const std::filesystem::path& path, file_pool& pool);
 
-}  // namespace shardmesh
+}  // namespace shardmesh::safetensors

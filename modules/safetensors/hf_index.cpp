@@ -18,7 +18,7 @@ module;
 #include <vector>
 module shardmesh.safetensors;
 
-namespace shardmesh {
+namespace shardmesh::safetensors {
 namespace {
 
 constexpr std::int64_t max_index_bytes = 1'000'000'000;
@@ -186,4 +186,4 @@ result<hf_shard_plan> plan_hf_shards(std::span<const std::int64_t> tensor_bytes,
   return plan;
 }
 
-}  // namespace shardmesh
+}  // namespace shardmesh::safetensors

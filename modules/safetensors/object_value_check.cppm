@@ -10,7 +10,7 @@ module shardmesh.safetensors:object_value_check;
 import shardmesh.std;
 import shardmesh.core;
 
-namespace shardmesh {
+namespace shardmesh::safetensors {
 
 // Digits only, two a byte.
 inline bool is_hex(std::string_view text) {
@@ -259,4 +259,4 @@ class object_value_check {
   bool begun_ = false;
 };
 
-}  // namespace shardmesh
+}  // namespace shardmesh::safetensors

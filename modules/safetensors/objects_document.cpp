@@ -19,14 +19,14 @@ module shardmesh.safetensors;
 import :object_value_check;
 import :objects_document;
 
-namespace shardmesh {
+namespace shardmesh::safetensors {
 namespace {
 
 using json = nlohmann::json;
 
 bool is_kind(std::string_view text) {
-  for (int kind = 0; kind <= static_cast<int>(object_kind::opaque); ++kind)
-    if (name(static_cast<object_kind>(kind)) == text) return true;
+  for (int kind = 0; kind <= static_cast<int>(torch_file::object_kind::opaque); ++kind)
+    if (name(static_cast<torch_file::object_kind>(kind)) == text) return true;
   return false;
 }
 
@@ -194,4 +194,4 @@ result<std::vector<stored_object>> read_objects_document(std::string_view text) 
   return std::move(reader.objects);
 }
 
-}  // namespace shardmesh
+}  // namespace shardmesh::safetensors

@@ -15,7 +15,7 @@ module shardmesh.safetensors;
 
 import :objects_document;
 
-namespace shardmesh {
+namespace shardmesh::safetensors {
 namespace {
 
 constexpr std::string_view opening = "{\"format\":\"shardmesh objects 1\",\n\"xxh3\":\"";
@@ -61,7 +61,7 @@ result<std::vector<std::string>> objects_not_held_whole(std::span<const output_o
   for (const output_object& object : objects) {
     auto value = object.json();
     if (!value) return std::move(value).error().with_key(object.key);
-    if (is_whole_json(*value)) continue;
+    if (torch_file::is_whole_json(*value)) continue;
     const bool has_tensors = value->find("{\"$tensor\":") != std::string::npos;
     lines.push_back(fmt::format(
         "{} is not held whole by objects.json: it has {}", object.key,
@@ -88,4 +88,4 @@ bool is_objects_file(const std::filesystem::path& file) {
   return objects || objects.error().code == errc::checksum_mismatch;
 }
 
-}  // namespace shardmesh
+}  // namespace shardmesh::safetensors

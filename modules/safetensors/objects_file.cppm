@@ -7,7 +7,7 @@ import shardmesh.core;
 import shardmesh.tree;
 import shardmesh.catalog;
 
-export namespace shardmesh {
+export namespace shardmesh::safetensors {
 
 /// A single safetensors file holds the document in its own header too, under this __metadata__ key: so the one rename
 /// that shows the new tensors shows the new objects. NAME.objects.json beside it is a copy for people and other tools.
@@ -38,4 +38,4 @@ result<std::vector<stored_object>> parse_objects(std::string_view text);
 /// `file` is one that `format_objects` made, whole or damaged. False when it cannot be read.
 bool is_objects_file(const std::filesystem::path& file);
 
-}  // namespace shardmesh
+}  // namespace shardmesh::safetensors

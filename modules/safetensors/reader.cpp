@@ -20,7 +20,7 @@ module;
 #include <vector>
 module shardmesh.safetensors;
 
-namespace shardmesh {
+namespace shardmesh::safetensors {
 namespace fs = std::filesystem;
 namespace {
 
@@ -84,7 +84,7 @@ class safetensors_reader final : public checkpoint_reader {
   result<object_value> read_object(std::size_t index) override { return objects_[index].value; }
 
   result<std::vector<std::byte>> object_archive(std::size_t index) override {
-    auto bytes = archive_from_json(objects_[index].value.json);
+    auto bytes = torch_file::archive_from_json(objects_[index].value.json);
     if (bytes) return bytes;
     return std::move(bytes).error().with_key(objects_[index].key).with_values("", objects_[index].value.type);
   }
@@ -100,7 +100,7 @@ class safetensors_reader final : public checkpoint_reader {
 
   // Checksums that our own writer put into the header; a header that differs from its own is a problem.
   result<void> keep_checksums(const hf_file& file) {
-    if (!find_metadata(file.header, safetensors_checksum_key)) {
+    if (!find_metadata(file.header, checksum_key)) {
       note_damaged_key(file);
       return {};
     }
@@ -121,14 +121,13 @@ class safetensors_reader final : public checkpoint_reader {
   // A value as long as our checksums under a name that is ours but for a letter: a flipped bit.
   void note_damaged_key(const hf_file& file) {
     for (const auto& [key, value] : file.header.metadata) {
-      if (key.size() != safetensors_checksum_key.size() || value.size() != 32 * (file.header.entries.size() + 1))
-        continue;
+      if (key.size() != checksum_key.size() || value.size() != 32 * (file.header.entries.size() + 1)) continue;
       std::size_t equal = 0;
-      for (std::size_t i = 0; i < key.size(); ++i) equal += key[i] == safetensors_checksum_key[i];
+      for (std::size_t i = 0; i < key.size(); ++i) equal += key[i] == checksum_key[i];
       if (equal + 1 == key.size())
         problems_.push_back(fail(errc::checksum_mismatch, "the name of its checksums is damaged")
                                 .with_file(file.source->name())
-                                .with_values(std::string(safetensors_checksum_key), key));
+                                .with_values(std::string(checksum_key), key));
     }
   }
 
@@ -141,7 +140,7 @@ class safetensors_reader final : public checkpoint_reader {
   }
 
   // The header is the truth; the copy beside it is only held against it.
-  result<void> read_embedded_objects(const safetensors_header& header, const fs::path& copy) {
+  result<void> read_embedded_objects(const safetensors::header& header, const fs::path& copy) {
     const auto embedded = find_metadata(header, embedded_objects_key);
     if (!embedded) return {};
     auto objects = parse_objects(*embedded);
@@ -199,11 +198,11 @@ result<std::unique_ptr<checkpoint_reader>> open_as(const fs::path& path, const o
 
 }  // namespace
 
-result<std::unique_ptr<checkpoint_reader>> open_safetensors(const fs::path& file, const open_options& options) {
+result<std::unique_ptr<checkpoint_reader>> open(const fs::path& file, const open_options& options) {
   return open_as(file, options, checkpoint_format::safetensors);
 }
 
-result<std::unique_ptr<checkpoint_reader>> open_hf(const fs::path& folder, const open_options& options) {
+result<std::unique_ptr<checkpoint_reader>> open_folder(const fs::path& folder, const open_options& options) {
   return open_as(folder, options, checkpoint_format::hf);
 }
 
@@ -215,7 +214,7 @@ result<bool> looks_like_safetensors(const fs::path& file) {
   SHARDMESH_CHECK(source->read(0, head));
   std::uint64_t length = 0;
   for (int i = 7; i >= 0; --i) length = length << 8 | std::to_integer<std::uint64_t>(head[static_cast<std::size_t>(i)]);
-  return length <= static_cast<std::uint64_t>(max_safetensors_header_bytes) && head[8] == std::byte{'{'};
+  return length <= static_cast<std::uint64_t>(max_header_bytes) && head[8] == std::byte{'{'};
 }
 
-}  // namespace shardmesh
+}  // namespace shardmesh::safetensors

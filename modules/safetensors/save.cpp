@@ -18,7 +18,7 @@ module;
 #include <vector>
 module shardmesh.safetensors;
 
-namespace shardmesh {
+namespace shardmesh::safetensors {
 namespace {
 
 std::span<const std::byte> bytes_of(std::string_view text) {
@@ -29,20 +29,20 @@ std::span<const std::byte> bytes_of(std::string_view text) {
 struct planned_file {
   std::string name;
   std::vector<std::size_t> tensors;  // indices, in the order of the layout's `begins`
-  safetensors_file_layout layout;
+  file_layout layout;
   std::size_t first_item = 0;
 };
 
 class safetensors_save {
  public:
   safetensors_save(std::vector<output_tensor> tensors, std::span<const output_object> objects,
-                   const safetensors_options& format, const save_options& options)
+                   const file_options& format, const save_options& options)
       : tensors_(std::move(tensors)), objects_(objects), format_(format), options_(options) {}
 
   save_report run(const std::filesystem::path& destination, any_item_source source) {
     std::vector<std::size_t> plain = all_indices();
     std::erase_if(plain, [&](std::size_t i) { return static_cast<bool>(tensors_[i].archive); });
-    report_.problems = safetensors_problems(described(plain));
+    report_.problems = problems_of(described(plain));
     for (const output_object& object : objects_)
       // A name inside the nested path counts too: our own reader would not take the document back.
       if (!is_utf8(object.key) || !std::all_of(object.where.begin(), object.where.end(), [](const path_key& step) {
@@ -70,8 +70,8 @@ class safetensors_save {
     return all;
   }
 
-  std::vector<safetensors_tensor> described(const std::vector<std::size_t>& which) const {
-    std::vector<safetensors_tensor> entries;
+  std::vector<tensor> described(const std::vector<std::size_t>& which) const {
+    std::vector<tensor> entries;
     for (const std::size_t i : which)
       entries.push_back({tensors_[i].key, tensors_[i].type, tensors_[i].bytes.from.global_shape()});
     return entries;
@@ -97,9 +97,9 @@ class safetensors_save {
       auto metadata = std::move(texts[f]);
       if (std::none_of(metadata.begin(), metadata.end(), [](const auto& text) { return text.first == "format"; }))
         metadata.insert(metadata.begin(), {"format", "pt"});
-      metadata.emplace_back(safetensors_checksum_key, checksum_placeholder(file.tensors.size()));
+      metadata.emplace_back(checksum_key, checksum_placeholder(file.tensors.size()));
       if (!format_.folder && !objects_text_.empty()) metadata.emplace_back(embedded_objects_key, objects_text_);
-      auto layout = layout_safetensors(described(file.tensors), metadata);
+      auto layout = layout_file(described(file.tensors), metadata);
       if (!layout) return std::move(layout).error().with_file((destination / file.name).string());
       file.layout = std::move(*layout);
     }
@@ -164,7 +164,7 @@ class safetensors_save {
   }
 
   result<void> write_tensors(staged_output& output, any_item_source source) {
-    std::vector<written_item> items;
+    std::vector<torch_file::written_item> items;
     std::vector<tensor_transfer> transfers;
     std::vector<std::string> keys;
     for (planned_file& file : files_) {
@@ -181,7 +181,7 @@ class safetensors_save {
         items.push_back({number, begin, begin, bytes_of_tensor(file.tensors[k]), false, tensor.type, {}});
       }
     }
-    item_writer writer(output, std::move(items));
+    torch_file::item_writer writer(output, std::move(items));
     SHARDMESH_CHECK(writer.write_empty_items());
     SHARDMESH_CHECK(run_to_items(transfers, keys, source, writer, run_options_of(options_)));
     SHARDMESH_CHECK(writer.check_complete());
@@ -195,7 +195,8 @@ class safetensors_save {
     return distribution::from_fragments(shape, {&whole, 1}, owner_space::items);
   }
 
-  result<void> write_header(staged_output& output, std::int32_t number, planned_file& file, const item_writer& writer) {
+  result<void> write_header(staged_output& output, std::int32_t number, planned_file& file,
+                            const torch_file::item_writer& writer) {
     std::vector<digest128> digests;
     for (const std::size_t k : file.layout.order) digests.push_back(writer.digest(file.first_item + k));
     SHARDMESH_CHECK(patch_checksums(file.layout.header, digests));
@@ -204,7 +205,7 @@ class safetensors_save {
     ranges_.push_back({file.name, 0, static_cast<std::int64_t>(file.layout.header.size()),
                        to_hex(xxh3(bytes_of(file.layout.header)))});
     for (const std::size_t k : file.layout.order) {
-      const written_item& item = writer.items()[file.first_item + k];
+      const torch_file::written_item& item = writer.items()[file.first_item + k];
       ranges_.push_back({file.name, item.begin, item.size_bytes, to_hex(writer.digest(file.first_item + k))});
     }
     return {};
@@ -262,7 +263,7 @@ class safetensors_save {
 
   std::vector<output_tensor> tensors_;
   std::span<const output_object> objects_;
-  const safetensors_options& format_;
+  const file_options& format_;
   const save_options& options_;
   save_report report_;
   std::vector<planned_file> files_;
@@ -274,10 +275,10 @@ class safetensors_save {
 
 }  // namespace
 
-save_report save_safetensors(const std::filesystem::path& destination, std::vector<output_tensor> tensors,
-                             std::span<const output_object> objects, any_item_source source,
-                             const safetensors_options& format, const save_options& options) {
+save_report save(const std::filesystem::path& destination, std::vector<output_tensor> tensors,
+                 std::span<const output_object> objects, any_item_source source, const file_options& format,
+                 const save_options& options) {
   return safetensors_save(std::move(tensors), objects, format, options).run(destination, source);
 }
 
-}  // namespace shardmesh
+}  // namespace shardmesh::safetensors

@@ -7,9 +7,9 @@ import shardmesh.core;
 import shardmesh.transfer;
 import shardmesh.catalog;
 
-export namespace shardmesh {
+export namespace shardmesh::safetensors {
 
-struct safetensors_options {
+struct file_options {
   bool folder = false;               // a Hugging Face folder instead of one file
   std::int64_t max_shard_bytes = 0;  // of a folder; 0: one file
   std::string stem = "model";        // of a folder: STEM.safetensors, or STEM-00001-of-00002.safetensors with an index
@@ -25,8 +25,8 @@ struct safetensors_options {
 /// carries its own checksums in
 /// __metadata__ ("shardmesh.xxh3"), a folder also the record of `checksum`.
 /// The report lists every tensor that the format cannot hold; nothing is written then.
-save_report save_safetensors(const std::filesystem::path& destination, std::vector<output_tensor> tensors,
-                             std::span<const output_object> objects, any_item_source source,
-                             const safetensors_options& format, const save_options& options = {});
+save_report save(const std::filesystem::path& destination, std::vector<output_tensor> tensors,
+                 std::span<const output_object> objects, any_item_source source, const file_options& format,
+                 const save_options& options = {});
 
-}  // namespace shardmesh
+}  // namespace shardmesh::safetensors

@@ -17,15 +17,15 @@ module;
 #include <vector>
 module shardmesh.safetensors;
 
-namespace shardmesh {
+namespace shardmesh::safetensors {
 namespace {
 
-// The Rust writer's order of dtypes, last first: see the order of `parse_safetensors_dtype`'s names there.
+// The Rust writer's order of dtypes, last first: see the order of `safetensors::parse_dtype_name`'s names there.
 int writer_rank(dtype type) {
   constexpr std::string_view order[] = {
       "BOOL", "F4",  "F6_E2M3", "F6_E3M2", "U8",  "I8",  "F8_E5M2", "F8_E4M3", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ",
       "I16",  "U16", "F16",     "BF16",    "I32", "U32", "F32",     "C64",     "F64",     "I64",         "U64"};
-  return static_cast<int>(std::find(std::begin(order), std::end(order), safetensors_name(type)) - std::begin(order));
+  return static_cast<int>(std::find(std::begin(order), std::end(order), dtype_name(type)) - std::begin(order));
 }
 
 std::string json_text(std::string_view text) {
@@ -38,9 +38,9 @@ struct file_shape {
 };
 
 // The shape and size in the file, or why there is none.
-result<file_shape> shape_in_file(const safetensors_tensor& tensor) {
+result<file_shape> shape_in_file(const safetensors::tensor& tensor) {
   const auto bad = [&](errc code, std::string message) { return fail(code, std::move(message)).with_key(tensor.name); };
-  if (!safetensors_can_hold(tensor.type))
+  if (!can_hold(tensor.type))
     return bad(errc::unsupported, fmt::format("safetensors cannot hold {}", name(tensor.type)));
   file_shape made{tensor.shape, 0};
   if (tensor.type == dtype::float4_e2m1fn_x2) {
@@ -62,7 +62,7 @@ result<file_shape> shape_in_file(const safetensors_tensor& tensor) {
   return made;
 }
 
-std::optional<error> problem_of(const safetensors_tensor& tensor) {
+std::optional<error> problem_of(const safetensors::tensor& tensor) {
   const auto bad = [&](errc code, std::string message) { return fail(code, std::move(message)).with_key(tensor.name); };
   if (tensor.name == "__metadata__") return bad(errc::invalid_argument, "is a reserved name of safetensors");
   if (!is_utf8(tensor.name)) return bad(errc::unsupported, "the name is not UTF-8, which safetensors needs");
@@ -82,19 +82,19 @@ result<void> check_metadata(std::span<const std::pair<std::string, std::string>>
 
 }  // namespace
 
-std::vector<error> safetensors_problems(std::span<const safetensors_tensor> tensors) {
+std::vector<error> problems_of(std::span<const tensor> tensors) {
   std::vector<error> problems;
   std::unordered_map<std::string_view, int> seen;
-  for (const safetensors_tensor& tensor : tensors) {
+  for (const safetensors::tensor& tensor : tensors) {
     if (auto problem = problem_of(tensor)) problems.push_back(*std::move(problem));
     if (++seen[tensor.name] == 2) problems.push_back(fail(errc::duplicate_key, "is given twice").with_key(tensor.name));
   }
   return problems;
 }
 
-result<safetensors_file_layout> layout_safetensors(std::span<const safetensors_tensor> tensors,
-                                                   std::span<const std::pair<std::string, std::string>> metadata) {
-  if (auto problems = safetensors_problems(tensors); !problems.empty()) {
+result<file_layout> layout_file(std::span<const tensor> tensors,
+                                std::span<const std::pair<std::string, std::string>> metadata) {
+  if (auto problems = problems_of(tensors); !problems.empty()) {
     error first = std::move(problems.front());
     constexpr std::size_t most = 100;
     for (std::size_t i = 1; i < std::min(problems.size(), most); ++i)
@@ -104,7 +104,7 @@ result<safetensors_file_layout> layout_safetensors(std::span<const safetensors_t
   }
   SHARDMESH_CHECK(check_metadata(metadata));
 
-  safetensors_file_layout layout;
+  file_layout layout;
   layout.begins.resize(tensors.size());
   layout.order.resize(tensors.size());
   for (std::size_t i = 0; i < tensors.size(); ++i) layout.order[i] = i;
@@ -129,15 +129,15 @@ result<safetensors_file_layout> layout_safetensors(std::span<const safetensors_t
     std::string sizes;
     for (const std::int64_t size : shape.shape) sizes += fmt::format("{}{}", sizes.empty() ? "" : ",", size);
     json += fmt::format(R"({}:{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}},)", json_text(tensors[i].name),
-                        safetensors_name(tensors[i].type), sizes, end, *next);
+                        dtype_name(tensors[i].type), sizes, end, *next);
     end = *next;
   }
   if (json.back() == ',') json.pop_back();
   json += '}';
   json.resize((json.size() + 7) / 8 * 8, ' ');
-  if (static_cast<std::int64_t>(json.size()) > max_safetensors_header_bytes)
+  if (static_cast<std::int64_t>(json.size()) > max_header_bytes)
     return fail(errc::unsupported, "the header would be too long for readers of safetensors")
-        .with_values(fmt::format("at most {} bytes", max_safetensors_header_bytes), fmt::format("{}", json.size()))
+        .with_values(fmt::format("at most {} bytes", max_header_bytes), fmt::format("{}", json.size()))
         .with_hint("split the tensors over several files");
 
   for (std::size_t at = 0; at < 8; ++at) layout.header += static_cast<char>(json.size() >> (8 * at) & 0xFF);
@@ -150,4 +150,4 @@ result<safetensors_file_layout> layout_safetensors(std::span<const safetensors_t
   return layout;
 }
 
-}  // namespace shardmesh
+}  // namespace shardmesh::safetensors

@@ -5,16 +5,16 @@ export module shardmesh.safetensors:writer;
 import shardmesh.std;
 import shardmesh.core;
 
-export namespace shardmesh {
+export namespace shardmesh::safetensors {
 
-struct safetensors_tensor {
+struct tensor {
   std::string name;
   dtype type = dtype::undefined;
   extents shape;
 };
 
 /// What to write where. The data area is tiled: tensor i takes [begins[i], begins[i] + its bytes), no padding.
-struct safetensors_file_layout {
+struct file_layout {
   std::string header;                // the file's first bytes: 8-byte length, JSON, spaces up to a multiple of 8
   std::vector<std::int64_t> begins;  // absolute, one per given tensor
   std::vector<std::size_t> order;    // given tensors in file order
@@ -23,16 +23,17 @@ struct safetensors_file_layout {
 
 /// Everything that keeps these tensors out of a safetensors file, one error per key: errc::unsupported (dtype, or a
 /// name that is not UTF-8, or a sub-byte tensor that does not fill whole bytes), errc::duplicate_key,
-/// errc::invalid_argument (the reserved name "__metadata__"), errc::overflow. Empty when `layout_safetensors` will
-/// succeed.
-std::vector<error> safetensors_problems(std::span<const safetensors_tensor> tensors);
+/// errc::invalid_argument (the reserved name "__metadata__"), errc::overflow. Empty when `safetensors::layout_file`
+/// will succeed.
+std::vector<error> problems_of(std::span<const tensor> tensors);
 
 /// Orders the tensors as the Rust writer (dtype descending, so that everything stays aligned, then name) and makes the
 /// header. float4_e2m1fn_x2 is written as F4 with twice the last size.
-/// \errors the first of `safetensors_problems`, with the other keys in its message; errc::unsupported for metadata that
+/// \errors the first of `safetensors::problems_of`, with the other keys in its message; errc::unsupported for metadata
+/// that
 ///         is not UTF-8 or a header beyond 100,000,000 bytes; errc::duplicate_key in metadata.
 /// Cost: O(n log n).
-result<safetensors_file_layout> layout_safetensors(std::span<const safetensors_tensor> tensors,
-                                                   std::span<const std::pair<std::string, std::string>> metadata = {});
+result<file_layout> layout_file(std::span<const tensor> tensors,
+                                std::span<const std::pair<std::string, std::string>> metadata = {});
 
-}  // namespace shardmesh
+}  // namespace shardmesh::safetensors

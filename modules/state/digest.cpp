@@ -15,6 +15,8 @@ module;
 #include <try.hpp>
 module shardmesh.state;
 
+import shardmesh.digest;
+
 namespace shardmesh::detail {
 namespace {
 

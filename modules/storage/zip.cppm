@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// zip: the directory of a ZIP archive and its records, from ranged reads. Not here: writing (torch_archive), what the
-// records mean (torch_file).
+// zip: the directory of a ZIP archive and its records, from ranged reads. Not here: writing (torch_file::archive), what
+// the records mean (torch_file).
 export module shardmesh.storage:zip;
 
 import shardmesh.std;

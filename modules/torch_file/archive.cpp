@@ -17,7 +17,7 @@ module;
 #include <vector>
 module shardmesh.torch_file;
 
-namespace shardmesh {
+namespace shardmesh::torch_file {
 namespace {
 
 using buffer = std::vector<std::byte>;
@@ -74,9 +74,9 @@ std::string serialization_id(const std::vector<std::string>& names, std::uint64_
 
 }  // namespace
 
-torch_archive::torch_archive(std::string prefix) : prefix_(std::move(prefix)) {}
+archive::archive(std::string prefix) : prefix_(std::move(prefix)) {}
 
-std::vector<std::byte> torch_archive::begin_record(std::string_view name, std::int64_t size_bytes) {
+std::vector<std::byte> archive::begin_record(std::string_view name, std::int64_t size_bytes) {
   const std::string full = prefix_ + "/" + std::string(name);
   const buffer wide = wide_field(size_bytes, 0, at_);
   const auto name_bytes = static_cast<std::int64_t>(full.size()), wide_bytes = static_cast<std::int64_t>(wide.size());
@@ -104,7 +104,7 @@ std::vector<std::byte> torch_archive::begin_record(std::string_view name, std::i
   return out;
 }
 
-std::vector<std::byte> torch_archive::end_record(std::uint32_t crc32) {
+std::vector<std::byte> archive::end_record(std::uint32_t crc32) {
   entry& last = entries_.back();
   buffer out;
   if (last.size_bytes == 0) return out;
@@ -119,14 +119,14 @@ std::vector<std::byte> torch_archive::end_record(std::uint32_t crc32) {
   return out;
 }
 
-std::vector<std::byte> torch_archive::record(std::string_view name, std::span<const std::byte> data) {
+std::vector<std::byte> archive::record(std::string_view name, std::span<const std::byte> data) {
   buffer out = begin_record(name, static_cast<std::int64_t>(data.size()));
   out.insert(out.end(), data.begin(), data.end());
   append(out, end_record(crc32_of(data)));
   return out;
 }
 
-std::vector<std::byte> torch_archive::head(std::span<const std::byte> data_pkl) {
+std::vector<std::byte> archive::head(std::span<const std::byte> data_pkl) {
   buffer out = record("data.pkl", data_pkl);
   append(out, record(".format_version", std::as_bytes(std::span("1", 1))));
   append(out, record(".storage_alignment", std::as_bytes(std::span("64", 2))));
@@ -134,7 +134,7 @@ std::vector<std::byte> torch_archive::head(std::span<const std::byte> data_pkl) 
   return out;
 }
 
-std::vector<std::byte> torch_archive::tail() {
+std::vector<std::byte> archive::tail() {
   buffer out = record("version", std::as_bytes(std::span("3\n", 2)));
   std::vector<std::string> names;
   for (const entry& written : entries_) names.push_back(written.name);
@@ -261,10 +261,10 @@ bool is_saved_untyped(dtype type) {
 
 }  // namespace
 
-result<std::vector<std::byte>> torch_tensor_pickle(dtype type, const extents& sizes) {
+result<std::vector<std::byte>> tensor_pickle(dtype type, const extents& sizes) {
   const bool untyped = is_saved_untyped(type);
-  const auto storage_class = torch_storage_class(type);
-  if (!untyped && !storage_class)
+  const auto class_name = storage_class(type);
+  if (!untyped && !class_name)
     return fail(errc::unsupported, fmt::format("PyTorch cannot save tensors of dtype {}", name(type)));
   const auto count = checked_volume(sizes);
   const auto bytes = count ? size_bytes(type, *count) : std::nullopt;
@@ -274,7 +274,7 @@ result<std::vector<std::byte>> torch_tensor_pickle(dtype type, const extents& si
   p.global("torch._utils", untyped ? "_rebuild_tensor_v3" : "_rebuild_tensor_v2");
   put(p.out, "((");
   p.text("storage");
-  untyped ? p.global("torch.storage", "UntypedStorage") : p.global("torch", *storage_class);
+  untyped ? p.global("torch.storage", "UntypedStorage") : p.global("torch", *class_name);
   p.text("0");
   p.text("cpu");
   p.integer(untyped ? *bytes : *count);
@@ -297,9 +297,9 @@ result<std::vector<std::byte>> torch_tensor_pickle(dtype type, const extents& si
   return p.out;
 }
 
-result<torch_tensor_archive> torch_tensor_archive::make(dtype type, const extents& sizes) {
-  SHARDMESH_TRY(const auto data_pkl, torch_tensor_pickle(type, sizes));
-  torch_tensor_archive made;
+result<tensor_archive> tensor_archive::make(dtype type, const extents& sizes) {
+  SHARDMESH_TRY(const auto data_pkl, tensor_pickle(type, sizes));
+  tensor_archive made;
   made.data_bytes_ = *shardmesh::size_bytes(type, *checked_volume(sizes));
   made.prefix_ = made.archive_.head(data_pkl);
   append(made.prefix_, made.archive_.begin_record("data/0", made.data_bytes_));
@@ -307,18 +307,18 @@ result<torch_tensor_archive> torch_tensor_archive::make(dtype type, const extent
   return made;
 }
 
-std::vector<std::byte> torch_tensor_archive::suffix(std::uint32_t crc32) const {
-  torch_archive archive = archive_;
+std::vector<std::byte> tensor_archive::suffix(std::uint32_t crc32) const {
+  torch_file::archive archive = archive_;
   buffer out = archive.end_record(crc32);
   append(out, archive.tail());
   return out;
 }
 
-std::vector<std::byte> torch_object_archive(std::span<const std::byte> data_pkl) {
-  torch_archive archive;
+std::vector<std::byte> object_archive(std::span<const std::byte> data_pkl) {
+  torch_file::archive archive;
   buffer out = archive.head(data_pkl);
   append(out, archive.tail());
   return out;
 }
 
-}  // namespace shardmesh
+}  // namespace shardmesh::torch_file

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// torch_archive: the bytes that torch.save writes around tensor data, computed without I/O, so that a writer can place
-// an item anywhere and stream its data. Not here: reading (storage's zip, item).
+// torch_file::archive: the bytes that torch.save writes around tensor data, computed without I/O, so that a writer can
+// place an item anywhere and stream its data. Not here: reading (storage's zip, item).
 export module shardmesh.torch_file:archive;
 
 import shardmesh.std;
 import shardmesh.core;
 
-export namespace shardmesh {
+export namespace shardmesh::torch_file {
 
 /// The archive of torch.save, record by record: each call returns the bytes to write next, and the caller writes a
 /// large record's data between `begin_record` and `end_record`. Offsets are relative to the archive's first byte; every
 /// record's data begins at a multiple of 64. ZIP64 fields appear where PyTorch writes them.
 /// Source: caffe2/serialize/inline_container.cc and miniz, PyTorch 2.13 (byte-identical).
-class torch_archive {
+class archive {
  public:
   /// Records lie under `prefix` + "/"; PyTorch's own prefix is "archive" for streams, the file's stem for files.
-  explicit torch_archive(std::string prefix = "archive");
+  explicit archive(std::string prefix = "archive");
 
   /// Local header and padding; `size` bytes of data follow.
   std::vector<std::byte> begin_record(std::string_view name, std::int64_t size_bytes);
@@ -43,10 +43,10 @@ class torch_archive {
 };
 
 /// One contiguous tensor as torch.save writes it: prefix, the tensor's row-major little-endian bytes, suffix.
-class torch_tensor_archive {
+class tensor_archive {
  public:
   /// \errors errc::unsupported for a dtype that PyTorch cannot save; errc::overflow
-  static result<torch_tensor_archive> make(dtype type, const extents& sizes);
+  static result<tensor_archive> make(dtype type, const extents& sizes);
 
   std::span<const std::byte> prefix() const { return prefix_; }
   std::int64_t data_bytes() const { return data_bytes_; }
@@ -57,17 +57,17 @@ class torch_tensor_archive {
   std::int64_t size_bytes() const { return static_cast<std::int64_t>(prefix_.size()) + data_bytes_ + suffix_bytes_; }
 
  private:
-  torch_tensor_archive() = default;
-  torch_archive archive_;
+  tensor_archive() = default;
+  archive archive_;
   std::vector<std::byte> prefix_;
   std::int64_t data_bytes_ = 0, suffix_bytes_ = 0;
 };
 
 /// The `data.pkl` of one contiguous tensor without gradient: protocol 2, byte for byte what torch.save writes.
 /// errc::unsupported for a dtype that PyTorch cannot save.
-result<std::vector<std::byte>> torch_tensor_pickle(dtype type, const extents& sizes);
+result<std::vector<std::byte>> tensor_pickle(dtype type, const extents& sizes);
 
 /// An item that holds any pickled object without tensors (`data_pkl` is the whole pickle).
-std::vector<std::byte> torch_object_archive(std::span<const std::byte> data_pkl);
+std::vector<std::byte> object_archive(std::span<const std::byte> data_pkl);
 
-}  // namespace shardmesh
+}  // namespace shardmesh::torch_file

@@ -17,7 +17,7 @@ module shardmesh.torch_file;
 
 import :numpy_value;
 
-namespace shardmesh {
+namespace shardmesh::torch_file {
 namespace {
 
 using json = nlohmann::ordered_json;
@@ -247,7 +247,7 @@ class object_pickler {
   }
 
   std::vector<step> pending_;
-  pickle_writer out_;
+  pickle::writer out_;
 };
 
 }  // namespace
@@ -257,7 +257,7 @@ result<std::vector<std::byte>> archive_from_json(std::string_view text) {
   const json value = json::parse(text, nullptr, false);
   if (value.is_discarded()) return fail(errc::bad_format, "the object's value is not JSON");
   SHARDMESH_TRY(const std::vector<std::byte> pickle, object_pickler().pickle(value));
-  return torch_object_archive(pickle);
+  return object_archive(pickle);
 }
 
-}  // namespace shardmesh
+}  // namespace shardmesh::torch_file

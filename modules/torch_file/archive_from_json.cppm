@@ -6,10 +6,10 @@ export module shardmesh.torch_file:archive_from_json;
 import shardmesh.std;
 import shardmesh.core;
 
-export namespace shardmesh {
+export namespace shardmesh::torch_file {
 
 /// Rebuilds plain data from its JSON in the tags of docs/formats.md and pickles it.
 /// errc::unsupported for what JSON does not hold whole: tensors inside objects, opaque types.
 result<std::vector<std::byte>> archive_from_json(std::string_view json);
 
-}  // namespace shardmesh
+}  // namespace shardmesh::torch_file

@@ -3,7 +3,7 @@ module;
 #include <cstddef>
 module shardmesh.torch_file;
 
-namespace shardmesh {
+namespace shardmesh::torch_file {
 
 result<opened_object> open_object(checkpoint_reader& reader, std::size_t index) {
   if (auto* const archived = dynamic_cast<archived_objects*>(&reader)) return archived->open_object(index);
@@ -11,4 +11,4 @@ result<opened_object> open_object(checkpoint_reader& reader, std::size_t index) 
       .with_key(reader.contents().objects[index].key);
 }
 
-}  // namespace shardmesh
+}  // namespace shardmesh::torch_file

@@ -9,12 +9,12 @@ import shardmesh.storage;
 import shardmesh.catalog;
 import :item;
 
-export namespace shardmesh {
+export namespace shardmesh::torch_file {
 
 /// What an object lies in: its archive and that archive's bytes.
 struct opened_object {
   std::shared_ptr<const byte_source> source;
-  std::shared_ptr<const torch_item> item;
+  std::shared_ptr<const torch_file::item> item;
   std::shared_ptr<read_budget> budget;  // of the checkpoint
   std::string place;                    // names the item there
 };
@@ -30,4 +30,4 @@ class archived_objects {
 /// The same of any reader. errc::unsupported for those whose objects are no archives.
 result<opened_object> open_object(checkpoint_reader& reader, std::size_t index);
 
-}  // namespace shardmesh
+}  // namespace shardmesh::torch_file

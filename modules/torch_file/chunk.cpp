@@ -12,25 +12,32 @@ module;
 #include <utility>
 module shardmesh.torch_file;
 
-namespace shardmesh {
+namespace shardmesh::torch_file {
 
-result<opened_chunk> open_torch_tensor(const torch_item& item, std::size_t tensor,
-                                       std::shared_ptr<const byte_source> source, read_budget& budget,
-                                       std::string_view place) {
-  const torch_tensor& view = item.tensors()[tensor];
-  const torch_storage& storage = item.storages()[view.storage];
+stored_tensor stored_form(const torch_file::item& item, std::size_t tensor) {
+  const torch_file::tensor& view = item.tensors()[tensor];
+  const torch_file::storage& storage = item.storages()[view.storage];
+  stored_tensor made;
+  made.begin = storage.offset;
+  made.size_bytes = storage.size_bytes;
+  made.type = view.type;
+  made.sizes = view.sizes;
+  made.strides = view.strides;
+  made.storage_offset = view.storage_offset;
+  made.swap_bytes = item.byte_order() != std::endian::native;
+  made.conjugate = view.conj;
+  made.negative = view.neg;
+  return made;
+}
+
+result<opened_chunk> open_tensor(const torch_file::item& item, std::size_t tensor,
+                                 std::shared_ptr<const byte_source> source, read_budget& budget,
+                                 std::string_view place) {
+  const torch_file::storage& storage = item.storages()[item.tensors()[tensor].storage];
   opened_chunk opened;
-  opened.tensor.size_bytes = storage.size_bytes;
-  opened.tensor.type = view.type;
-  opened.tensor.sizes = view.sizes;
-  opened.tensor.strides = view.strides;
-  opened.tensor.storage_offset = view.storage_offset;
-  opened.tensor.swap_bytes = item.byte_order() != std::endian::native;
-  opened.tensor.conjugate = view.conj;
-  opened.tensor.negative = view.neg;
+  opened.tensor = stored_form(item, tensor);
   if (storage.method == 0) {
     opened.source = std::move(source);
-    opened.tensor.begin = storage.offset;
   } else if (storage.method == 8) {
     auto encoded = std::make_unique<shared_section>(std::move(source), storage.offset, storage.stored_bytes);
     SHARDMESH_TRY(
@@ -40,6 +47,7 @@ result<opened_chunk> open_torch_tensor(const torch_item& item, std::size_t tenso
       return fail(errc::bad_format, "a deflated record has another length than declared")
           .with_values(fmt::format("{} bytes", storage.size_bytes), fmt::format("{}", decoded->size_bytes()));
     opened.source = std::move(decoded);
+    opened.tensor.begin = 0;
     opened.reads_in_order = true;
   } else {
     return fail(errc::unsupported, fmt::format("a record is compressed with ZIP method {}", storage.method));
@@ -52,8 +60,8 @@ result<opened_chunk> open_torch_tensor(const torch_item& item, std::size_t tenso
   return opened;
 }
 
-result<object_value> describe_object(const torch_item& item, const pickle_value& value, const byte_source& source,
-                                     read_budget& budget) {
+result<object_value> describe_object(const torch_file::item& item, const pickle::value& value,
+                                     const byte_source& source, read_budget& budget) {
   const object_class what = classify(item, value);
   object_value described{std::string(name(what.kind)), what.type, "null"};
   if (what.kind == object_kind::opaque_tensor) return described;
@@ -61,4 +69,4 @@ result<object_value> describe_object(const torch_item& item, const pickle_value&
   return described;
 }
 
-}  // namespace shardmesh
+}  // namespace shardmesh::torch_file

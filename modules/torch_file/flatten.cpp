@@ -17,26 +17,26 @@ module shardmesh.torch_file;
 
 import :object_parts;
 
-namespace shardmesh {
+namespace shardmesh::torch_file {
 namespace {
 
 class walker {
  public:
-  walker(const torch_item& item, const flatten_options& options)
+  walker(const torch_file::item& item, const flatten_options& options)
       : item_(item), options_(options), most_entries_(most_entries(item, options)) {}
-  result<void> enter(const pickle_value& mapping);
+  result<void> enter(const pickle::value& mapping);
   std::vector<flat_entry> entries;
 
  private:
-  result<void> visit(const pickle_value& value);
-  result<bool> is_leaf(const pickle_value& value, std::size_t depth);
-  result<void> add(const pickle_value& value);
+  result<void> visit(const pickle::value& value);
+  result<bool> is_leaf(const pickle::value& value, std::size_t depth);
+  result<void> add(const pickle::value& value);
   result<void> check_step(std::size_t depth);
-  bool is_tensor(const pickle_value& value) const {
+  bool is_tensor(const pickle::value& value) const {
     return item_.tensor_of(value).has_value() || item_.is_opaque_tensor(value);
   }
 
-  const torch_item& item_;
+  const item& item_;
   const flatten_options& options_;
   std::size_t most_entries_;
   std::vector<flat_path_item> path_;
@@ -57,16 +57,16 @@ result<void> walker::check_step(std::size_t depth) {
 }
 
 // Python's str() of every key is known.
-bool has_text_keys(const pickle_value& mapping) {
-  for (const pickle_pair pair : mapping_entries(mapping).pairs())
+bool has_text_keys(const pickle::value& mapping) {
+  for (const pickle::pair pair : mapping_entries(mapping).pairs())
     if (!pair.key.text() && !python_str(pair.key)) return false;
   return true;
 }
 
 /// PyTorch's `_is_terminal`. Answers are kept, so shared containers are examined once.
-result<bool> walker::is_leaf(const pickle_value& value, std::size_t depth) {
+result<bool> walker::is_leaf(const pickle::value& value, std::size_t depth) {
   const bool mapping = is_mapping(value);
-  if (!mapping && value.kind() != pickle_kind::list) return true;
+  if (!mapping && value.kind() != pickle::kind::list) return true;
   if (const auto known = leaves_.find(value.identity()); known != leaves_.end()) return known->second;
   if (mapping && !has_text_keys(value)) return leaves_.emplace(value.identity(), true), true;
   if (mapping && options_.rule == flatten_rule::torch_2_4) return leaves_.emplace(value.identity(), false), false;
@@ -74,19 +74,19 @@ result<bool> walker::is_leaf(const pickle_value& value, std::size_t depth) {
   if (depth > options_.max_depth || !in_question_.insert(value.identity()).second) return true;
   SHARDMESH_CHECK(check_step(depth));
   bool leaf = true;
-  const auto examine = [&](const pickle_value& part) -> result<void> {
+  const auto examine = [&](const pickle::value& part) -> result<void> {
     if (is_tensor(part)) return leaf = false, result<void>{};
     SHARDMESH_TRY(const bool below, is_leaf(part, depth + 1));
     leaf = leaf && below;
     return {};
   };
   if (mapping) {
-    for (const pickle_pair pair : mapping_entries(value).pairs()) {
+    for (const pickle::pair pair : mapping_entries(value).pairs()) {
       if (!leaf) break;
       SHARDMESH_CHECK(examine(pair.value));
     }
   } else {
-    for (const pickle_value part : value.items()) {
+    for (const pickle::value part : value.items()) {
       if (!leaf) break;
       SHARDMESH_CHECK(examine(part));
     }
@@ -96,7 +96,7 @@ result<bool> walker::is_leaf(const pickle_value& value, std::size_t depth) {
   return leaf;
 }
 
-result<void> walker::add(const pickle_value& value) {
+result<void> walker::add(const pickle::value& value) {
   flat_entry entry{path_, {}, value, item_.tensor_of(value)};
   for (const flat_path_item& part : path_) {
     if (&part != &path_.front()) entry.fqn += '.';
@@ -113,10 +113,10 @@ result<void> walker::add(const pickle_value& value) {
   return {};
 }
 
-result<void> walker::enter(const pickle_value& mapping) {
+result<void> walker::enter(const pickle::value& mapping) {
   SHARDMESH_CHECK(check_step(path_.size()));
   open_.insert(mapping.identity());
-  const pickle_pairs pairs = mapping_entries(mapping).pairs();
+  const pickle::pairs pairs = mapping_entries(mapping).pairs();
   for (std::size_t i = 0; i < pairs.size(); ++i) {
     path_.emplace_back(python_str(pairs[i].key).value_or(fmt::format("#{}", i)));
     SHARDMESH_CHECK(visit(pairs[i].value));
@@ -126,14 +126,14 @@ result<void> walker::enter(const pickle_value& mapping) {
   return {};
 }
 
-result<void> walker::visit(const pickle_value& value) {
+result<void> walker::visit(const pickle::value& value) {
   SHARDMESH_TRY(const bool leaf, is_leaf(value, path_.size()));
   // What lies inside itself is one object there; `take_apart` finds what tensors it has.
   if (leaf || open_.contains(value.identity())) return add(value);
   if (is_mapping(value)) return enter(value);
   SHARDMESH_CHECK(check_step(path_.size()));
   open_.insert(value.identity());
-  const pickle_items items = value.items();
+  const pickle::items items = value.items();
   for (std::size_t i = 0; i < items.size(); ++i) {
     path_.emplace_back(static_cast<std::int64_t>(i));
     SHARDMESH_CHECK(visit(items[i]));
@@ -145,7 +145,7 @@ result<void> walker::visit(const pickle_value& value) {
 
 }  // namespace
 
-result<std::vector<flat_entry>> flatten_state_dict(const torch_item& item, const pickle_value& root,
+result<std::vector<flat_entry>> flatten_state_dict(const torch_file::item& item, const pickle::value& root,
                                                    const flatten_options& options) {
   if (!is_mapping(root))
     return fail(errc::bad_format, fmt::format("a state dict is expected, not a {}", classify(item, root).type));
@@ -154,4 +154,4 @@ result<std::vector<flat_entry>> flatten_state_dict(const torch_item& item, const
   return std::move(made.entries);
 }
 
-}  // namespace shardmesh
+}  // namespace shardmesh::torch_file

@@ -8,7 +8,7 @@ import shardmesh.core;
 import shardmesh.pickle;
 import :item;
 
-export namespace shardmesh {
+export namespace shardmesh::torch_file {
 
 /// Which release's rule: since 2.4 a dict is always descended into; up to 2.3 one without a tensor below it is a leaf.
 /// Lists are descended into when they hold a tensor or (2.4) a dict; tuples never are.
@@ -23,7 +23,7 @@ using flat_path_item = std::variant<std::string, std::int64_t>;
 struct flat_entry {
   std::vector<flat_path_item> path;
   std::string fqn;  // the path joined with "."
-  pickle_value value;
+  pickle::value value;
   std::optional<std::size_t> tensor;  // index into the item's tensors
   /// Tensors in `value` that no entry names; 0 in what `flatten_state_dict` gives.
   std::int64_t hidden_tensors = 0;
@@ -44,7 +44,7 @@ struct flatten_options {
 /// the
 ///   limits; errc::duplicate_key when two paths have one fqn
 /// Cost: O(entries * depth).
-result<std::vector<flat_entry>> flatten_state_dict(const torch_item& item, const pickle_value& root,
+result<std::vector<flat_entry>> flatten_state_dict(const torch_file::item& item, const pickle::value& root,
                                                    const flatten_options& options = {});
 
-}  // namespace shardmesh
+}  // namespace shardmesh::torch_file

@@ -12,7 +12,7 @@ module shardmesh.torch_file;
 
 import :foreign_file;
 
-namespace shardmesh {
+namespace shardmesh::torch_file {
 namespace {
 
 constexpr std::string_view save_again = "load it in Python and torch.save a state dict of its tensors";
@@ -67,4 +67,4 @@ error tensors_of_bare_pickle() {
       .with_hint("load it in Python and write it with torch.save");
 }
 
-}  // namespace shardmesh
+}  // namespace shardmesh::torch_file

@@ -7,7 +7,7 @@ import shardmesh.std;
 import shardmesh.core;
 import shardmesh.storage;
 
-namespace shardmesh {
+namespace shardmesh::torch_file {
 
 // The error of a ZIP archive without torch.save's data.pkl: a .pt2 of torch.export, a .npz, ... `wanted` is the record
 // that is missing.
@@ -19,4 +19,4 @@ std::optional<error> foreign_beginning(std::span<const std::byte> first);
 // The error of a file that pickle.dump wrote: its tensors' bytes are pickles inside the pickle.
 error tensors_of_bare_pickle();
 
-}  // namespace shardmesh
+}  // namespace shardmesh::torch_file

@@ -22,7 +22,7 @@ module shardmesh.torch_file;
 
 import :foreign_file;
 
-namespace shardmesh {
+namespace shardmesh::torch_file {
 namespace {
 
 struct class_dtype {
@@ -51,15 +51,15 @@ constexpr class_dtype quantized_classes[] = {{"QInt8Storage", dtype::int8},
                                              {"QUInt2x4Storage", dtype::uint8}};
 
 /// Non-negative integers of a tuple, list or torch.Size.
-result<extents> integers_of(pickle_value value, std::string_view what) {
+result<extents> integers_of(pickle::value value, std::string_view what) {
   if (value.is_record_of("torch", "Size") && value.args().size() == 1) value = value.args().items()[0];
-  if (value.kind() != pickle_kind::tuple && value.kind() != pickle_kind::list)
+  if (value.kind() != pickle::kind::tuple && value.kind() != pickle::kind::list)
     return fail(errc::bad_format, fmt::format("a tensor's {} are a {}, not a tuple", what, name(value.kind())));
   if (value.size() > max_rank)
     return fail(errc::rank_too_large, fmt::format("a tensor has {} dimensions", value.size()))
         .with_values(fmt::format("at most {}", max_rank), fmt::format("{}", value.size()));
   extents numbers;
-  for (const pickle_value item : value.items()) {
+  for (const pickle::value item : value.items()) {
     const auto number = item.as_int();
     if (!number || *number < 0)
       return fail(errc::bad_format, fmt::format("a tensor's {} have a negative or odd entry {}", what,
@@ -70,7 +70,7 @@ result<extents> integers_of(pickle_value value, std::string_view what) {
 }
 
 /// Elements of storage that a view needs: one past the last it touches; 0 when it is empty. Nothing on overflow.
-std::optional<std::int64_t> reach(const torch_tensor& tensor) {
+std::optional<std::int64_t> reach(const torch_file::tensor& tensor) {
   std::int64_t last = tensor.storage_offset;
   for (std::size_t d = 0; d < tensor.sizes.rank(); ++d) {
     if (tensor.sizes[d] == 0) return 0;
@@ -82,46 +82,47 @@ std::optional<std::int64_t> reach(const torch_tensor& tensor) {
   return checked_add(last, 1);
 }
 
-bool is_rebuild(const pickle_value& callable, std::string_view function) {
+bool is_rebuild(const pickle::value& callable, std::string_view function) {
   return callable.is_global("torch._utils", function);
 }
-bool is_any_rebuild(const pickle_value& callable) {
-  return callable.kind() == pickle_kind::global && callable.global_name().starts_with("_rebuild_") &&
+bool is_any_rebuild(const pickle::value& callable) {
+  return callable.kind() == pickle::kind::global && callable.global_name().starts_with("_rebuild_") &&
          (callable.global_module() == "torch._utils" || callable.global_module() == "torch._tensor");
 }
 
 }  // namespace
 
-std::optional<std::string_view> torch_storage_class(dtype type) {
+std::optional<std::string_view> storage_class(dtype type) {
   for (const class_dtype& entry : storage_classes)
     if (entry.type == type) return entry.storage_class;
   return std::nullopt;
 }
 
-/// Builds one torch_item; lives only while it is opened.
-class torch_item_reader {
+/// Builds one torch_file::item; lives only while it is opened.
+class item_reader {
  public:
-  torch_item_reader(const byte_source& source, const torch_item_options& options)
+  item_reader(const byte_source& source, const item_options& options)
       : source_(source), options_(options), budget_(options.budget != nullptr ? *options.budget : own_budget_) {}
-  result<torch_item> open();
+  result<item> open();
 
  private:
-  result<torch_item> open_zip();
+  result<item> open_zip();
   result<void> check_records() const;
   result<void> charge_inflated(const zip_record& record);
-  result<torch_item> open_stream();
-  result<torch_item> open_legacy(std::span<const std::byte> start, bool is_whole);
-  result<void> collect(torch_item& item);
-  result<void> collect_tensor(torch_item& item, const pickle_value& record);
-  result<bool> read_tensor(torch_item& item, const pickle_value& callable, const pickle_value& args, torch_tensor& out);
-  result<std::size_t> storage_of(torch_item& item, const pickle_value& reference);
-  result<void> locate(torch_storage& storage);
-  result<void> locate_legacy(torch_item& item, const pickle_value& keys, std::int64_t at);
-  result<void> check_bytes_text(const pickle_value& record) const;
+  result<item> open_stream();
+  result<item> open_legacy(std::span<const std::byte> start, bool is_whole);
+  result<void> collect(torch_file::item& item);
+  result<void> collect_tensor(torch_file::item& item, const pickle::value& record);
+  result<bool> read_tensor(torch_file::item& item, const pickle::value& callable, const pickle::value& args,
+                           tensor& out);
+  result<std::size_t> storage_of(torch_file::item& item, const pickle::value& reference);
+  result<void> locate(torch_file::storage& storage);
+  result<void> locate_legacy(torch_file::item& item, const pickle::value& keys, std::int64_t at);
+  result<void> check_bytes_text(const pickle::value& record) const;
   error bad(std::string message) const { return fail(errc::bad_format, std::move(message)).with_file(source_.name()); }
 
   const byte_source& source_;
-  torch_item_options options_;
+  item_options options_;
   read_budget own_budget_;
   read_budget& budget_;
   zip_directory directory_;
@@ -130,14 +131,14 @@ class torch_item_reader {
   std::unordered_map<std::string, std::size_t> by_key_;
 };
 
-result<torch_item> torch_item_reader::open() {
+result<item> item_reader::open() {
   if (looks_like_zip(source_)) return open_zip();
   return open_stream();
 }
 
 // One data.pkl, and local headers that agree with the directory (those of storages are looked at when they are used):
 // whatever reads the archive must see the same pickle.
-result<void> torch_item_reader::check_records() const {
+result<void> item_reader::check_records() const {
   const zip_record* found = nullptr;
   for (const zip_record& record : directory_.records()) {
     const std::string_view base = std::string_view(record.name).substr(record.name.rfind('/') + 1);
@@ -152,14 +153,14 @@ result<void> torch_item_reader::check_records() const {
   return {};
 }
 
-result<void> torch_item_reader::charge_inflated(const zip_record& record) {
+result<void> item_reader::charge_inflated(const zip_record& record) {
   const std::string place = fmt::format("{}:{}:{}", source_.name(), record.name, record.crc32);
   auto done = budget_.decode(place, record.compressed_bytes, record.size_bytes);
   if (done) return done;
   return std::move(done).error().with_file(source_.name());
 }
 
-result<torch_item> torch_item_reader::open_zip() {
+result<item> item_reader::open_zip() {
   SHARDMESH_TRY(directory_, zip_directory::read(source_));
   if (directory_.records().empty()) return bad("the archive has no records");
   // Every record lies in one folder; PyTorch takes its name from the first record.
@@ -175,8 +176,8 @@ result<torch_item> torch_item_reader::open_zip() {
   if (data->method == 8) SHARDMESH_CHECK(charge_inflated(*data));
   SHARDMESH_TRY(auto bytes, read_record(source_, *data, options_.pickle_limit_bytes));
   budget_.add_description(static_cast<std::int64_t>(bytes.size()));
-  SHARDMESH_TRY(auto graph, pickle_graph::parse(std::move(bytes)));
-  torch_item item(std::move(graph));
+  SHARDMESH_TRY(auto graph, pickle::graph::parse(std::move(bytes)));
+  torch_file::item item(std::move(graph));
   if (const zip_record* order = directory_.find(prefix_ + "byteorder")) {
     SHARDMESH_TRY(const auto text, read_record(source_, *order, 64));
     const std::string_view word(reinterpret_cast<const char*>(text.data()), text.size());
@@ -189,7 +190,7 @@ result<torch_item> torch_item_reader::open_zip() {
 
 // A stream of pickles: torch.save before 1.6, or a bare pickle. Where the pickles end is known only by parsing them,
 // and bulk data may follow, so ever longer beginnings are tried.
-result<torch_item> torch_item_reader::open_stream() {
+result<item> item_reader::open_stream() {
   // Streams hold no tensor data inside their pickles, so the longest that is tried is shorter than a record may be.
   const std::int64_t size = source_.size_bytes(), most = std::min(size, options_.pickle_limit_bytes / 4);
   std::array<std::byte, 32> beginning{};
@@ -203,18 +204,18 @@ result<torch_item> torch_item_reader::open_stream() {
     const std::int64_t length = std::min(window, most);
     std::vector<std::byte> start(static_cast<std::size_t>(length));
     SHARDMESH_CHECK(source_.read(0, start));
-    auto graph = pickle_graph::parse(std::span<const std::byte>(start));
+    auto graph = pickle::graph::parse(std::span<const std::byte>(start));
     if (graph && graph->root().decimal() == "119547037146038801333356") return open_legacy(start, length == size);
     if (graph) budget_.add_description(length);
     if (graph && graph->consumed_bytes() == static_cast<std::size_t>(size)) {
-      SHARDMESH_TRY(auto owning, pickle_graph::parse(std::move(start)));
-      torch_item item(std::move(owning));
-      item.format_ = torch_item_format::pickle;
+      SHARDMESH_TRY(auto owning, pickle::graph::parse(std::move(start)));
+      torch_file::item item(std::move(owning));
+      item.format_ = item_format::pickle;
       SHARDMESH_CHECK(collect(item));
       return item;
     }
     if (graph || !has_protocol) return bad("it is neither an archive of torch.save nor a pickle");
-    const bool is_cut = graph.error().found == pickle_is_cut;
+    const bool is_cut = graph.error().found == pickle::cut_short;
     if (is_cut && length == most && most < size)
       return beyond_limit("the pickle is too long", most).with_file(source_.name());
     // More bytes only help one that was cut.
@@ -222,7 +223,7 @@ result<torch_item> torch_item_reader::open_stream() {
   }
 }
 
-result<torch_item> torch_item_reader::open_legacy(std::span<const std::byte> start, bool is_whole) {
+result<item> item_reader::open_legacy(std::span<const std::byte> start, bool is_whole) {
   std::vector<std::byte> larger;
   for (;;) {
     // magic number, protocol version, system information, object, storage keys
@@ -232,7 +233,7 @@ result<torch_item> torch_item_reader::open_legacy(std::span<const std::byte> sta
     bool is_little = true;
     for (int i = 0; i < 5 && !problem; ++i) {
       begins[static_cast<std::size_t>(i)] = at;
-      auto part = pickle_graph::parse(start.subspan(at));
+      auto part = pickle::graph::parse(start.subspan(at));
       if (!part) {
         problem = std::move(part).error();
         break;
@@ -245,7 +246,7 @@ result<torch_item> torch_item_reader::open_legacy(std::span<const std::byte> sta
     begins[5] = at;
     if (problem) {
       const std::int64_t most = std::min(source_.size_bytes(), options_.pickle_limit_bytes / 4);
-      if (problem->found != pickle_is_cut || is_whole || static_cast<std::int64_t>(start.size()) >= most)
+      if (problem->found != pickle::cut_short || is_whole || static_cast<std::int64_t>(start.size()) >= most)
         return std::move(*problem).with_file(source_.name());
       std::vector<std::byte> next(
           static_cast<std::size_t>(std::min(static_cast<std::int64_t>(start.size()) * 8, most)));
@@ -259,10 +260,10 @@ result<torch_item> torch_item_reader::open_legacy(std::span<const std::byte> sta
                                     start.begin() + static_cast<std::ptrdiff_t>(end));
     };
     budget_.add_description(static_cast<std::int64_t>(at));
-    SHARDMESH_TRY(auto graph, pickle_graph::parse(copy(begins[3], begins[4])));
-    SHARDMESH_TRY(auto keys, pickle_graph::parse(copy(begins[4], begins[5])));
-    torch_item item(std::move(graph));
-    item.format_ = torch_item_format::legacy_stream;
+    SHARDMESH_TRY(auto graph, pickle::graph::parse(copy(begins[3], begins[4])));
+    SHARDMESH_TRY(auto keys, pickle::graph::parse(copy(begins[4], begins[5])));
+    torch_file::item item(std::move(graph));
+    item.format_ = item_format::legacy_stream;
     item.byte_order_ = is_little ? std::endian::little : std::endian::big;
     is_legacy_ = true;
     SHARDMESH_CHECK(collect(item));
@@ -272,12 +273,12 @@ result<torch_item> torch_item_reader::open_legacy(std::span<const std::byte> sta
 }
 
 // The storages follow in the order of the keys: a count of elements, then the bytes.
-result<void> torch_item_reader::locate_legacy(torch_item& item, const pickle_value& keys, std::int64_t at) {
+result<void> item_reader::locate_legacy(torch_file::item& item, const pickle::value& keys, std::int64_t at) {
   std::size_t located = 0;
-  for (const pickle_value key : keys.items()) {
+  for (const pickle::value key : keys.items()) {
     const auto found = by_key_.find(std::string(key.text().value_or("")));
     if (found == by_key_.end()) return bad("a storage of PyTorch's old format belongs to no tensor that we know");
-    torch_storage& storage = item.storages_[found->second];
+    torch_file::storage& storage = item.storages_[found->second];
     std::array<std::byte, 8> count_bytes;
     SHARDMESH_CHECK(source_.read(at, count_bytes));
     if (item.byte_order_ == std::endian::big) std::reverse(count_bytes.begin(), count_bytes.end());
@@ -296,7 +297,7 @@ result<void> torch_item_reader::locate_legacy(torch_item& item, const pickle_val
 
 // Protocol 2 spells bytes as text: _codecs.encode(text, "latin1"). Text that is none fails in Python; here it would be
 // read to its end, and found to be none, wherever it is referred to.
-result<void> torch_item_reader::check_bytes_text(const pickle_value& record) const {
+result<void> item_reader::check_bytes_text(const pickle::value& record) const {
   if (!record.is_record_of("_codecs", "encode") || record.args().size() < 2) return {};
   const auto text = record.args().items()[0].text(), encoding = record.args().items()[1].text();
   if (!text || text->size() < 256 || !encoding || !encoding->starts_with("latin") || bytes_of(record)) return {};
@@ -306,30 +307,30 @@ result<void> torch_item_reader::check_bytes_text(const pickle_value& record) con
 }
 
 // Visits every value once. A rebuild record becomes a tensor and is not entered; others are.
-result<void> torch_item_reader::collect(torch_item& item) {
+result<void> item_reader::collect(torch_file::item& item) {
   std::unordered_set<std::uint64_t> seen;
-  std::vector<pickle_value> pending{item.root()};
-  const auto add = [&](const pickle_items& items) {
-    for (const pickle_value part : items) pending.push_back(part);
+  std::vector<pickle::value> pending{item.root()};
+  const auto add = [&](const pickle::items& items) {
+    for (const pickle::value part : items) pending.push_back(part);
   };
   while (!pending.empty()) {
-    const pickle_value value = pending.back();
+    const pickle::value value = pending.back();
     pending.pop_back();
     switch (value.kind()) {
-      case pickle_kind::list:
-      case pickle_kind::tuple:
-      case pickle_kind::set:
-      case pickle_kind::frozenset:
+      case pickle::kind::list:
+      case pickle::kind::tuple:
+      case pickle::kind::set:
+      case pickle::kind::frozenset:
         if (seen.insert(value.identity()).second) add(value.items());
         break;
-      case pickle_kind::dict:
+      case pickle::kind::dict:
         if (!seen.insert(value.identity()).second) break;
-        for (const pickle_pair pair : value.pairs()) pending.push_back(pair.key), pending.push_back(pair.value);
+        for (const pickle::pair pair : value.pairs()) pending.push_back(pair.key), pending.push_back(pair.value);
         break;
-      case pickle_kind::persistent:
+      case pickle::kind::persistent:
         if (is_legacy_ && value.persistent_id().size() >= 5) SHARDMESH_CHECK(storage_of(item, value));
         break;
-      case pickle_kind::record: {
+      case pickle::kind::record: {
         if (!seen.insert(value.identity()).second) break;
         SHARDMESH_CHECK(check_bytes_text(value));
         if (is_any_rebuild(value.callable())) {
@@ -337,7 +338,7 @@ result<void> torch_item_reader::collect(torch_item& item) {
           if (item.tensor_of(value)) break;
         }
         add(value.args().items());
-        for (const pickle_value part : {value.state(), value.appended(), value.assigned(), value.keyword_args()})
+        for (const pickle::value part : {value.state(), value.appended(), value.assigned(), value.keyword_args()})
           if (part) pending.push_back(part);
         break;
       }
@@ -348,16 +349,16 @@ result<void> torch_item_reader::collect(torch_item& item) {
   return {};
 }
 
-result<void> torch_item_reader::collect_tensor(torch_item& item, const pickle_value& record) {
-  SHARDMESH_CHECK(budget_.build(sizeof(torch_tensor)));
-  torch_tensor tensor;
+result<void> item_reader::collect_tensor(torch_file::item& item, const pickle::value& record) {
+  SHARDMESH_CHECK(budget_.build(sizeof(tensor)));
+  torch_file::tensor tensor;
   tensor.python_type = "torch.Tensor";
-  pickle_value callable = record.callable(), args = record.args();
+  pickle::value callable = record.callable(), args = record.args();
   std::optional<bool> requires_grad;
   if ((is_rebuild(callable, "_rebuild_parameter") || is_rebuild(callable, "_rebuild_parameter_with_state")) &&
       args.size() >= 2) {
     requires_grad = args.items()[1].as_bool();
-    const pickle_value data = args.items()[0];
+    const pickle::value data = args.items()[0];
     callable = data.callable(), args = data.args();
     tensor.python_type = "torch.nn.parameter.Parameter";
   } else if (callable.is_global("torch._tensor", "_rebuild_from_type_v2") && args.size() == 4 &&
@@ -376,12 +377,12 @@ result<void> torch_item_reader::collect_tensor(torch_item& item, const pickle_va
 }
 
 /// False when it is a tensor of a kind that we do not expose.
-result<bool> torch_item_reader::read_tensor(torch_item& item, const pickle_value& callable, const pickle_value& args,
-                                            torch_tensor& out) {
+result<bool> item_reader::read_tensor(torch_file::item& item, const pickle::value& callable, const pickle::value& args,
+                                      tensor& out) {
   const bool v3 = is_rebuild(callable, "_rebuild_tensor_v3");
   const bool v2 = is_rebuild(callable, "_rebuild_tensor_v2");
   if (!v3 && !v2 && !is_rebuild(callable, "_rebuild_tensor")) return false;
-  const pickle_items given = args.items();
+  const pickle::items given = args.items();
   const std::size_t least = v3 ? 7 : v2 ? 6 : 4;
   if (given.size() < least || given.size() > least + (v2 || v3 ? 1 : 0))
     return fail(errc::bad_format, fmt::format("a tensor is rebuilt from {} arguments", given.size()))
@@ -392,7 +393,7 @@ result<bool> torch_item_reader::read_tensor(torch_item& item, const pickle_value
     if (given[6].global_module() != "torch" || !argument_type) return false;
   }
   SHARDMESH_TRY(out.storage, storage_of(item, given[0]));
-  const torch_storage& storage = item.storages_[out.storage];
+  const torch_file::storage& storage = item.storages_[out.storage];
   out.type = v3 ? *argument_type : storage.type == dtype::undefined ? dtype::uint8 : storage.type;
   const auto offset = given[1].as_int();
   if (!offset || *offset < 0) return fail(errc::bad_format, "a tensor's storage offset is negative or not a number");
@@ -421,16 +422,16 @@ result<bool> torch_item_reader::read_tensor(torch_item& item, const pickle_value
 }
 
 /// The storage of a persistent id ("storage", class, key, location, count), made when it is new.
-result<std::size_t> torch_item_reader::storage_of(torch_item& item, const pickle_value& reference) {
+result<std::size_t> item_reader::storage_of(torch_file::item& item, const pickle::value& reference) {
   if (reference.is_record_of("torch.storage", "_load_from_bytes")) return tensors_of_bare_pickle();
-  const pickle_items id = reference.persistent_id().items();
+  const pickle::items id = reference.persistent_id().items();
   if (id.size() < 5 || id.size() > 6 || id[0].text() != "storage" || !id[2].text() ||
-      id[1].kind() != pickle_kind::global)
+      id[1].kind() != pickle::kind::global)
     return fail(errc::bad_format, "a tensor's storage is not a reference to one");
   if (id.size() == 6 && !id[5].is_none())
     return fail(errc::unsupported, "storages that view others, of PyTorch's oldest files, are not supported");
   const std::string_view module_name = id[1].global_module(), storage_class = id[1].global_name();
-  torch_storage storage;
+  torch_file::storage storage;
   storage.key = *id[2].text();
   const bool is_torch = module_name == "torch" || module_name.starts_with("torch.");
   const bool untyped = storage_class == "UntypedStorage" || storage_class == "_UntypedStorage";
@@ -446,7 +447,7 @@ result<std::size_t> torch_item_reader::storage_of(torch_item& item, const pickle
   if (!bytes) return fail(errc::bad_format, fmt::format("storage \"{}\" has an impossible size", escaped(storage.key)));
   storage.size_bytes = *bytes;
   if (const auto known = by_key_.find(storage.key); known != by_key_.end()) {
-    const torch_storage& before = item.storages_[known->second];
+    const torch_file::storage& before = item.storages_[known->second];
     if (before.type != storage.type || before.size_bytes != storage.size_bytes)
       return fail(errc::bad_format, fmt::format("storage \"{}\" is declared twice, differently", escaped(storage.key)));
     return known->second;
@@ -457,7 +458,7 @@ result<std::size_t> torch_item_reader::storage_of(torch_item& item, const pickle
   return item.storages_.size() - 1;
 }
 
-result<void> torch_item_reader::locate(torch_storage& storage) {
+result<void> item_reader::locate(torch_file::storage& storage) {
   const zip_record* record = directory_.find(prefix_ + "data/" + storage.key);
   if (record == nullptr && storage.size_bytes == 0) return {};
   if (record == nullptr) return bad(fmt::format("the archive has no data of storage \"{}\"", escaped(storage.key)));
@@ -473,9 +474,9 @@ result<void> torch_item_reader::locate(torch_storage& storage) {
   return {};
 }
 
-result<torch_item> torch_item::open(const byte_source& source, const torch_item_options& options) {
+result<item> item::open(const byte_source& source, const item_options& options) {
   SHARDMESH_TRY(const auto windows, windowed_source::open(source));
-  auto item = torch_item_reader(windows, options).open();
+  auto item = item_reader(windows, options).open();
   if (!item) {
     error problem = std::move(item).error();
     return problem.file.empty() ? std::move(problem).with_file(source.name()) : problem;
@@ -483,14 +484,14 @@ result<torch_item> torch_item::open(const byte_source& source, const torch_item_
   return item;
 }
 
-std::optional<std::size_t> torch_item::tensor_of(const pickle_value& value) const {
-  if (value.kind() != pickle_kind::record) return std::nullopt;
+std::optional<std::size_t> item::tensor_of(const pickle::value& value) const {
+  if (value.kind() != pickle::kind::record) return std::nullopt;
   const auto found = tensor_of_.find(value.identity());
   return found == tensor_of_.end() ? std::nullopt : std::optional(found->second);
 }
 
-bool torch_item::is_opaque_tensor(const pickle_value& value) const {
+bool item::is_opaque_tensor(const pickle::value& value) const {
   return is_any_rebuild(value.callable()) && !tensor_of(value);
 }
 
-}  // namespace shardmesh
+}  // namespace shardmesh::torch_file

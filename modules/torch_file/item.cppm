@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// torch_item: what one torch.save wrote: the pickled root value, its storages (where their bytes lie) and its tensors
-// (views of storages). Items of .distcp files and whole .pt files alike. Not here: directories of items (dcp).
+// torch_file::item: what one torch.save wrote: the pickled root value, its storages (where their bytes lie) and its
+// tensors (views of storages). Items of .distcp files and whole .pt files alike. Not here: directories of items (dcp).
 export module shardmesh.torch_file:item;
 
 import shardmesh.std;
@@ -8,17 +8,17 @@ import shardmesh.core;
 import shardmesh.storage;
 import shardmesh.pickle;
 
-namespace shardmesh {
-class torch_item_reader;
+namespace shardmesh::torch_file {
+class item_reader;
 }
 
-export namespace shardmesh {
+export namespace shardmesh::torch_file {
 
 /// How an item's bytes are laid out: torch.save's ZIP (1.6 on), its older stream of pickles, or a bare pickle.
-enum class torch_item_format : std::uint8_t { zip, legacy_stream, pickle };
+enum class item_format : std::uint8_t { zip, legacy_stream, pickle };
 
 /// A storage: a run of bytes that tensors view.
-struct torch_storage {
+struct storage {
   std::string key;                // "0": record data/0
   dtype type = dtype::undefined;  // of a typed storage; undefined for UntypedStorage
   std::int64_t size_bytes = 0;    // uncompressed
@@ -29,7 +29,7 @@ struct torch_storage {
 };
 
 /// A strided view of a storage. Checked: every element lies within the storage.
-struct torch_tensor {
+struct tensor {
   dtype type = dtype::undefined;
   extents sizes, strides;           // strides in elements, not negative
   std::size_t storage = 0;          // index into `storages()`
@@ -39,7 +39,7 @@ struct torch_tensor {
   std::string python_type;         // "torch.Tensor", "torch.nn.parameter.Parameter"
 };
 
-struct torch_item_options {
+struct item_options {
   /// Largest data.pkl that is read.
   std::int64_t pickle_limit_bytes = std::int64_t{1} << 30;
   /// Of the checkpoint that the item belongs to; null: the item has one of its own.
@@ -47,55 +47,53 @@ struct torch_item_options {
 };
 
 /// An opened item. Owns its pickle; holds no reference to the source.
-class torch_item {
+class item {
  public:
   /// \param source  exactly the item's bytes (see `section_source`)
   /// \errors errc::bad_format (archive, storages), errc::bad_pickle, errc::rank_too_large, errc::overflow,
   ///   errc::out_of_bounds (a tensor that leaves its storage), errc::unsupported; all name the file
   /// Cost: an item of at most 16 KiB is read at once; larger ones in two reads (head, tail) and one small read per
   ///   storage that neither contains. Tensor data is not read.
-  static result<torch_item> open(const byte_source& source, const torch_item_options& options = {});
+  static result<item> open(const byte_source& source, const item_options& options = {});
 
-  torch_item_format format() const { return format_; }
+  item_format format() const { return format_; }
   /// Byte order of the storages' elements.
   std::endian byte_order() const { return byte_order_; }
-  pickle_value root() const { return graph_.root(); }
-  const pickle_graph& graph() const { return graph_; }
-  std::span<const torch_storage> storages() const { return storages_; }
-  std::span<const torch_tensor> tensors() const { return tensors_; }
+  pickle::value root() const { return graph_.root(); }
+  const pickle::graph& graph() const { return graph_; }
+  std::span<const storage> storages() const { return storages_; }
+  std::span<const tensor> tensors() const { return tensors_; }
   /// Index of the tensor that this record rebuilds; nothing when it is not a tensor that we expose.
-  std::optional<std::size_t> tensor_of(const pickle_value& value) const;
+  std::optional<std::size_t> tensor_of(const pickle::value& value) const;
   /// True for a record that rebuilds a tensor of a kind that we do not expose (quantized, sparse, nested, subclasses).
-  bool is_opaque_tensor(const pickle_value& value) const;
+  bool is_opaque_tensor(const pickle::value& value) const;
 
  private:
-  friend torch_item_reader;
-  explicit torch_item(pickle_graph graph) : graph_(std::move(graph)) {}
-  pickle_graph graph_;
-  torch_item_format format_ = torch_item_format::zip;
+  friend item_reader;
+  explicit item(pickle::graph graph) : graph_(std::move(graph)) {}
+  pickle::graph graph_;
+  item_format format_ = item_format::zip;
   std::endian byte_order_ = std::endian::little;
-  std::vector<torch_storage> storages_;
-  std::vector<torch_tensor> tensors_;
+  std::vector<storage> storages_;
+  std::vector<tensor> tensors_;
   std::unordered_map<std::uint64_t, std::size_t> tensor_of_;  // by identity
 };
 
 /// The uncompressed bytes of a storage. errc::io, errc::bad_format, errc::checksum_mismatch (when `check_crc` and the
 /// archive has a CRC); errc::invalid_argument when it has more than `limit_bytes`.
-result<std::vector<std::byte>> read_storage(const byte_source& source, const torch_storage& storage,
+result<std::vector<std::byte>> read_storage(const byte_source& source, const torch_file::storage& storage,
                                             std::int64_t limit_bytes, bool check_crc = true);
 
-/// A tensor's elements: row-major, contiguous, little-endian, conjugation and negation applied. `storage_bytes` are the
-/// whole storage's, in the item's byte order. errc::invalid_argument when there are more than `limit_bytes`;
-/// errc::unsupported for a negative of a dtype that has none.
-/// Cost: O(elements).
-result<std::vector<std::byte>> resolved_bytes(const torch_tensor& tensor, std::span<const std::byte> storage_bytes,
-                                              std::endian byte_order, std::int64_t limit_bytes);
-/// The same, reading the storage. Cost: reads the whole storage.
-result<std::vector<std::byte>> read_tensor(const byte_source& source, const torch_item& item, std::size_t tensor,
+/// A tensor's elements: row-major, contiguous, little-endian, conjugation and negation applied.
+/// \errors those of `read_storage`; errc::invalid_argument for more than `limit_bytes`; errc::unsupported where
+/// negation
+///         makes no sense
+/// Cost: reads the whole storage.
+result<std::vector<std::byte>> read_tensor(const byte_source& source, const torch_file::item& item, std::size_t tensor,
                                            std::int64_t limit_bytes, bool check_crc = true);
 
 /// PyTorch's name for the class of a typed storage ("FloatStorage" for float32); nothing for dtypes that are saved as
 /// untyped storages.
-std::optional<std::string_view> torch_storage_class(dtype type);
+std::optional<std::string_view> storage_class(dtype type);
 
-}  // namespace shardmesh
+}  // namespace shardmesh::torch_file

@@ -19,7 +19,7 @@ module shardmesh.torch_file;
 
 import :item_records;
 
-namespace shardmesh {
+namespace shardmesh::torch_file {
 namespace {
 
 // The uncompressed bytes of a run of an archive.
@@ -52,19 +52,19 @@ result<record_sums> check_record(const byte_source& record, std::uint32_t crc32,
 }
 
 // The parts of a value, in order.
-void push_parts(const pickle_value& value, std::vector<pickle_value>& pending) {
+void push_parts(const pickle::value& value, std::vector<pickle::value>& pending) {
   switch (value.kind()) {
-    case pickle_kind::list:
-    case pickle_kind::tuple:
-    case pickle_kind::set:
-    case pickle_kind::frozenset:
-      for (const pickle_value part : value.items()) pending.push_back(part);
+    case pickle::kind::list:
+    case pickle::kind::tuple:
+    case pickle::kind::set:
+    case pickle::kind::frozenset:
+      for (const pickle::value part : value.items()) pending.push_back(part);
       return;
-    case pickle_kind::dict:
-      for (const pickle_pair pair : value.pairs()) pending.push_back(pair.key), pending.push_back(pair.value);
+    case pickle::kind::dict:
+      for (const pickle::pair pair : value.pairs()) pending.push_back(pair.key), pending.push_back(pair.value);
       return;
-    case pickle_kind::record:
-      for (const pickle_value part :
+    case pickle::kind::record:
+      for (const pickle::value part :
            {value.callable(), value.args(), value.keyword_args(), value.state(), value.appended(), value.assigned()})
         pending.push_back(part);
       return;
@@ -85,28 +85,28 @@ class content_sum {
     number(value.size());
     sum_.update(std::as_bytes(std::span(value.data(), value.size())));
   }
-  void leaf(const pickle_value& value) {
+  void leaf(const pickle::value& value) {
     number(static_cast<std::uint64_t>(value.kind()));
     switch (value.kind()) {
-      case pickle_kind::boolean:
+      case pickle::kind::boolean:
         return number(*value.as_bool() ? 1 : 0);
-      case pickle_kind::integer:
+      case pickle::kind::integer:
         return text(value.decimal(1 << 20).value_or("beyond bounds"));
-      case pickle_kind::floating:
+      case pickle::kind::floating:
         return number(std::bit_cast<std::uint64_t>(*value.as_float()));
-      case pickle_kind::text:
+      case pickle::kind::text:
         return text(*value.text());
-      case pickle_kind::bytes:
-      case pickle_kind::bytearray:
+      case pickle::kind::bytes:
+      case pickle::kind::bytearray:
         number(value.bytes()->size());
         return sum_.update(*value.bytes());
-      case pickle_kind::global: {
+      case pickle::kind::global: {
         // As Python 3 has them: old protocols spell some otherwise, and what is written anew does not.
         const auto [module_name, name] = python3_name(value);
         text(module_name);
         return text(name);
       }
-      case pickle_kind::extension:
+      case pickle::kind::extension:
         return number(value.extension_code());
       default:
         return;
@@ -119,17 +119,17 @@ class content_sum {
 };
 
 // The key of the storage that a persistent reference means: ("storage", class, key, location, count).
-std::optional<std::string> storage_key(const pickle_value& reference) {
-  const pickle_items id = reference.persistent_id().items();
+std::optional<std::string> storage_key(const pickle::value& reference) {
+  const pickle::items id = reference.persistent_id().items();
   if (id.size() < 5 || id[0].text() != "storage" || !id[2].text()) return std::nullopt;
   return std::string(*id[2].text());
 }
-bool is_empty_storage(const pickle_value& reference) {
+bool is_empty_storage(const pickle::value& reference) {
   return reference.persistent_id().items()[4].as_int() == 0;
 }
 
 // A Parameter is saved as the tensor that it is by some writers.
-pickle_value without_parameter(const pickle_value& value) {
+pickle::value without_parameter(const pickle::value& value) {
   const bool parameter = value.is_record_of("torch._utils", "_rebuild_parameter") ||
                          value.is_record_of("torch._utils", "_rebuild_parameter_with_state");
   return parameter && value.args().size() >= 2 ? value.args().items()[0] : value;
@@ -152,13 +152,13 @@ result<record_sums> check_archive(const byte_source& archive, read_budget* budge
   return total;
 }
 
-result<item_storages> item_storages::open(const byte_source& source, const torch_item& item, read_budget* budget,
+result<item_storages> item_storages::open(const byte_source& source, const torch_file::item& item, read_budget* budget,
                                           const std::string& place) {
   item_storages made(source);
   made.budget_ = budget;
   made.place_ = place;
-  for (const torch_storage& storage : item.storages()) made.by_key_.emplace(storage.key, storage);
-  if (item.format() != torch_item_format::zip) return made;
+  for (const torch_file::storage& storage : item.storages()) made.by_key_.emplace(storage.key, storage);
+  if (item.format() != item_format::zip) return made;
   SHARDMESH_TRY(const auto windows, windowed_source::open(source));
   SHARDMESH_TRY(const zip_directory directory, zip_directory::read(windows));
   if (directory.records().empty()) return made;
@@ -168,8 +168,8 @@ result<item_storages> item_storages::open(const byte_source& source, const torch
     if (!record.name.starts_with(prefix)) continue;
     std::string key = record.name.substr(prefix.size());
     if (made.by_key_.contains(key)) continue;
-    torch_storage storage{key,           dtype::undefined, record.size_bytes, 0, record.compressed_bytes,
-                          record.method, record.crc32};
+    torch_file::storage storage{key,           dtype::undefined, record.size_bytes, 0, record.compressed_bytes,
+                                record.method, record.crc32};
     SHARDMESH_TRY(storage.offset, data_offset(windows, record));
     made.by_key_.emplace(std::move(key), std::move(storage));
   }
@@ -184,23 +184,23 @@ result<item_storages::opened_storage> item_storages::open_storage(const std::str
     return fail(errc::bad_format, fmt::format("there is no data of storage \"{}\"", escaped(key)))
         .with_file(source_->name());
   }
-  const torch_storage& storage = found->second;
+  const torch_file::storage& storage = found->second;
   opened.crc32 = storage.crc32;
   SHARDMESH_TRY(opened.bytes, open_record(*source_, storage.offset, storage.stored_bytes, storage.size_bytes,
                                           storage.method, "data/" + key, budget_, place_));
   return opened;
 }
 
-result<record_sums> item_storages::check_reachable(const pickle_value& value) {
+result<record_sums> item_storages::check_reachable(const pickle::value& value) {
   record_sums total;
-  std::vector<pickle_value> pending{value};
+  std::vector<pickle::value> pending{value};
   while (!pending.empty()) {
-    const pickle_value at = pending.back();
+    const pickle::value at = pending.back();
     pending.pop_back();
-    const bool has_parts = at.kind() >= pickle_kind::list && at.kind() != pickle_kind::global;
+    const bool has_parts = at.kind() >= pickle::kind::list && at.kind() != pickle::kind::global;
     if (!at || !has_parts || !seen_.emplace(at.identity(), true).second) continue;
     push_parts(at, pending);
-    if (at.kind() != pickle_kind::persistent) continue;
+    if (at.kind() != pickle::kind::persistent) continue;
     const auto key = storage_key(at);
     if (!key || !checked_.emplace(*key, true).second) continue;
     SHARDMESH_TRY(const opened_storage storage, open_storage(*key, is_empty_storage(at)));
@@ -211,20 +211,20 @@ result<record_sums> item_storages::check_reachable(const pickle_value& value) {
   return total;
 }
 
-result<digest128> item_storages::content_of(const pickle_value& value) {
+result<digest128> item_storages::content_of(const pickle::value& value) {
   constexpr std::int64_t most_parts = 50'000'000;
   content_sum sum;
   std::unordered_map<std::uint64_t, std::uint64_t> numbers;  // of what was met before, by identity
-  std::vector<pickle_value> pending{without_parameter(value)}, parts;
+  std::vector<pickle::value> pending{without_parameter(value)}, parts;
   for (std::int64_t visited = 0; !pending.empty(); ++visited) {
     if (visited == most_parts)
       return fail(errc::unsupported, "an object has too many parts to be compared")
           .with_file(source_->name())
           .with_values(fmt::format("at most {}", most_parts), "more");
-    const pickle_value at = pending.back();
+    const pickle::value at = pending.back();
     pending.pop_back();
     sum.leaf(at);
-    if (at.kind() == pickle_kind::persistent) {
+    if (at.kind() == pickle::kind::persistent) {
       const auto key = storage_key(at);
       if (!key) continue;
       sum.leaf(at.persistent_id().items()[1]);
@@ -243,7 +243,7 @@ result<digest128> item_storages::content_of(const pickle_value& value) {
     push_parts(at, parts);
     if (parts.empty()) continue;
     // Equal tuples may be one object or two, as the writer pleases: only what can be changed has an identity.
-    if (at.kind() != pickle_kind::tuple) {
+    if (at.kind() != pickle::kind::tuple) {
       const auto [known, is_new] = numbers.try_emplace(at.identity(), numbers.size());
       sum.number(is_new ? UINT64_MAX : known->second);
       if (!is_new) continue;
@@ -254,4 +254,4 @@ result<digest128> item_storages::content_of(const pickle_value& value) {
   return sum.digest();
 }
 
-}  // namespace shardmesh
+}  // namespace shardmesh::torch_file

@@ -10,7 +10,7 @@ import shardmesh.storage;
 import shardmesh.pickle;
 import :item;
 
-export namespace shardmesh {
+export namespace shardmesh::torch_file {
 
 /// Bytes that have a checksum that was compared, and bytes that have none.
 struct record_sums {
@@ -31,17 +31,17 @@ result<record_sums> check_archive(const byte_source& archive, read_budget* budge
 class item_storages {
  public:
   // What is decompressed counts against `budget` (null: none), under names that begin with `place`.
-  static result<item_storages> open(const byte_source& source, const torch_item& item, read_budget* budget = nullptr,
-                                    const std::string& place = {});
+  static result<item_storages> open(const byte_source& source, const torch_file::item& item,
+                                    read_budget* budget = nullptr, const std::string& place = {});
 
   // Compares the CRC-32 of every storage that is reached from the value. What an earlier call met is not looked at
   // again: shared parts cost once, and are reported once.
-  result<record_sums> check_reachable(const pickle_value& value);
+  result<record_sums> check_reachable(const pickle::value& value);
 
   // A digest of what the value is made of: types, plain values and the bytes of storages. Keys and places of storages
   // do not count, so the same value saved alone or inside a larger file has one digest; nor does being a Parameter.
   // errc::unsupported when the value is too tangled to be walked.
-  result<digest128> content_of(const pickle_value& value);
+  result<digest128> content_of(const pickle::value& value);
 
  private:
   explicit item_storages(const byte_source& source) : source_(&source) {}
@@ -54,10 +54,10 @@ class item_storages {
   const byte_source* source_;
   read_budget* budget_ = nullptr;
   std::string place_;
-  std::unordered_map<std::string, torch_storage> by_key_;
+  std::unordered_map<std::string, storage> by_key_;
   std::unordered_map<std::uint64_t, bool> seen_;         // by identity
   std::unordered_map<std::string, bool> checked_;        // keys of storages
   std::unordered_map<std::string, digest128> contents_;  // of storages
 };
 
-}  // namespace shardmesh
+}  // namespace shardmesh::torch_file

@@ -13,7 +13,7 @@ module;
 #include <vector>
 module shardmesh.torch_file;
 
-namespace shardmesh {
+namespace shardmesh::torch_file {
 
 item_writer::item_writer(staged_output& output, std::vector<written_item> items)
     : output_(output), items_(std::move(items)), progress_(items_.size()) {}
@@ -52,7 +52,7 @@ result<void> item_writer::check_complete() const {
 result<void> item_writer::write_head(std::size_t i) {
   progress_[i].sum = std::make_unique<xxh3_stream>();
   if (!items_[i].is_archive) return {};
-  SHARDMESH_TRY(const torch_tensor_archive archive, torch_tensor_archive::make(items_[i].type, items_[i].sizes));
+  SHARDMESH_TRY(const tensor_archive archive, tensor_archive::make(items_[i].type, items_[i].sizes));
   progress_[i].sum->update(archive.prefix());
   return output_.write(items_[i].file, items_[i].begin, archive.prefix());
 }
@@ -61,7 +61,7 @@ result<void> item_writer::write_tail(std::size_t i) {
   progress& state = progress_[i];
   state.end = items_[i].data_begin + items_[i].size_bytes;
   if (items_[i].is_archive) {
-    SHARDMESH_TRY(const torch_tensor_archive archive, torch_tensor_archive::make(items_[i].type, items_[i].sizes));
+    SHARDMESH_TRY(const tensor_archive archive, tensor_archive::make(items_[i].type, items_[i].sizes));
     const std::vector<std::byte> suffix = archive.suffix(state.crc32);
     state.sum->update(suffix);
     SHARDMESH_CHECK(output_.write(items_[i].file, state.end, suffix));
@@ -72,4 +72,4 @@ result<void> item_writer::write_tail(std::size_t i) {
   return {};
 }
 
-}  // namespace shardmesh
+}  // namespace shardmesh::torch_file

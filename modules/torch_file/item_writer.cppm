@@ -9,7 +9,7 @@ import shardmesh.layout;
 import shardmesh.transfer;
 import shardmesh.storage;
 
-export namespace shardmesh {
+export namespace shardmesh::torch_file {
 
 /// One item to be written: `size_bytes` of row-major elements at `data_begin` of a file. With `is_archive`, a
 /// torch.save archive of a tensor (dtype, sizes) begins at `begin` and its elements at `data_begin`.
@@ -55,4 +55,4 @@ class item_writer {
   std::vector<progress> progress_;
 };
 
-}  // namespace shardmesh
+}  // namespace shardmesh::torch_file

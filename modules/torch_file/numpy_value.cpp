@@ -19,7 +19,7 @@ module shardmesh.torch_file;
 
 import :numpy_value;
 
-namespace shardmesh {
+namespace shardmesh::torch_file {
 namespace {
 
 constexpr std::int64_t most_bytes = std::int64_t{64} << 20;
@@ -75,15 +75,15 @@ std::optional<type_code> parse_code(std::string_view text) {
   }
 }
 
-pickle_value at(const pickle_items& items, std::size_t i) {
-  return i < items.size() ? items[i] : pickle_value();
+pickle::value at(const pickle::items& items, std::size_t i) {
+  return i < items.size() ? items[i] : pickle::value();
 }
 
 // The type string of a pickled dtype: dtype("f8", False, True) with the state (version, order, ...).
-std::optional<std::string> type_string(const pickle_value& record) {
+std::optional<std::string> type_string(const pickle::value& record) {
   if (!record.is_record_of("numpy", "dtype")) return std::nullopt;
   const auto code = at(record.args().items(), 0).text();
-  const pickle_items state = record.state().items();
+  const pickle::items state = record.state().items();
   if (!code || code->empty() || code->size() > 16) return std::nullopt;
   std::string_view order = at(state, 1).text().value_or("|");
   if (order == "=") order = std::endian::native == std::endian::little ? "<" : ">";
@@ -95,7 +95,7 @@ std::optional<std::string> type_string(const pickle_value& record) {
     return parse_code(*code) ? std::optional(std::string(*code)) : std::nullopt;
   std::string text = std::string(order) + std::string(*code);
   if ((*code)[0] == 'M' || (*code)[0] == 'm') {
-    const pickle_items unit = at(at(state, 8).items(), 1).items();  // (unit, count, denominator, events)
+    const pickle::items unit = at(at(state, 8).items(), 1).items();  // (unit, count, denominator, events)
     const auto name = unit.size() == 4 ? bytes_of(unit[0]) : std::nullopt;
     const auto count = unit.size() == 4 ? unit[1].as_int() : std::nullopt;
     if (!name || !count || unit[2].as_int() != 1) return std::nullopt;
@@ -115,10 +115,10 @@ std::optional<std::int64_t> bytes_of_shape(std::span<const std::int64_t> shape, 
   return total <= most_bytes ? std::optional(total) : std::nullopt;
 }
 
-std::optional<std::vector<std::int64_t>> shape_of(const pickle_value& value) {
-  if (value.kind() != pickle_kind::tuple || value.size() > most_dimensions) return std::nullopt;
+std::optional<std::vector<std::int64_t>> shape_of(const pickle::value& value) {
+  if (value.kind() != pickle::kind::tuple || value.size() > most_dimensions) return std::nullopt;
   std::vector<std::int64_t> shape;
-  for (const pickle_value size : value.items()) {
+  for (const pickle::value size : value.items()) {
     const auto number = size.as_int();
     if (!number) return std::nullopt;
     shape.push_back(*number);
@@ -143,7 +143,7 @@ std::string row_major(const std::string& data, const std::vector<std::int64_t>& 
   return out;
 }
 
-std::optional<numpy_value> array_of(std::optional<std::string> dtype, const pickle_value& shape,
+std::optional<numpy_value> array_of(std::optional<std::string> dtype, const pickle::value& shape,
                                     std::optional<std::string> data, bool is_column_major) {
   auto sizes = shape_of(shape);
   if (!dtype || !sizes || !data) return std::nullopt;
@@ -154,7 +154,7 @@ std::optional<numpy_value> array_of(std::optional<std::string> dtype, const pick
   return numpy_value{*std::move(dtype), *std::move(sizes), *std::move(data), false};
 }
 
-bool is_function(const pickle_value& record, std::string_view function) {
+bool is_function(const pickle::value& record, std::string_view function) {
   const std::string_view module_name = record.callable().global_module();
   return record.callable().global_name() == function &&
          (module_name.starts_with("numpy.core.") || module_name.starts_with("numpy._core."));
@@ -237,7 +237,7 @@ std::string element_json(const type_code& code, std::string_view element) {
   }
 }
 
-void write_dtype(pickle_writer& out, const std::string& dtype) {
+void write_dtype(pickle::writer& out, const std::string& dtype) {
   out.global("numpy", "dtype");
   out.begin_tuple();
   out.text(dtype);
@@ -247,15 +247,15 @@ void write_dtype(pickle_writer& out, const std::string& dtype) {
   out.reduce();
 }
 
-void write_bytes(pickle_writer& out, std::string_view bytes) {
+void write_bytes(pickle::writer& out, std::string_view bytes) {
   out.bytes(std::as_bytes(std::span(bytes)));
 }
 
 }  // namespace
 
-std::optional<numpy_value> numpy_value_of(const pickle_value& value) {
-  if (value.kind() != pickle_kind::record) return std::nullopt;
-  const pickle_items args = value.args().items();
+std::optional<numpy_value> numpy_value_of(const pickle::value& value) {
+  if (value.kind() != pickle::kind::record) return std::nullopt;
+  const pickle::items args = value.args().items();
   if (is_function(value, "scalar") && args.size() == 2) {
     const auto dtype = type_string(args[0]);
     auto data = bytes_of(args[1]);
@@ -265,7 +265,7 @@ std::optional<numpy_value> numpy_value_of(const pickle_value& value) {
   }
   if (is_function(value, "_frombuffer") && args.size() == 4)  // protocol 5: buffer, dtype, shape, order
     return array_of(type_string(args[1]), args[2], bytes_of(args[0]), args[3].text() == "F");
-  const pickle_items state = value.state().items();  // version, shape, dtype, is Fortran's order, bytes
+  const pickle::items state = value.state().items();  // version, shape, dtype, is Fortran's order, bytes
   if (!is_function(value, "_reconstruct") || args.empty() || !args[0].is_global("numpy", "ndarray") ||
       state.size() != 5)
     return std::nullopt;
@@ -286,7 +286,7 @@ std::string numpy_members(const numpy_value& value) {
   return text + ",\"data\":\"" + hex_digits(value.data) + "\"";
 }
 
-result<void> write_numpy(pickle_writer& out, const numpy_value& value) {
+result<void> write_numpy(pickle::writer& out, const numpy_value& value) {
   const auto code = parse_code(value.dtype);
   const auto bytes = code ? bytes_of_shape(value.shape, code->item_bytes) : std::nullopt;
   if (!bytes || *bytes != static_cast<std::int64_t>(value.data.size()))
@@ -326,4 +326,4 @@ result<void> write_numpy(pickle_writer& out, const numpy_value& value) {
   return {};
 }
 
-}  // namespace shardmesh
+}  // namespace shardmesh::torch_file

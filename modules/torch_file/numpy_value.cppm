@@ -7,7 +7,7 @@ import shardmesh.std;
 import shardmesh.core;
 import shardmesh.pickle;
 
-namespace shardmesh {
+namespace shardmesh::torch_file {
 
 struct numpy_value {
   std::string dtype;  // numpy's type string: "<f4", "|b1", "<U3", "<M8[ns]"
@@ -18,7 +18,7 @@ struct numpy_value {
 
 // Nothing for other values, for dtypes of objects, records and unknown codes, and where the bytes are not those of the
 // shape. Cost: O(bytes).
-std::optional<numpy_value> numpy_value_of(const pickle_value& value);
+std::optional<numpy_value> numpy_value_of(const pickle::value& value);
 
 // Members for JSON: `"dtype":"<f4","shape":[2],"values":[..],"data":"<hexadecimal>"`. `values` are for people and only
 // there for a few elements; a scalar has no shape.
@@ -26,6 +26,6 @@ std::string numpy_members(const numpy_value& value);
 
 // Writes what numpy pickles: scalar(dtype, bytes), or _reconstruct(...) with its state.
 // errc::bad_format when dtype, shape and number of bytes disagree.
-result<void> write_numpy(pickle_writer& out, const numpy_value& value);
+result<void> write_numpy(pickle::writer& out, const numpy_value& value);
 
-}  // namespace shardmesh
+}  // namespace shardmesh::torch_file

@@ -10,16 +10,16 @@ module;
 #include <utility>
 module shardmesh.torch_file;
 
-namespace shardmesh {
+namespace shardmesh::torch_file {
 namespace {
 
-bool is_numpy(const pickle_value& record, std::string_view function) {
+bool is_numpy(const pickle::value& record, std::string_view function) {
   return record.is_record_of("numpy._core.multiarray", function) ||
          record.is_record_of("numpy.core.multiarray", function);
 }
 
 /// The scalar type of a numpy dtype record, dtype("f8", False, True).
-std::string numpy_scalar(const pickle_value& dtype_record) {
+std::string numpy_scalar(const pickle::value& dtype_record) {
   static constexpr std::pair<std::string_view, std::string_view> names[] = {
       {"b1", "bool"},         {"i1", "int8"},       {"i2", "int16"},       {"i4", "int32"},     {"i8", "int64"},
       {"u1", "uint8"},        {"u2", "uint16"},     {"u4", "uint32"},      {"u8", "uint64"},    {"f2", "float16"},
@@ -35,9 +35,9 @@ std::string numpy_scalar(const pickle_value& dtype_record) {
   return "numpy.generic";
 }
 
-object_class classify_record(const torch_item& item, const pickle_value& record) {
+object_class classify_record(const torch_file::item& item, const pickle::value& record) {
   if (const auto tensor = item.tensor_of(record)) return {object_kind::tensor, item.tensors()[*tensor].python_type};
-  const pickle_value callable = record.callable();
+  const pickle::value callable = record.callable();
   if (item.is_opaque_tensor(record)) {
     if (callable.global_name().starts_with("_rebuild_from_type"))
       return {object_kind::opaque_tensor, type_name(argument_of(record, 1))};
@@ -48,13 +48,13 @@ object_class classify_record(const torch_item& item, const pickle_value& record)
     if (is_builtin(record, "bytearray")) return {object_kind::bytearray, "builtins.bytearray"};
     return {object_kind::bytes, "builtins.bytes"};
   }
-  const bool one_sequence = record.args().size() == 1 && argument_of(record, 0).kind() == pickle_kind::list;
+  const bool one_sequence = record.args().size() == 1 && argument_of(record, 0).kind() == pickle::kind::list;
   if (one_sequence && is_builtin(record, "set")) return {object_kind::set, "builtins.set"};
   if (one_sequence && is_builtin(record, "frozenset")) return {object_kind::frozenset, "builtins.frozenset"};
   if (is_builtin(record, "complex") && argument_of(record, 0).as_float() && argument_of(record, 1).as_float())
     return {object_kind::complex, "builtins.complex"};
   if (is_ordered_dict(record)) return {object_kind::odict, "collections.OrderedDict"};
-  if (record.is_record_of("torch", "Size") && argument_of(record, 0).kind() == pickle_kind::tuple)
+  if (record.is_record_of("torch", "Size") && argument_of(record, 0).kind() == pickle::kind::tuple)
     return {object_kind::size, "torch.Size"};
   if (record.is_record_of("torch", "device") && argument_of(record, 0).text())
     return {object_kind::device, "torch.device"};
@@ -80,57 +80,58 @@ std::string_view name(object_kind kind) {
   return kind == object_kind::opaque ? "opaque" : names[static_cast<std::size_t>(kind)];
 }
 
-object_class classify(const torch_item& item, const pickle_value& value) {
+object_class classify(const torch_file::item& item, const pickle::value& value) {
   switch (value.kind()) {
-    case pickle_kind::none:
+    case pickle::kind::none:
       return {object_kind::none, "builtins.NoneType"};
-    case pickle_kind::boolean:
+    case pickle::kind::boolean:
       return {object_kind::boolean, "builtins.bool"};
-    case pickle_kind::integer:
+    case pickle::kind::integer:
       return {object_kind::integer, "builtins.int"};
-    case pickle_kind::floating:
+    case pickle::kind::floating:
       return {object_kind::floating, "builtins.float"};
-    case pickle_kind::text:
+    case pickle::kind::text:
       return {object_kind::str, "builtins.str"};
-    case pickle_kind::bytes:
+    case pickle::kind::bytes:
       return {object_kind::bytes, "builtins.bytes"};
-    case pickle_kind::bytearray:
+    case pickle::kind::bytearray:
       return {object_kind::bytearray, "builtins.bytearray"};
-    case pickle_kind::list:
+    case pickle::kind::list:
       return {object_kind::list, "builtins.list"};
-    case pickle_kind::tuple:
+    case pickle::kind::tuple:
       return {object_kind::tuple, "builtins.tuple"};
-    case pickle_kind::dict:
+    case pickle::kind::dict:
       return {object_kind::dict, "builtins.dict"};
-    case pickle_kind::set:
+    case pickle::kind::set:
       return {object_kind::set, "builtins.set"};
-    case pickle_kind::frozenset:
+    case pickle::kind::frozenset:
       return {object_kind::frozenset, "builtins.frozenset"};
-    case pickle_kind::global:
+    case pickle::kind::global:
       if (value.global_module() == "torch" && parse_dtype(value.global_name()))
         return {object_kind::dtype, "torch.dtype"};
       if (value.global_module() == "torch" &&
           (value.global_name().ends_with("_format") || value.global_name().starts_with("channels_last")))
         return {object_kind::opaque, "torch.memory_format"};
       return {object_kind::global, "builtins.type"};
-    case pickle_kind::record:
+    case pickle::kind::record:
       return classify_record(item, value);
-    case pickle_kind::persistent: {
-      const pickle_items id = value.persistent_id().items();
+    case pickle::kind::persistent: {
+      const pickle::items id = value.persistent_id().items();
       return {object_kind::opaque, id.size() > 1 ? type_name(id[1]) : "unknown"};
     }
-    case pickle_kind::extension:
-    case pickle_kind::absent:
+    case pickle::kind::extension:
+    case pickle::kind::absent:
       break;
   }
   return {object_kind::opaque, "unknown"};
 }
 
-std::string tensor_kind(const pickle_value& value) {
+std::string tensor_kind(const pickle::value& value) {
   const std::string_view function = value.callable().global_name();
   const auto starts = [&](std::string_view text) { return function.starts_with(text); };
   if (starts("_rebuild_parameter")) {
-    const pickle_value data = argument_of(value, 0);  // one level: a parameter of a parameter is no tensor of PyTorch's
+    const pickle::value data =
+        argument_of(value, 0);  // one level: a parameter of a parameter is no tensor of PyTorch's
     return data.callable().global_name().starts_with("_rebuild_parameter") ? "tensor of an unknown representation"
                                                                            : tensor_kind(data);
   }
@@ -153,4 +154,4 @@ std::string tensor_kind(const pickle_value& value) {
   return "tensor of an unknown representation";
 }
 
-}  // namespace shardmesh
+}  // namespace shardmesh::torch_file

@@ -8,7 +8,7 @@ import shardmesh.core;
 import shardmesh.pickle;
 import :item;
 
-export namespace shardmesh {
+export namespace shardmesh::torch_file {
 
 enum class object_kind : std::uint8_t {
   none,
@@ -43,10 +43,10 @@ struct object_class {
 };
 
 /// Never fails: what is not plain data is opaque, with the type name that its pickle states. Cost: O(1).
-object_class classify(const torch_item& item, const pickle_value& value);
+object_class classify(const torch_file::item& item, const pickle::value& value);
 
 /// What an opaque tensor is, for messages: "sparse COO tensor", "quantized tensor", "nested tensor", "meta tensor",
 /// "tensor subclass TYPE"; "tensor of an unknown representation" where its record does not say.
-std::string tensor_kind(const pickle_value& value);
+std::string tensor_kind(const pickle::value& value);
 
-}  // namespace shardmesh
+}  // namespace shardmesh::torch_file

@@ -19,26 +19,26 @@ module shardmesh.torch_file;
 
 import :numpy_value;
 
-namespace shardmesh {
+namespace shardmesh::torch_file {
 namespace {
 
 constexpr std::int64_t plain_integer_limit = std::int64_t{1} << 53;  // JSON readers keep integers exact up to here
 
 /// Digits of a huge integer take time in the square of their number, each time that it is printed.
-std::size_t number_cost(const pickle_value& value) {
+std::size_t number_cost(const pickle::value& value) {
   return value.as_int() ? 0 : value.decimal().value_or("").size() * 16;
 }
 
 /// Prints one value, without recursion; depth is bounded by `max_depth`, output by `limit_bytes`.
 class printer {
  public:
-  printer(const byte_source& source, const torch_item& item, const object_json_options& options)
+  printer(const byte_source& source, const torch_file::item& item, const object_json_options& options)
       : source_(source),
         item_(item),
         options_(options),
         tensor_budget_(std::min(source.size_bytes(), std::int64_t{1} << 50) * 64 + (std::int64_t{1} << 30)) {}
 
-  result<void> print(const pickle_value& value);
+  result<void> print(const pickle::value& value);
   std::string out;
 
  private:
@@ -50,9 +50,9 @@ class printer {
   };
   // A composite that is being printed.
   struct frame {
-    pickle_value value;
-    pickle_items items;  // of sequences and sets
-    pickle_pairs pairs;
+    pickle::value value;
+    pickle::items items;  // of sequences and sets
+    pickle::pairs pairs;
     bool is_mapping = false, is_set = false;
     std::size_t next = 0, count = 0;  // parts: items, or keys and values in turn
     std::size_t begin = 0;            // in `out`: of the first part
@@ -61,19 +61,19 @@ class printer {
     std::string_view closing;
   };
   // Prints a value that has no parts, opens one that has.
-  result<void> open(const pickle_value& value);
-  void open_composite(const pickle_value& value, object_kind kind);
+  result<void> open(const pickle::value& value);
+  void open_composite(const pickle::value& value, object_kind kind);
   result<void> step();
   void sort_elements(frame& set);
   result<void> print_tensor(std::size_t index);
-  void print_integer(const pickle_value& value);
-  void print_other(const pickle_value& value, const std::string& type);
+  void print_integer(const pickle::value& value);
+  void print_other(const pickle::value& value, const std::string& type);
   void tagged(std::string_view tag, std::string_view text) {
     out += "{\"" + std::string(tag) + "\":" + json_quoted(text) + "}";
   }
 
   const byte_source& source_;
-  const torch_item& item_;
+  const item& item_;
   const object_json_options& options_;
   std::int64_t tensor_budget_;
   std::size_t paid_ = 0;     // of `out`
@@ -81,7 +81,7 @@ class printer {
   std::unordered_map<std::size_t, std::string> tensors_;
 };
 
-void printer::print_integer(const pickle_value& value) {
+void printer::print_integer(const pickle::value& value) {
   const auto number = value.as_int();
   if (number && *number > -plain_integer_limit && *number < plain_integer_limit) {
     out += std::to_string(*number);
@@ -93,7 +93,7 @@ void printer::print_integer(const pickle_value& value) {
 }
 
 // The type comes first: PyTorch's golden data knows no more of these, and readers of it need not look further.
-void printer::print_other(const pickle_value& value, const std::string& type) {
+void printer::print_other(const pickle::value& value, const std::string& type) {
   out += "{\"$other\":" + json_quoted(type);
   if (const auto bounds = range_of(value))
     out += fmt::format(",\"range\":[{},{},{}]", (*bounds)[0], (*bounds)[1], (*bounds)[2]);
@@ -114,7 +114,7 @@ result<void> printer::pay(std::size_t copied) {
   return options_.budget->build(static_cast<std::int64_t>(printed + copied) * 4);
 }
 
-result<void> printer::open(const pickle_value& value) {
+result<void> printer::open(const pickle::value& value) {
   SHARDMESH_CHECK(pay());
   const object_class found = classify(item_, value);
   switch (found.kind) {
@@ -130,7 +130,7 @@ result<void> printer::open(const pickle_value& value) {
     case object_kind::floating:
       return tagged("$float", float_hex(*value.as_float())), result<void>{};
     case object_kind::complex: {
-      const pickle_items parts = value.args().items();
+      const pickle::items parts = value.args().items();
       out += "{\"$complex\":[" + json_quoted(float_hex(*parts[0].as_float())) + "," +
              json_quoted(float_hex(*parts[1].as_float())) + "]}";
       return {};
@@ -148,7 +148,7 @@ result<void> printer::open(const pickle_value& value) {
     case object_kind::dtype:
       return tagged("$dtype", value.global_name()), result<void>{};
     case object_kind::device: {
-      const pickle_items parts = value.args().items();
+      const pickle::items parts = value.args().items();
       std::string text(*parts[0].text());
       if (const auto index = parts.size() > 1 ? parts[1].as_int() : std::nullopt) text += ":" + std::to_string(*index);
       return tagged("$device", text), result<void>{};
@@ -174,7 +174,7 @@ result<void> printer::open(const pickle_value& value) {
   return open_composite(value, found.kind), result<void>{};
 }
 
-void printer::open_composite(const pickle_value& value, object_kind kind) {
+void printer::open_composite(const pickle::value& value, object_kind kind) {
   frame made;
   made.value = value;
   std::string_view tag;
@@ -240,7 +240,7 @@ result<void> printer::step() {
   return open(now.items[i]);
 }
 
-result<void> printer::print(const pickle_value& value) {
+result<void> printer::print(const pickle::value& value) {
   SHARDMESH_CHECK(open(value));
   while (!open_.empty()) SHARDMESH_CHECK(step());
   return {};
@@ -248,7 +248,7 @@ result<void> printer::print(const pickle_value& value) {
 
 result<void> printer::print_tensor(std::size_t index) {
   if (const auto known = tensors_.find(index); known != tensors_.end()) return out += known->second, result<void>{};
-  const torch_tensor& tensor = item_.tensors()[index];
+  const torch_file::tensor& tensor = item_.tensors()[index];
   // A view may repeat elements, so a small hostile item could ask for any amount of work.
   tensor_budget_ -= *size_bytes(tensor.type, *checked_volume(tensor.sizes));
   tensor_budget_ -= item_.storages()[tensor.storage].size_bytes;
@@ -265,7 +265,7 @@ result<void> printer::print_tensor(std::size_t index) {
 
 }  // namespace
 
-result<std::string> object_json(const byte_source& source, const torch_item& item, const pickle_value& value,
+result<std::string> object_json(const byte_source& source, const torch_file::item& item, const pickle::value& value,
                                 const object_json_options& options) {
   printer made(source, item, options);
   auto printed = made.print(value);
@@ -292,16 +292,6 @@ bool has_unknown_values(std::string_view json) {
   return false;
 }
 
-std::string hex_digits(std::string_view bytes) {
-  std::string out;
-  out.reserve(bytes.size() * 2);
-  for (const char c : bytes) {
-    out += "0123456789abcdef"[static_cast<unsigned char>(c) >> 4];
-    out += "0123456789abcdef"[static_cast<unsigned char>(c) & 15];
-  }
-  return out;
-}
-
 std::string float_hex(double value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
@@ -313,4 +303,4 @@ std::string float_hex(double value) {
   return fmt::format("{}0x{}.{:013x}p{:+d}", sign, biased == 0 ? 0 : 1, mantissa, biased == 0 ? -1022 : biased - 1023);
 }
 
-}  // namespace shardmesh
+}  // namespace shardmesh::torch_file

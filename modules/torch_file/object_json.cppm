@@ -9,7 +9,7 @@ import shardmesh.storage;
 import shardmesh.pickle;
 import :item;
 
-export namespace shardmesh {
+export namespace shardmesh::torch_file {
 
 struct object_json_options {
   /// Largest text produced; shared references are printed again each time, so a hostile object could be huge.
@@ -28,7 +28,7 @@ struct object_json_options {
 /// where we know its value: "range" of a range, "dtype", "shape" and "data" of numpy's arrays and scalars, "name" of a
 /// global; an object inside itself {"$ref": levels up}.
 /// \errors errc::unsupported beyond the limits; errors of reading tensors
-result<std::string> object_json(const byte_source& source, const torch_item& item, const pickle_value& value,
+result<std::string> object_json(const byte_source& source, const torch_file::item& item, const pickle::value& value,
                                 const object_json_options& options = {});
 
 /// What `object_json` printed says all of the object: `archive_from_json` can make it again. Cost: O(text).
@@ -36,10 +36,7 @@ bool is_whole_json(std::string_view json);
 /// What `object_json` printed has a type's name in the place of a value that we do not know. Cost: O(text).
 bool has_unknown_values(std::string_view json);
 
-/// Lower-case digits, two a byte.
-std::string hex_digits(std::string_view bytes);
-
 /// Python's float.hex(): "0x1.8000000000000p+1", "inf", "-inf", "nan".
 std::string float_hex(double value);
 
-}  // namespace shardmesh
+}  // namespace shardmesh::torch_file

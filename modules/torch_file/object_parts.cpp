@@ -19,23 +19,23 @@ module shardmesh.torch_file;
 
 import :object_parts;
 
-namespace shardmesh {
+namespace shardmesh::torch_file {
 namespace {
 
 constexpr std::size_t named_notes = 10;
 
-bool is_tensor(const torch_item& item, const pickle_value& value) {
+bool is_tensor(const torch_file::item& item, const pickle::value& value) {
   return item.tensor_of(value).has_value() || item.is_opaque_tensor(value);
 }
 
-bool is_composite(const pickle_value& value) {
+bool is_composite(const pickle::value& value) {
   switch (value.kind()) {
-    case pickle_kind::list:
-    case pickle_kind::tuple:
-    case pickle_kind::dict:
-    case pickle_kind::set:
-    case pickle_kind::frozenset:
-    case pickle_kind::record:
+    case pickle::kind::list:
+    case pickle::kind::tuple:
+    case pickle::kind::dict:
+    case pickle::kind::set:
+    case pickle::kind::frozenset:
+    case pickle::kind::record:
       return true;
     default:
       return false;
@@ -44,11 +44,11 @@ bool is_composite(const pickle_value& value) {
 
 // Every value that a composite refers to.
 template <class Visit>
-void for_each_part(const pickle_value& value, Visit visit) {
-  for (const pickle_value part : value.items()) visit(part);
-  for (const pickle_pair pair : value.pairs()) visit(pair.key), visit(pair.value);
-  if (value.kind() != pickle_kind::record) return;
-  for (const pickle_value part :
+void for_each_part(const pickle::value& value, Visit visit) {
+  for (const pickle::value part : value.items()) visit(part);
+  for (const pickle::pair pair : value.pairs()) visit(pair.key), visit(pair.value);
+  if (value.kind() != pickle::kind::record) return;
+  for (const pickle::value part :
        {value.callable(), value.args(), value.keyword_args(), value.state(), value.appended(), value.assigned()})
     if (part) visit(part);
 }
@@ -56,9 +56,9 @@ void for_each_part(const pickle_value& value, Visit visit) {
 // Which values of an item have a tensor below them. Every value is looked at once, however many ask; no recursion.
 class tensor_search {
  public:
-  explicit tensor_search(const torch_item& item) : item_(item) {}
+  explicit tensor_search(const torch_file::item& item) : item_(item) {}
 
-  bool holds(const pickle_value& value) {
+  bool holds(const pickle::value& value) {
     if (is_end(value)) return true;
     if (!is_composite(value)) return false;
     if (!known_.contains(value.identity())) explore(value);
@@ -66,18 +66,18 @@ class tensor_search {
   }
 
   // A tensor or a storage: what the search looks for.
-  bool is_end(const pickle_value& value) const {
-    return value.kind() == pickle_kind::persistent ? is_storage(value) : is_tensor(item_, value);
+  bool is_end(const pickle::value& value) const {
+    return value.kind() == pickle::kind::persistent ? is_storage(value) : is_tensor(item_, value);
   }
 
   // Number of tensors and storages below `value` that are not `named`; of them all, `budget` values are looked at.
-  std::int64_t count_below(const pickle_value& value, const std::unordered_set<std::uint64_t>& named,
+  std::int64_t count_below(const pickle::value& value, const std::unordered_set<std::uint64_t>& named,
                            std::size_t& budget) const {
     std::unordered_set<std::uint64_t> seen;
-    std::vector<pickle_value> pending{value};
+    std::vector<pickle::value> pending{value};
     std::int64_t count = 0;
     while (!pending.empty() && budget > 0) {
-      const pickle_value at = pending.back();
+      const pickle::value at = pending.back();
       pending.pop_back();
       if (!is_end(at) && !is_composite(at)) continue;
       --budget;
@@ -85,28 +85,28 @@ class tensor_search {
       if (is_end(at))
         count += named.contains(at.identity()) ? 0 : 1;
       else
-        for_each_part(at, [&](const pickle_value& part) { pending.push_back(part); });
+        for_each_part(at, [&](const pickle::value& part) { pending.push_back(part); });
     }
     return count;
   }
 
  private:
-  static bool is_storage(const pickle_value& value) {
-    const pickle_items id = value.persistent_id().items();
+  static bool is_storage(const pickle::value& value) {
+    const pickle::items id = value.persistent_id().items();
     return id.empty() || id[0].text() != "module";  // PyTorch's oldest files refer to modules' source text so
   }
 
   // From `root` down all that is new; then from the tensors up along the references.
-  void explore(const pickle_value& root) {
+  void explore(const pickle::value& root) {
     std::unordered_map<std::uint64_t, std::vector<std::uint64_t>> referring;  // only of what is new
     std::vector<std::uint64_t> holding;
-    std::vector<pickle_value> pending{root};
+    std::vector<pickle::value> pending{root};
     known_.emplace(root.identity(), false);
     while (!pending.empty()) {
-      const pickle_value at = pending.back();
+      const pickle::value at = pending.back();
       pending.pop_back();
       bool holds_one = false;
-      for_each_part(at, [&](const pickle_value& part) {
+      for_each_part(at, [&](const pickle::value& part) {
         if (is_end(part)) return holds_one = true, void();
         if (!is_composite(part)) return;
         const auto [place, is_new] = known_.emplace(part.identity(), false);
@@ -125,25 +125,25 @@ class tensor_search {
     }
   }
 
-  const torch_item& item_;
+  const item& item_;
   std::unordered_map<std::uint64_t, bool> known_;
 };
 
 // The `__dict__` of an nn.Module: a state, or the first argument of a torch.fx call that rebuilds one.
-pickle_value module_state(const pickle_value& record) {
-  const auto is_state = [](const pickle_value& state) {
+pickle::value module_state(const pickle::value& record) {
+  const auto is_state = [](const pickle::value& state) {
     return is_mapping(state.find("_parameters")) && is_mapping(state.find("_buffers")) &&
            is_mapping(state.find("_modules"));
   };
   if (is_state(record.state())) return record.state();
-  const pickle_items args = record.args().items();
+  const pickle::items args = record.args().items();
   const bool is_graph = record.callable().global_module().starts_with("torch.fx.");
-  return is_graph && !args.empty() && is_state(args[0]) ? args[0] : pickle_value();
+  return is_graph && !args.empty() && is_state(args[0]) ? args[0] : pickle::value();
 }
 
 class apart {
  public:
-  apart(const torch_item& item, const flatten_options& options)
+  apart(const torch_file::item& item, const flatten_options& options)
       : item_(item),
         options_(options),
         search_(item),
@@ -170,7 +170,7 @@ class apart {
   // What becomes of one entry.
   struct taken {
     std::vector<flat_entry> entries;
-    std::vector<pickle_value> left_out;    // hold tensors, but have no name
+    std::vector<pickle::value> left_out;   // hold tensors, but have no name
     std::size_t attributes = 0;            // of modules, without tensors: not kept
     std::vector<std::uint64_t> transient;  // buffers that state_dict() leaves out
     bool is_apart = false;
@@ -191,7 +191,7 @@ class apart {
   }
 
   // False beyond the limits.
-  bool enter(const pickle_value& value) {
+  bool enter(const pickle::value& value) {
     if (++steps_ > most_steps_ || open_.size() > options_.max_depth) return false;
     if (is_tensor(item_, value)) return add(value);
     if (!search_.holds(value)) return add(value);
@@ -202,26 +202,26 @@ class apart {
     return whole;
   }
 
-  bool enter_parts(const pickle_value& value) {
-    if (value.kind() == pickle_kind::persistent) return leave_out(value);
+  bool enter_parts(const pickle::value& value) {
+    if (value.kind() == pickle::kind::persistent) return leave_out(value);
     if (is_mapping(value)) return enter_pairs(mapping_entries(value).pairs());
-    if (value.kind() != pickle_kind::record || !sequence_items(value).empty())
+    if (value.kind() != pickle::kind::record || !sequence_items(value).empty())
       return enter_items(sequence_items(value));
-    if (const pickle_value state = module_state(value)) return enter_module(state);
+    if (const pickle::value state = module_state(value)) return enter_module(state);
     return enter_instance(value);
   }
 
-  bool enter_items(const pickle_items& items) {
+  bool enter_items(const pickle::items& items) {
     for (std::size_t i = 0; i < items.size(); ++i)
       if (!step(static_cast<std::int64_t>(i), items[i])) return false;
     return true;
   }
 
   // Where no key has a text (an optimizer's state has tensors as keys), positions stand for the keys.
-  bool enter_pairs(const pickle_pairs& pairs) {
+  bool enter_pairs(const pickle::pairs& pairs) {
     std::vector<std::optional<std::string>> texts;
     std::size_t unknown = 0;
-    for (const pickle_pair pair : pairs) {
+    for (const pickle::pair pair : pairs) {
       texts.push_back(python_str(pair.key));
       unknown += texts.back() ? 0 : 1;
       if (search_.holds(pair.key)) leave_out(pair.key);
@@ -238,15 +238,15 @@ class apart {
   }
 
   // In the order of state_dict().
-  bool enter_module(const pickle_value& state) {
-    const pickle_value transient = state.find("_non_persistent_buffers_set");
-    const auto is_transient = [&](const pickle_value& key) {
-      for (const pickle_value name : sequence_items(transient))
+  bool enter_module(const pickle::value& state) {
+    const pickle::value transient = state.find("_non_persistent_buffers_set");
+    const auto is_transient = [&](const pickle::value& key) {
+      for (const pickle::value name : sequence_items(transient))
         if (name.text() && name.text() == key.text()) return true;
       return false;
     };
     for (const std::string_view part : {"_parameters", "_buffers", "_modules"})
-      for (const pickle_pair pair : mapping_entries(state.find(part)).pairs()) {
+      for (const pickle::pair pair : mapping_entries(state.find(part)).pairs()) {
         if (pair.value.is_none() || !pair.key.text()) continue;
         const bool is_tensor_here = is_tensor(item_, pair.value);
         if (part == "_buffers" && is_tensor_here && is_transient(pair.key)) {
@@ -259,7 +259,7 @@ class apart {
           ++into_->attributes;
         }
       }
-    for (const pickle_pair pair : state.pairs()) {
+    for (const pickle::pair pair : state.pairs()) {
       const auto name = pair.key.text();
       if (name == "_parameters" || name == "_buffers" || name == "_modules") continue;
       if (!name || !search_.holds(pair.value)) {
@@ -273,9 +273,9 @@ class apart {
 
   // What an instance was given: items of a tuple's or list's subclass, entries of a dict's, attributes, slots. What a
   // function is called with stays hidden: only that function knows what it makes of it.
-  bool enter_instance(const pickle_value& record) {
-    const pickle_items args = record.args().items();
-    const bool is_class = record.form() == pickle_form::newobj || record.form() == pickle_form::newobj_ex ||
+  bool enter_instance(const pickle::value& record) {
+    const pickle::items args = record.args().items();
+    const bool is_class = record.form() == pickle::form::newobj || record.form() == pickle::form::newobj_ex ||
                           record.callable().global_name() == "_reconstructor";
     if (!is_class && (search_.holds(record.args()) || search_.holds(record.callable()))) return leave_out(record);
     if (search_.holds(record.keyword_args())) return leave_out(record);
@@ -285,18 +285,18 @@ class apart {
       return false;
     }
     if (!enter_items(record.appended().items()) || !enter_pairs(record.assigned().pairs())) return false;
-    const pickle_value state = record.state();
+    const pickle::value state = record.state();
     if (!state || state.is_none()) return true;
-    if (state.kind() == pickle_kind::dict) return enter_pairs(state.pairs());
-    const pickle_items both = state.items();
-    const bool has_slots = state.kind() == pickle_kind::tuple && both.size() == 2 &&
+    if (state.kind() == pickle::kind::dict) return enter_pairs(state.pairs());
+    const pickle::items both = state.items();
+    const bool has_slots = state.kind() == pickle::kind::tuple && both.size() == 2 &&
                            (both[0].is_none() || is_mapping(both[0])) && is_mapping(both[1]);
     if (has_slots)
       return enter_pairs(mapping_entries(both[0]).pairs()) && enter_pairs(mapping_entries(both[1]).pairs());
     return !search_.holds(state) || step(std::string("state"), state);
   }
 
-  bool step(const flat_path_item& name, const pickle_value& value) {
+  bool step(const flat_path_item& name, const pickle::value& value) {
     const std::size_t before = fqn_.size();
     if (!path_.empty()) fqn_ += '.';
     path_.push_back(name);
@@ -307,14 +307,14 @@ class apart {
     return whole;
   }
 
-  bool add(const pickle_value& value) {
+  bool add(const pickle::value& value) {
     path_bytes_ += 2 * fqn_.size() + path_.size() * sizeof(flat_path_item);
     if (++entries_ > most_entries_ || path_bytes_ > options_.max_path_bytes) return false;
     into_->entries.push_back({path_, fqn_, value, item_.tensor_of(value), 0});
     return true;
   }
 
-  bool leave_out(const pickle_value& value) {
+  bool leave_out(const pickle::value& value) {
     into_->left_out.push_back(value);
     return true;
   }
@@ -335,7 +335,7 @@ class apart {
       return;
     }
     std::int64_t hidden = 0;
-    for (const pickle_value& left : parts.left_out) hidden += search_.count_below(left, named_, count_budget_);
+    for (const pickle::value& left : parts.left_out) hidden += search_.count_below(left, named_, count_budget_);
     const std::string type = classify(item_, entry.value).type;
     if (!parts.entries.empty() && noted_++ < named_notes) {
       std::string note =
@@ -362,7 +362,7 @@ class apart {
     return true;
   }
 
-  const torch_item& item_;
+  const item& item_;
   const flatten_options& options_;
   tensor_search search_;
   std::size_t most_entries_, most_steps_, count_budget_;
@@ -378,12 +378,12 @@ class apart {
 
 }  // namespace
 
-result<taken_apart> take_apart(const torch_item& item, std::vector<flat_entry> entries,
+result<taken_apart> take_apart(const torch_file::item& item, std::vector<flat_entry> entries,
                                const flatten_options& options) {
   return apart(item, options).run(std::move(entries));
 }
 
-bool holds_tensors(const torch_item& item, const pickle_value& value) {
+bool holds_tensors(const torch_file::item& item, const pickle::value& value) {
   return tensor_search(item).holds(value);
 }
 
@@ -392,9 +392,9 @@ std::string to_text(const flat_path_item& step) {
   return std::to_string(std::get<std::int64_t>(step));
 }
 
-std::size_t most_entries(const torch_item& item, const flatten_options& options) {
+std::size_t most_entries(const torch_file::item& item, const flatten_options& options) {
   const std::size_t values = item.graph().memory_bytes() / sizeof(std::uint64_t);
   return std::min(options.max_entries, std::max<std::size_t>(values, 100'000));
 }
 
-}  // namespace shardmesh
+}  // namespace shardmesh::torch_file

@@ -9,7 +9,7 @@ import shardmesh.pickle;
 import :flatten;
 import :item;
 
-namespace shardmesh {
+namespace shardmesh::torch_file {
 
 struct taken_apart {
   std::vector<flat_entry> entries;
@@ -24,16 +24,16 @@ struct taken_apart {
 // beyond the limits, or whose parts have the names of others, stays an object with `hidden_tensors`: those of its
 // tensors that no entry names.
 // Cost: O(values + entries * depth).
-result<taken_apart> take_apart(const torch_item& item, std::vector<flat_entry> entries,
+result<taken_apart> take_apart(const torch_file::item& item, std::vector<flat_entry> entries,
                                const flatten_options& options = {});
 
 // Whether a tensor or a storage lies below the value. Cost: O(values).
-bool holds_tensors(const torch_item& item, const pickle_value& value);
+bool holds_tensors(const torch_file::item& item, const pickle::value& value);
 
 // One step of a path as it stands in a name.
 std::string to_text(const flat_path_item& step);
 
 // The limit on entries that suits an item, see flatten_options::max_entries.
-std::size_t most_entries(const torch_item& item, const flatten_options& options);
+std::size_t most_entries(const torch_file::item& item, const flatten_options& options);
 
-}  // namespace shardmesh
+}  // namespace shardmesh::torch_file

@@ -14,7 +14,7 @@ module;
 #include <vector>
 module shardmesh.torch_file;
 
-namespace shardmesh {
+namespace shardmesh::torch_file {
 namespace {
 
 // An object of more nodes is kept as it is: shared references are expanded, so a hostile one could be huge.
@@ -29,7 +29,7 @@ bool is_archive(std::span<const std::byte> bytes) {
   return looks_like_zip(memory_source(bytes, "an object"));
 }
 
-void write_leaf(pickle_writer& out, const plain_value& leaf) {
+void write_leaf(pickle::writer& out, const plain_value& leaf) {
   std::visit(
       overloaded{[&](std::monostate) { out.none(); }, [&](bool v) { out.boolean(v); },
                  [&](std::int64_t v) { out.integer(v); }, [&](double v) { out.floating(v); },
@@ -38,23 +38,23 @@ void write_leaf(pickle_writer& out, const plain_value& leaf) {
       leaf);
 }
 
-void begin(pickle_writer& out, node_kind kind) {
+void begin(pickle::writer& out, node_kind kind) {
   if (kind == node_kind::mapping) return out.begin_dict();
   return kind == node_kind::tuple ? out.begin_tuple() : out.begin_list();
 }
 
-void end(pickle_writer& out, node_kind kind) {
+void end(pickle::writer& out, node_kind kind) {
   if (kind == node_kind::mapping) return out.end_dict();
   return kind == node_kind::tuple ? out.end_tuple() : out.end_list();
 }
 
-void write_key(pickle_writer& out, const path_key& key) {
+void write_key(pickle::writer& out, const path_key& key) {
   if (key.is_index()) return out.integer(key.index());
   out.text(key.name());
 }
 
 // From the root down; the leaves come in order.
-void write_container(pickle_writer& out, const held_object& object) {
+void write_container(pickle::writer& out, const held_object& object) {
   struct open_node {
     std::size_t node = 0;
     std::vector<std::size_t> children;
@@ -85,7 +85,7 @@ void write_container(pickle_writer& out, const held_object& object) {
 }
 
 // A value without children, when we have a form for it.
-std::optional<plain_value> leaf_of(const torch_item& item, const pickle_value& value) {
+std::optional<plain_value> leaf_of(const torch_file::item& item, const pickle::value& value) {
   switch (classify(item, value).kind) {
     case object_kind::none:
       return plain_value();
@@ -108,7 +108,7 @@ std::optional<plain_value> leaf_of(const torch_item& item, const pickle_value& v
   }
 }
 
-std::optional<node_kind> container_of(const torch_item& item, const pickle_value& value) {
+std::optional<node_kind> container_of(const torch_file::item& item, const pickle::value& value) {
   switch (classify(item, value).kind) {
     case object_kind::list:
       return node_kind::sequence;
@@ -121,24 +121,24 @@ std::optional<node_kind> container_of(const torch_item& item, const pickle_value
   }
 }
 
-std::optional<path_key> key_of(const pickle_value& key) {
+std::optional<path_key> key_of(const pickle::value& key) {
   if (const auto text = key.text()) return path_key(*text);
-  if (key.kind() == pickle_kind::integer)
+  if (key.kind() == pickle::kind::integer)
     if (const auto number = key.as_int()) return path_key(*number);
   return std::nullopt;
 }
 
 // The containers' form and leaves; false when there is something in them that we have no form for.
-bool read_container(const torch_item& item, const pickle_value& root, held_object& object) {
+bool read_container(const torch_file::item& item, const pickle::value& root, held_object& object) {
   struct open_node {
-    pickle_value value;
+    pickle::value value;
     node_kind kind;
     std::size_t next = 0;
   };
   tree_builder builder;
   std::vector<open_node> open;
   std::size_t nodes = 0, bytes = 0;
-  const auto enter = [&](const pickle_value& value) {
+  const auto enter = [&](const pickle::value& value) {
     if (++nodes > most_nodes) return false;
     if (const auto kind = container_of(item, value)) {
       builder.begin(*kind);
@@ -167,7 +167,7 @@ bool read_container(const torch_item& item, const pickle_value& root, held_objec
       if (!enter(now.value.items()[i])) return false;
       continue;
     }
-    const pickle_pair entry = now.value.pairs()[i];
+    const pickle::pair entry = now.value.pairs()[i];
     auto key = key_of(entry.key);
     if (!key) return false;
     builder.key(*std::move(key));
@@ -197,18 +197,18 @@ result<std::vector<std::byte>> archive_of_object(const held_object& object) {
     if (const auto* const opaque = std::get_if<opaque_object>(&leaf))
       return fail(errc::unsupported, "an opaque object lies inside a container, which cannot be stored")
           .with_values("", opaque->type_name);
-  pickle_writer out;
+  pickle::writer out;
   if (is_container)
     write_container(out, object);
   else
     write_leaf(out, object.leaves.front());
-  return torch_object_archive(std::move(out).finish());
+  return object_archive(std::move(out).finish());
 }
 
 result<held_object> object_of_archive(std::span<const std::byte> archive) {
   const memory_source source(archive, "an object");
-  SHARDMESH_TRY(const torch_item item, torch_item::open(source));
-  const pickle_value root = item.root();
+  SHARDMESH_TRY(const torch_file::item item, item::open(source));
+  const pickle::value root = item.root();
   held_object object;
   if (auto leaf = leaf_of(item, root)) {
     object.leaves.push_back(*std::move(leaf));
@@ -233,4 +233,4 @@ std::string summary_of(const held_object& object) {
       object.leaves.front());
 }
 
-}  // namespace shardmesh
+}  // namespace shardmesh::torch_file

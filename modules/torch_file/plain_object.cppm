@@ -6,7 +6,7 @@ import shardmesh.std;
 import shardmesh.core;
 import shardmesh.tree;
 
-export namespace shardmesh {
+export namespace shardmesh::torch_file {
 
 /// A complete torch.save archive of the object: what a DCP item holds. Sequences become lists, mappings dicts.
 /// An opaque object's bytes are such an archive already and are taken as they are.
@@ -23,4 +23,4 @@ result<held_object> object_of_archive(std::span<const std::byte> archive);
 /// Short text for messages: "3", "'adam'", "a container of 2 values", "argparse.Namespace".
 std::string summary_of(const held_object& object);
 
-}  // namespace shardmesh
+}  // namespace shardmesh::torch_file

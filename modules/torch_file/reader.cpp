@@ -23,7 +23,7 @@ import :item_records;
 import :object_parts;
 import :split_reader;
 
-namespace shardmesh {
+namespace shardmesh::torch_file {
 namespace fs = std::filesystem;
 namespace {
 
@@ -39,14 +39,14 @@ class torch_file_reader final : public checkpoint_reader {
   result<void> open() {
     SHARDMESH_TRY(std::unique_ptr<byte_source> source, pool_.open(path_));
     source_ = std::move(source);
-    auto item =
-        torch_item::open(*source_, {.pickle_limit_bytes = budget_.limits().description_bytes, .budget = &budget_});
+    auto item = torch_file::item::open(*source_,
+                                       {.pickle_limit_bytes = budget_.limits().description_bytes, .budget = &budget_});
     if (!item) {
       error cause = std::move(item).error();
       if (cause.file.empty()) cause.file = path_.string();
       return cause;
     }
-    item_ = std::make_unique<torch_item>(std::move(*item));
+    item_ = std::make_unique<torch_file::item>(std::move(*item));
     auto listed = list();
     if (!listed) return std::move(listed).error().with_file(path_.string());
     find_expanded();
@@ -56,7 +56,7 @@ class torch_file_reader final : public checkpoint_reader {
   result<std::shared_ptr<const opened_chunk>> open_chunk(const tensor_entry& tensor, std::int32_t chunk) override {
     if (chunk >= first_expanded_) return *expanded_;
     if (const auto refusal = budget_.refusal()) return *refusal;
-    auto opened = open_torch_tensor(*item_, chunk_tensors_[static_cast<std::size_t>(chunk)], source_, budget_, "");
+    auto opened = open_tensor(*item_, chunk_tensors_[static_cast<std::size_t>(chunk)], source_, budget_, "");
     if (!opened) return budget_.keep(std::move(opened).error().with_key(tensor.key).with_file(path_.string()));
     return std::make_shared<const opened_chunk>(std::move(*opened));
   }
@@ -77,9 +77,9 @@ class torch_file_reader final : public checkpoint_reader {
     if (holds_tensors(*item_, objects_[index]))
       return refuse(
           fail(errc::unsupported, "an object of a .pt file that holds tensors cannot be written as a DCP item"));
-    pickle_writer out;
+    pickle::writer out;
     if (auto done = out.value(objects_[index]); !done) return refuse(std::move(done).error());
-    return torch_object_archive(std::move(out).finish());
+    return torch_file::object_archive(std::move(out).finish());
   }
 
   // Plain data lies in the pickle, which was checked when the file was opened: what is left are the storages of tensors
@@ -106,7 +106,7 @@ class torch_file_reader final : public checkpoint_reader {
   }
 
  private:
-  pickle_value value_of(const whole_entry& entry) const {
+  pickle::value value_of(const whole_entry& entry) const {
     return entry.is_tensor ? opaque_tensors_.at(entry.index) : objects_[entry.index];
   }
 
@@ -130,7 +130,7 @@ class torch_file_reader final : public checkpoint_reader {
 
   // A state dict, or what is none and has tensors in it: a list of them, a whole nn.Module.
   result<void> list() {
-    const pickle_value root = item_->root();
+    const pickle::value root = item_->root();
     std::vector<flat_entry> entries{{{}, {}, root, {}, 0}};
     const bool is_tensor = item_->tensor_of(root) || item_->is_opaque_tensor(root);
     // Every entry takes a byte or two of the pickle, unless parts are shared: then these limits are what ends it.
@@ -164,17 +164,17 @@ class torch_file_reader final : public checkpoint_reader {
       opaque_tensors_.emplace(contents_.tensors.size() - 1, entry.value);
       return;
     }
-    const torch_tensor& tensor = item_->tensors()[*entry.tensor];
-    const torch_storage& storage = item_->storages()[tensor.storage];
+    const torch_file::tensor& tensor = item_->tensors()[*entry.tensor];
+    const torch_file::storage& storage = item_->storages()[tensor.storage];
     contents_.add_chunk(box::whole(tensor.sizes), {0, 0, storage.offset, storage.stored_bytes});
     chunk_tensors_.push_back(*entry.tensor);
   }
 
   file_pool pool_;
   std::shared_ptr<const byte_source> source_;
-  std::unique_ptr<torch_item> item_;
-  std::vector<pickle_value> objects_;
-  std::unordered_map<std::size_t, pickle_value> opaque_tensors_;  // by index into the catalog
+  std::unique_ptr<item> item_;
+  std::vector<pickle::value> objects_;
+  std::unordered_map<std::size_t, pickle::value> opaque_tensors_;  // by index into the catalog
   std::vector<std::size_t> chunk_tensors_;
   read_budget budget_;
   std::int32_t first_expanded_ = std::numeric_limits<std::int32_t>::max();
@@ -183,10 +183,10 @@ class torch_file_reader final : public checkpoint_reader {
 
 }  // namespace
 
-result<std::unique_ptr<checkpoint_reader>> open_torch_file(const fs::path& file, const open_options& options) {
+result<std::unique_ptr<checkpoint_reader>> open(const fs::path& file, const open_options& options) {
   auto reader = std::make_unique<torch_file_reader>(file, options);
   SHARDMESH_CHECK(reader->open());
   return std::unique_ptr<checkpoint_reader>(std::move(reader));
 }
 
-}  // namespace shardmesh
+}  // namespace shardmesh::torch_file

@@ -6,10 +6,9 @@ import shardmesh.std;
 import shardmesh.core;
 import shardmesh.catalog;
 
-export namespace shardmesh {
+export namespace shardmesh::torch_file {
 
 /// A file that `torch.save` wrote, holding a state dict (nested at will). Keys are those that DCP would give.
-result<std::unique_ptr<checkpoint_reader>> open_torch_file(const std::filesystem::path& file,
-                                                           const open_options& options = {});
+result<std::unique_ptr<checkpoint_reader>> open(const std::filesystem::path& file, const open_options& options = {});
 
-}  // namespace shardmesh
+}  // namespace shardmesh::torch_file

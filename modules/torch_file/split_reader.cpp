@@ -20,10 +20,10 @@ module shardmesh.torch_file;
 import :object_parts;
 import :split_reader;
 
-namespace shardmesh {
+namespace shardmesh::torch_file {
 namespace {
 
-flat_entry entry_of(const object_entry& object, const pickle_value& value) {
+flat_entry entry_of(const object_entry& object, const pickle::value& value) {
   flat_entry made{{}, object.key, value, {}, 0};
   for (const path_key& step : object.where) {
     if (step.is_index())
@@ -69,7 +69,7 @@ class split_reader final : public checkpoint_reader {
     if (static_cast<std::size_t>(chunk) < inner_.contents().chunk_places.size())
       return inner_.open_chunk(tensor, chunk);
     const opened_object& object = *tensors_[own].object;
-    auto opened = open_torch_tensor(*object.item, tensors_[own].tensor, object.source, *object.budget, object.place);
+    auto opened = open_tensor(*object.item, tensors_[own].tensor, object.source, *object.budget, object.place);
     if (!opened) return located(std::move(opened).error(), tensor.key);
     return std::make_shared<const opened_chunk>(std::move(*opened));
   }
@@ -85,9 +85,9 @@ class split_reader final : public checkpoint_reader {
   result<std::vector<std::byte>> object_archive(std::size_t index) override {
     const part& from = objects_[index];
     if (!from.object) return inner_.object_archive(from.index);
-    pickle_writer out;
+    pickle::writer out;
     if (auto done = out.value(from.value); !done) return located(std::move(done).error(), contents_.objects[index].key);
-    return torch_object_archive(std::move(out).finish());
+    return torch_file::object_archive(std::move(out).finish());
   }
 
   const checkpoint_reader& stored() const override { return inner_.stored(); }
@@ -130,7 +130,7 @@ class split_reader final : public checkpoint_reader {
   // A value in the archive of the inner reader's object of this index; without `object`, all of it.
   struct part {
     std::shared_ptr<const opened_object> object;
-    pickle_value value;
+    pickle::value value;
     std::size_t index = 0;
   };
   struct tensor_part {
@@ -145,7 +145,7 @@ class split_reader final : public checkpoint_reader {
 
   // A view may repeat what is stored (zeros(1).expand(2**38)).
   static result<void> spend_repeated(const opened_object& object, std::size_t index) {
-    const torch_tensor& tensor = object.item->tensors()[index];
+    const torch_file::tensor& tensor = object.item->tensors()[index];
     const std::int64_t bytes = size_bytes(tensor.type, checked_volume(tensor.sizes).value_or(0)).value_or(0);
     const std::int64_t stored = std::min(bytes, object.item->storages()[tensor.storage].size_bytes);
     return object.budget->expand(bytes - stored, stored);
@@ -200,7 +200,7 @@ result<std::unique_ptr<checkpoint_reader>> split_objects(checkpoint_reader& inne
   return std::unique_ptr<checkpoint_reader>(std::move(made));
 }
 
-result<std::vector<tensor_entry>> tensors_inside(const torch_item& item, const object_entry& object) {
+result<std::vector<tensor_entry>> tensors_inside(const torch_file::item& item, const object_entry& object) {
   std::vector<tensor_entry> found;
   if (!holds_tensors(item, item.root())) return found;
   SHARDMESH_TRY(const taken_apart parts, take_apart(item, {entry_of(object, item.root())}));
@@ -220,7 +220,7 @@ path path_of(const flat_entry& entry) {
   return where;
 }
 
-tensor_entry tensor_of_entry(const torch_item& item, const flat_entry& entry) {
+tensor_entry tensor_of_entry(const torch_file::item& item, const flat_entry& entry) {
   tensor_entry made;
   made.key = entry.fqn;
   made.where = path_of(entry);
@@ -229,11 +229,11 @@ tensor_entry tensor_of_entry(const torch_item& item, const flat_entry& entry) {
     made.opaque_kind = tensor_kind(entry.value);
     return made;
   }
-  const torch_tensor& tensor = item.tensors()[*entry.tensor];
+  const torch_file::tensor& tensor = item.tensors()[*entry.tensor];
   made.type = tensor.type;
   made.shape = tensor.sizes;
   made.properties.requires_grad = tensor.requires_grad;
   return made;
 }
 
-}  // namespace shardmesh
+}  // namespace shardmesh::torch_file

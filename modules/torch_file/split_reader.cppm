@@ -10,7 +10,7 @@ import shardmesh.catalog;
 import :flatten;
 import :item;
 
-export namespace shardmesh {
+export namespace shardmesh::torch_file {
 
 /// `inner`, which must outlive the result, with tensors and plain objects in the place of its objects that hold
 /// tensors; null when it has none. Objects that cannot be read stay: whoever reads them says so. Reads every object's
@@ -18,11 +18,11 @@ export namespace shardmesh {
 result<std::unique_ptr<checkpoint_reader>> split_objects(checkpoint_reader& inner);
 
 /// The tensors below an item's root, as entries of the object's checkpoint. Cost: O(values).
-result<std::vector<tensor_entry>> tensors_inside(const torch_item& item, const object_entry& object);
+result<std::vector<tensor_entry>> tensors_inside(const torch_file::item& item, const object_entry& object);
 
 path path_of(const flat_entry& entry);
 
 /// The catalog's entry of a tensor, without chunks. Precondition: the entry is a tensor, or an opaque one.
-tensor_entry tensor_of_entry(const torch_item& item, const flat_entry& entry);
+tensor_entry tensor_of_entry(const torch_file::item& item, const flat_entry& entry);
 
-}  // namespace shardmesh
+}  // namespace shardmesh::torch_file

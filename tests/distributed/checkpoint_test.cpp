@@ -22,6 +22,7 @@
 #include <watchdog.hpp>
 import shardmesh.collective_checkpoint;
 import shardmesh.state;
+import shardmesh.torch_file;
 import shardmesh.test.saving;
 
 using namespace shardmesh;
@@ -413,8 +414,8 @@ TEST_CASE("PyTorch's own checkpoints are loaded by any number of ranks, on layou
             const auto archive = reader->object_archive(i);
             if (!archive) return to_string(archive.error());
             // As archives: NaN is NaN.
-            if (archive_of_object(object_of_archive(*archive).value()).value() !=
-                archive_of_object(wanted.objects[i]).value())
+            if (torch_file::archive_of_object(torch_file::object_of_archive(*archive).value()).value() !=
+                torch_file::archive_of_object(wanted.objects[i]).value())
               return reader->contents().objects[i].key + " differs";
           }
           return {};

@@ -15,6 +15,7 @@
 #include <thread>
 #include <utility>
 #include <vector>
+import shardmesh.catalog;
 import shardmesh.collective_checkpoint;
 import shardmesh.test.saving;
 

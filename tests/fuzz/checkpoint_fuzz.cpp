@@ -11,6 +11,7 @@
 #include <string_view>
 
 import shardmesh.checkpoint;
+import shardmesh.storage;
 
 namespace fs = std::filesystem;
 

@@ -10,11 +10,12 @@
 #include <vector>
 
 import shardmesh.checkpoint;
+import shardmesh.dcp;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace shardmesh;
   const auto bytes = std::as_bytes(std::span(data, size));
-  auto parsed = parse_dcp_metadata({bytes.begin(), bytes.end()}, "fuzz");
+  auto parsed = dcp::parse_metadata({bytes.begin(), bytes.end()}, "fuzz");
   if (!parsed) return 0;
   const catalog& contents = parsed->contents;
   for (const tensor_entry& tensor : contents.tensors) {
@@ -26,9 +27,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     for (const auto& part : std::filesystem::path(file))
       if (part == "..") std::abort();
   const std::size_t tensors = contents.tensors.size();
-  std::vector<dcp_metadata> twice;
+  std::vector<dcp::metadata> twice;
   twice.push_back(*parsed);
   twice.push_back(*std::move(parsed));
-  if (merge_dcp_metadata(std::move(twice)).contents.tensors.size() != tensors) std::abort();
+  if (dcp::merge_metadata(std::move(twice)).contents.tensors.size() != tensors) std::abort();
   return 0;
 }

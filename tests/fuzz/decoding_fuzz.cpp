@@ -10,6 +10,7 @@
 #include <vector>
 
 import shardmesh.checkpoint;
+import shardmesh.storage;
 
 namespace {
 

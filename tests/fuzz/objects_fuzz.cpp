@@ -8,6 +8,9 @@
 #include <string_view>
 
 import shardmesh.checkpoint;
+import shardmesh.digest;
+import shardmesh.safetensors;
+import shardmesh.storage;
 
 namespace {
 
@@ -22,7 +25,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string opening = "{\"format\":\"shardmesh objects 1\",\n\"xxh3\":\"";
   std::string text = opening + std::string(32, '0') + "\",\n\"objects\":" + std::string(input) + "}\n";
   text.replace(opening.size(), 32, digits(text));
-  static_cast<void>(shardmesh::parse_objects(text));
+  static_cast<void>(shardmesh::safetensors::parse_objects(text));
   std::string record = "shardmesh-checksums 1 xxh3-128\n" + std::string(input);
   record += digits(record) + "\n";
   static_cast<void>(shardmesh::parse_checksums(record));

@@ -7,16 +7,17 @@
 #include <span>
 
 import shardmesh.checkpoint;
+import shardmesh.pickle;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace shardmesh;
   const auto bytes = std::as_bytes(std::span(data, size));
-  const pickle_name_list found = names_in_pickle(bytes);
-  for (const pickle_name& name : found.names)
+  const pickle::used_names found = pickle::names_in(bytes);
+  for (const pickle::used_name& name : found.names)
     if (name.text.empty() || name.text.size() > 1000 || name.count < 1) std::abort();
-  const auto graph = pickle_graph::parse(bytes);
+  const auto graph = pickle::graph::parse(bytes);
   if (graph && graph->consumed_bytes() == size)
-    for (const pickle_name& name : found.names)
+    for (const pickle::used_name& name : found.names)
       if (name.text.starts_with("<unreadable")) std::abort();
   return 0;
 }

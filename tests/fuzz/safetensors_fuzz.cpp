@@ -6,19 +6,22 @@
 #include <span>
 
 import shardmesh.checkpoint;
+import shardmesh.safetensors;
+import shardmesh.storage;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const auto bytes = std::as_bytes(std::span(data, size));
   const shardmesh::memory_source source(bytes, "input");
-  if (const auto header = shardmesh::parse_safetensors(source)) {
+  if (const auto header = shardmesh::safetensors::parse_header(source)) {
     std::int64_t at = header->data_begin;
     for (const auto& entry : header->entries) {
       if (entry.begin != at) std::abort();
       at = entry.end;
     }
     if (at != static_cast<std::int64_t>(size)) std::abort();
-    static_cast<void>(shardmesh::read_checksums(bytes.first(static_cast<std::size_t>(header->data_begin)), *header));
+    static_cast<void>(
+        shardmesh::safetensors::read_checksums(bytes.first(static_cast<std::size_t>(header->data_begin)), *header));
   }
-  static_cast<void>(shardmesh::parse_hf_index(source));
+  static_cast<void>(shardmesh::safetensors::parse_hf_index(source));
   return 0;
 }

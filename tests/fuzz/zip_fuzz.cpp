@@ -5,6 +5,7 @@
 #include <span>
 
 import shardmesh.checkpoint;
+import shardmesh.storage;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const shardmesh::memory_source source(std::as_bytes(std::span(data, size)), "fuzz");

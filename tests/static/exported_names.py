@@ -1,10 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes a translation unit that names, through `import shardmesh;`, everything that the rooms export.
+"""Writes what holds the names of modules/ against the compiler, from the text of the interfaces.
 
-    exported_names.py OUTPUT FILE.cppm...
+    exported_names.py FOLDER FILE.cppm...
 
-A name that two rooms define does not compile there; types and concepts of one name in two files are an error here,
-which says where. Names are those that `export namespace shardmesh` blocks declare themselves, without `detail`.
+    FOLDER/every_name.cpp   names everything that any room exports: what two rooms define does not compile there;
+                            types and concepts of one name in two files are an error here, which says where
+    FOLDER/shown_names.cpp  names, through `import shardmesh;` alone, what the umbrella is to show
+    FOLDER/hidden_names.cpp has a type of its own for every other name, and for the namespaces of inner names: one that
+                            the umbrella shows is ambiguous there
+
+Names are those that `export namespace shardmesh` blocks, and those of a namespace in it, declare themselves, without
+`detail`. The umbrella shows what its chain of `export import` reaches.
 """
 import re
 import sys
@@ -19,12 +25,14 @@ def without_comments(text):
 
 
 def exported_blocks(text):
-    for start in re.finditer(r"\bexport namespace shardmesh\s*\{", text):
+    """(inner namespace or "", text) of each block."""
+    for start in re.finditer(r"\bexport namespace shardmesh(?:::(\w+))?\s*\{", text):
         depth, at = 1, start.end()
         while depth > 0:
             depth += {"{": 1, "}": -1}.get(text[at], 0)
             at += 1
-        yield text[start.end() : at - 1]
+        if start.group(1) != "detail":
+            yield start.group(1) or "", text[start.end() : at - 1]
 
 
 def declarations(block):
@@ -92,31 +100,86 @@ def name_of(declaration):
     return (variable.group(1), False) if variable else None
 
 
-def main(output, files):
-    names, types = set(), {}
+def names_of(text):
+    """(inner namespace, name, is defined here as a type, alias or concept) of all that a file exports."""
+    for inner, block in exported_blocks(text):
+        for declaration in declarations(block):
+            found = name_of(declaration)
+            if not found or found[0] in ("", "specialization"):
+                continue
+            name, is_type = found
+            is_ahead = declaration.strip().endswith(";") and not re.search(r"\b(using|concept)\b", declaration)
+            yield inner, name, is_type and not is_ahead
+
+
+MODULE = re.compile(r"^export module shardmesh(?:\.(\w+))?(?::\w+)?;", re.M)
+EXPORTED = re.compile(r"^export import shardmesh\.(\w+);", re.M)
+
+
+def shown_rooms(texts):
+    """Those that the umbrella exports, over any number of steps."""
+    exports = {}
+    for text in texts:
+        exports.setdefault(MODULE.search(text).group(1) or "", set()).update(EXPORTED.findall(text))
+    found, pending = set(), {""}
+    while pending:
+        room = pending.pop()
+        found.add(room)
+        pending |= exports[room] - found
+    return found
+
+
+def spelled(inner, name):
+    return f"{inner}::{name}" if inner else name
+
+
+def unit(what, imports, body):
+    lines = [f"// Written by tests/static/exported_names.py: {what}."]
+    return "\n".join(lines + [f"import {i};" for i in imports] + ["", *body, ""])
+
+
+def using_all(names):
+    """Named where they are declared, so that inner names do not meet outer ones."""
+    for inner in sorted({inner for inner, _ in names}):
+        yield f"namespace named{'::' + inner if inner else ''} {{"
+        yield from (f"using shardmesh::{spelled(inner, name)};" for of, name in sorted(names) if of == inner)
+        yield "}"
+
+
+def main(folder, files):
+    texts, types = {}, {}
     for file in files:
         with open(file, encoding="utf-8") as source:
             text = without_comments(source.read())
-        for block in exported_blocks(text):
-            for declaration in declarations(block):
-                found = name_of(declaration)
-                if not found:
-                    continue
-                name, is_type = found
-                names.add(name)
-                if is_type and declaration.strip().endswith(";") and not re.search(r"\b(using|concept)\b", declaration):
-                    continue  # declared ahead
-                if is_type and types.setdefault(name, file) != file:
-                    sys.exit(f"{file}: exports {name}, which {types[name]} exports too")
-    names -= {"specialization", ""}
-    if len(names) < 500:
-        sys.exit(f"only {len(names)} exported names were found: the interfaces are written in another way")
-    lines = ["// Written by tests/static/exported_names.py: every exported name, through the umbrella.", "import shardmesh;", "",
-             "namespace every_name {"]
-    lines += [f"using shardmesh::{name};" for name in sorted(names)]
-    lines += ["}  // namespace every_name", ""]
-    with open(output, "w", encoding="utf-8") as unit:
-        unit.write("\n".join(lines))
+        if MODULE.search(text):  # not an internal partition
+            texts[file] = text
+    rooms = {MODULE.search(text).group(1) or "" for text in texts.values()}
+    shown_in = shown_rooms(texts.values())
+    every, shown = set(), set()
+    for file, text in texts.items():
+        for inner, name, is_type in names_of(text):
+            every.add((inner, name))
+            if (MODULE.search(text).group(1) or "") in shown_in:
+                shown.add((inner, name))
+            if is_type and types.setdefault((inner, name), file) != file:
+                sys.exit(f"{file}: exports {spelled(inner, name)}, which {types[inner, name]} exports too")
+    if len(shown) < 400 or len(every) < 600:
+        sys.exit(f"only {len(shown)} of {len(every)} names were found: the interfaces are written in another way")
+    if any(inner for inner, _ in shown):
+        sys.exit("the umbrella shows a namespace of inner names")
+    hidden = {name for inner, name in every - shown if not inner} | {inner for inner, _ in every if inner}
+    own_types = [f"struct {name};" for name in sorted(hidden)]
+    uses = [f"using {name}_is_hidden = {name};" for name in sorted(hidden)]
+    units = {
+        "every_name": unit("every exported name", sorted(f"shardmesh.{room}" for room in rooms if room), using_all(every)),
+        "shown_names": unit("what the umbrella shows", ["shardmesh"], using_all(shown)),
+        "hidden_names": unit("what the umbrella does not show", ["shardmesh"],
+                             ["namespace own {", *own_types, "}", "namespace use {", "using namespace shardmesh;",
+                              "using namespace own;", *uses, "}"]),
+    }
+    for name, text in units.items():
+        with open(f"{folder}/{name}.cpp", "w", encoding="utf-8") as out:
+            out.write(text)
 
 
 main(sys.argv[1], sorted(sys.argv[2:]))

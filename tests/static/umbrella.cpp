@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What several rooms make together, through the umbrella alone. That no two of them export one name is every_name.cpp.
+// What several rooms make together, through the umbrella alone. Names: exported_names.py.
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>
 #include <utility>

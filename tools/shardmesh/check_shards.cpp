@@ -14,6 +14,7 @@
 #include "report.hpp"
 #include "shard_list.hpp"
 import shardmesh;
+import shardmesh.storage;
 
 namespace tool {
 namespace {

@@ -22,6 +22,7 @@
 #include "report.hpp"
 
 import shardmesh;
+import shardmesh.catalog;
 
 namespace tool {
 namespace {

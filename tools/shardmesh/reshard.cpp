@@ -19,6 +19,7 @@
 #include "signals.hpp"
 
 import shardmesh;
+import shardmesh.catalog;
 
 namespace tool {
 namespace {

@@ -18,7 +18,12 @@
 #include <utility>
 #include <vector>
 
+import shardmesh.catalog;
 import shardmesh.checkpoint;
+import shardmesh.dcp;
+import shardmesh.pickle;
+import shardmesh.safetensors;
+import shardmesh.storage;
 
 using namespace shardmesh;
 namespace fs = std::filesystem;
@@ -51,7 +56,7 @@ texts texts_of(const fs::path& file) {
   file_pool pool;
   const auto source = pool.open(file).value();
   texts found;
-  const safetensors_header header = parse_safetensors(*source).value();
+  const safetensors::header header = safetensors::parse_header(*source).value();
   for (const auto& [key, value] : header.metadata)
     if (!key.starts_with("shardmesh.")) found.emplace(key, value);
   return found;
@@ -83,8 +88,8 @@ std::vector<std::string> names_in(const fs::path& folder) {
   return names;
 }
 
-dcp_metadata metadata_of(const fs::path& folder) {
-  return parse_dcp_metadata(read_file(folder / ".metadata", 1 << 30).value(), "m").value();
+dcp::metadata metadata_of(const fs::path& folder) {
+  return dcp::parse_metadata(read_file(folder / ".metadata", 1 << 30).value(), "m").value();
 }
 
 std::vector<std::string> attribute_names(const fs::path& folder) {
@@ -265,7 +270,7 @@ TEST_CASE("plans of the old layout are dropped when the layout changes, and carr
   const safetensors_files::temporary_folder folder;
   const fs::path at = folder.path();
   // A Metadata of Megatron: plans by name, plans by class under another name, and what is no plan.
-  pickle_writer w;
+  pickle::writer w;
   w.begin_dict();
   const auto plan = [&] {
     w.begin_list();
@@ -292,9 +297,9 @@ TEST_CASE("plans of the old layout are dropped when the layout changes, and carr
   w.end_dict();
   w.end_dict();
   w.end_dict();
-  dcp_extras extras;
+  dcp::extras extras;
   extras.version = "1.0.0";
-  extras.graph = std::make_shared<const pickle_graph>(pickle_graph::parse(std::move(w).finish()).value());
+  extras.graph = std::make_shared<const pickle::graph>(pickle::graph::parse(std::move(w).finish()).value());
   for (const auto [key, value] : extras.graph->root().pairs()) {
     extras.attributes.emplace_back(*key.text(), value);
     if (key.text() == "all_global_plans") extras.planner_entries.emplace_back("all_local_plans", value);
@@ -304,7 +309,7 @@ TEST_CASE("plans of the old layout are dropped when the layout changes, and carr
     const auto reader = open_checkpoint(at / "a.safetensors").value();
     conversion work = select_for_output(*reader, {});
     chunk_source source(*reader);
-    REQUIRE(save_dcp(at / "source", std::move(work.tensors), work.objects, source, extras, {}).ok());
+    REQUIRE(dcp::save(at / "source", std::move(work.tensors), work.objects, source, extras, {}).ok());
   }
   const std::vector<std::string> all{"all_local_plans", "all_global_plans", "cached_structure", "mcore_data"};
   CHECK(attribute_names(at / "source") == all);
@@ -362,16 +367,16 @@ TEST_CASE("a checkpoint of PyTorch 2.15 becomes one that older versions read, an
   CHECK(strides_of(folder.path() / "resharded") == std::map<std::string, extents>{{"model.scalar", {}}});
 
   // The exact shape of the pickle: five fields, which 2.13 unpacks and 2.15 takes.
-  const auto graph = pickle_graph::parse(read_file(folder.path() / "copy" / ".metadata", 1 << 20).value()).value();
+  const auto graph = pickle::graph::parse(read_file(folder.path() / "copy" / ".metadata", 1 << 20).value()).value();
   std::size_t tensors = 0;
   for (const auto [key, entry] : graph.root().attribute("state_dict_metadata").pairs()) {
-    const pickle_value properties = entry.attribute("properties");
+    const pickle::value properties = entry.attribute("properties");
     if (!properties) continue;
     INFO(*key.text());
     ++tensors;
     CHECK(properties.is_record_of("torch.distributed.checkpoint.metadata", "TensorProperties"));
-    const pickle_value state = properties.state();
-    REQUIRE(state.kind() == pickle_kind::tuple);
+    const pickle::value state = properties.state();
+    REQUIRE(state.kind() == pickle::kind::tuple);
     REQUIRE(state.size() == 5);
     CHECK(state.items()[0].global_module() == "torch");
     CHECK(state.items()[1].is_record_of("torch.serialization", "_get_layout"));

@@ -17,6 +17,7 @@
 #include <vector>
 
 import shardmesh.checkpoint;
+import shardmesh.dcp;
 
 using namespace shardmesh;
 namespace fs = std::filesystem;
@@ -118,7 +119,7 @@ TEST_CASE("a flipped byte of any .metadata is read, refused or reported, never b
       for (const std::byte mask : {std::byte{1}, std::byte{0x80}, std::byte{0xFF}}) {
         std::vector<std::byte> flipped = whole;
         flipped[at] ^= mask;
-        const auto parsed = parse_dcp_metadata(std::move(flipped), ".metadata");
+        const auto parsed = dcp::parse_metadata(std::move(flipped), ".metadata");
         ++flips;
         if (!parsed) {
           ++refused;

@@ -19,6 +19,8 @@
 #include <vector>
 
 import shardmesh.checkpoint;
+import shardmesh.safetensors;
+import shardmesh.storage;
 
 using namespace shardmesh;
 namespace fs = std::filesystem;
@@ -48,7 +50,7 @@ std::string sharding(const std::string& info) {
 
 void check_refused(const fs::path& folder, errc code, std::string_view key, const std::vector<std::string>& words) {
   file_pool pool;
-  const auto opened = open_hf_folder(folder, pool);
+  const auto opened = safetensors::open_hf_folder(folder, pool);
   REQUIRE_FALSE(opened);
   INFO(to_string(opened.error()));
   CHECK(opened.error().code == code);
@@ -57,9 +59,9 @@ void check_refused(const fs::path& folder, errc code, std::string_view key, cons
 }
 
 // The bytes of a whole tensor, put together from its chunks.
-std::vector<std::byte> assemble(const hf_folder& folder, const hf_tensor& tensor) {
+std::vector<std::byte> assemble(const safetensors::hf_folder& folder, const safetensors::hf_tensor& tensor) {
   auto whole = host_tensor::make(tensor.type, tensor.shape).value();
-  for (const hf_chunk& chunk : tensor.chunks) {
+  for (const safetensors::hf_chunk& chunk : tensor.chunks) {
     auto part = host_tensor::make(tensor.type, chunk.sizes).value();
     REQUIRE(static_cast<std::int64_t>(part.bytes().size()) == chunk.end - chunk.begin);
     REQUIRE(folder.files[chunk.file].source->read(chunk.begin, part.bytes()));
@@ -80,13 +82,13 @@ TEST_CASE("the Hugging Face folders that PyTorch wrote hold the expected tensors
   for (const auto& [path, reference] : folders) {
     INFO(path.string());
     file_pool pool;
-    const auto opened = open_hf_folder(path, pool);
+    const auto opened = safetensors::open_hf_folder(path, pool);
     REQUIRE(opened);
-    const auto expected = open_hf_folder(reference / "expected.safetensors", pool);
+    const auto expected = safetensors::open_hf_folder(reference / "expected.safetensors", pool);
     REQUIRE(expected);
     REQUIRE(opened->tensors.size() == expected->tensors.size());
     for (std::size_t i = 0; i < expected->tensors.size(); ++i) {
-      const hf_tensor &found = opened->tensors[i], &wanted = expected->tensors[i];
+      const safetensors::hf_tensor &found = opened->tensors[i], &wanted = expected->tensors[i];
       INFO(wanted.name);
       CHECK(found.name == wanted.name);
       CHECK(found.type == wanted.type);
@@ -98,10 +100,10 @@ TEST_CASE("the Hugging Face folders that PyTorch wrote hold the expected tensors
 
 TEST_CASE("the chunks of a sharded folder are the boxes that PyTorch held") {
   file_pool pool;
-  const auto opened = open_hf_folder(SHARDMESH_TEST_DATA "/golden/hf_sharded/checkpoint", pool);
+  const auto opened = safetensors::open_hf_folder(SHARDMESH_TEST_DATA "/golden/hf_sharded/checkpoint", pool);
   REQUIRE(opened);
   CHECK_FALSE(opened->index);
-  const hf_tensor& tensor = opened->tensors[2];
+  const safetensors::hf_tensor& tensor = opened->tensors[2];
   REQUIRE(tensor.name == "c.w");
   REQUIRE(tensor.chunks.size() == 2);
   CHECK(tensor.chunks[0].offsets == extents{0, 0});
@@ -118,7 +120,7 @@ TEST_CASE("without an index all safetensors files of a folder are one model, in 
   folder.write("._a.safetensors", "not one");
   folder.write("notes.txt", "");
   file_pool pool;
-  const auto opened = open_hf_folder(folder.path(), pool);
+  const auto opened = safetensors::open_hf_folder(folder.path(), pool);
   REQUIRE(opened);
   CHECK(opened->files[0].name == "a.safetensors");
   REQUIRE(opened->tensors.size() == 3);
@@ -139,11 +141,11 @@ TEST_CASE("an index chooses the files and must agree with them") {
   folder.write("1.safetensors", tensor_file({{"x", 2}}));
   folder.write("2.safetensors", tensor_file({{"y", 3}}));
   folder.write("stray.safetensors", tensor_file({{"x", 2}, {"q", 2}}));
-  const std::string name(hf_index_name);
+  const std::string name(safetensors::hf_index_name);
   folder.write(name, index_of({{"x", "1.safetensors"}, {"y", "2.safetensors"}}));
   file_pool pool;
   for (const fs::path& path : {folder.path(), folder.path() / name}) {
-    const auto opened = open_hf_folder(path, pool);
+    const auto opened = safetensors::open_hf_folder(path, pool);
     REQUIRE(opened);
     CHECK(opened->tensors.size() == 2);
     CHECK(opened->index->total_size == 7);
@@ -166,7 +168,7 @@ TEST_CASE("the one index of another name is used, two are refused") {
   folder.write("2.safetensors", tensor_file({{"x", 2}}));
   folder.write("diffusion.safetensors.index.json", index_of({{"x", "2.safetensors"}}));
   file_pool pool;
-  const auto opened = open_hf_folder(folder.path(), pool);
+  const auto opened = safetensors::open_hf_folder(folder.path(), pool);
   REQUIRE(opened);
   CHECK(opened->files.size() == 1);
   folder.write("other.safetensors.index.json", index_of({{"x", "1.safetensors"}}));
@@ -176,11 +178,11 @@ TEST_CASE("the one index of another name is used, two are refused") {
 
 TEST_CASE("an index that names nothing is right for a folder without tensors only") {
   const safetensors_files::temporary_folder folder;
-  const std::string name(hf_index_name);
+  const std::string name(safetensors::hf_index_name);
   folder.write(name, index_of({}));
   folder.write("empty.safetensors", tensor_file({}));
   file_pool pool;
-  const auto opened = open_hf_folder(folder.path(), pool);
+  const auto opened = safetensors::open_hf_folder(folder.path(), pool);
   REQUIRE(opened);
   CHECK(opened->tensors.empty());
   folder.write("model.safetensors", tensor_file({{"x", 2}, {"y", 2}}));
@@ -194,10 +196,10 @@ TEST_CASE("of several copies of one model the canonical one is read and the othe
   const safetensors_files::temporary_folder folder;
   const auto names = [&] {
     file_pool pool;
-    const auto opened = open_hf_folder(folder.path(), pool);
+    const auto opened = safetensors::open_hf_folder(folder.path(), pool);
     REQUIRE(opened);
     std::vector<std::string> read;
-    for (const hf_file& file : opened->files) read.push_back(file.name);
+    for (const safetensors::hf_file& file : opened->files) read.push_back(file.name);
     return std::pair(read, opened->set_aside);
   };
   using list = std::vector<std::string>;
@@ -245,8 +247,8 @@ TEST_CASE("stems of file names") {
            {"shard-1.safetensors", "shard-1"},
            {".safetensors", "model"},
            {std::string(230, 'n') + ".safetensors", "model"}})
-    CHECK(hf_stem_of(file) == stem);
-  CHECK(hf_index_name_of("model") == hf_index_name);
+    CHECK(safetensors::hf_stem_of(file) == stem);
+  CHECK(safetensors::hf_index_name_of("model") == safetensors::hf_index_name);
 }
 
 TEST_CASE("a folder of checkpoints names them, two levels deep, and follows no links") {
@@ -280,7 +282,7 @@ TEST_CASE("a folder of checkpoints names them, two levels deep, and follows no l
 TEST_CASE("an index that is broken or leaves the folder is refused") {
   const auto parse = [](const std::string& text) {
     const memory_source source(std::as_bytes(std::span(text)), "i.json");
-    return parse_hf_index(source);
+    return safetensors::parse_hf_index(source);
   };
   for (const std::string file : {"../x.safetensors", "/etc/x", "a/b.safetensors", "..", ".", "", "a\\b"}) {
     const auto index = parse(index_of({{"w", file}}));
@@ -309,12 +311,12 @@ TEST_CASE("an index that is broken or leaves the folder is refused") {
 TEST_CASE("a written index is read back") {
   const std::vector<std::pair<std::string, std::string>> map{{"b\xC3\xA9", "model-00002-of-00002.safetensors"},
                                                              {"a", "model-00001-of-00002.safetensors"}};
-  const std::string text = write_hf_index(1234, map);
+  const std::string text = safetensors::write_hf_index(1234, map);
   CHECK(
       text.starts_with("{\n  \"metadata\": {\n    \"total_size\": 1234\n  },\n  \"weight_map\": {\n    \"a\": "
                        "\"model-00001-of-00002.safetensors\","));
   const memory_source source(std::as_bytes(std::span(text)), "i.json");
-  const auto index = parse_hf_index(source);
+  const auto index = safetensors::parse_hf_index(source);
   REQUIRE(index);
   CHECK(index->total_size == 1234);
   CHECK(index->weight_map == std::vector<std::pair<std::string, std::string>>{map[1], map[0]});
@@ -326,7 +328,7 @@ TEST_CASE("sharding info must name every tensor of its file and fit its shape") 
   folder.write("2.safetensors",
                tensor_file({{"x", 3}}, sharding(R"({"x":{"saved_offsets":[2]},"elsewhere":{"saved_offsets":[]}})")));
   file_pool pool;
-  const auto opened = open_hf_folder(folder.path(), pool);
+  const auto opened = safetensors::open_hf_folder(folder.path(), pool);
   REQUIRE(opened);
   CHECK(opened->tensors.front().shape == extents{5});
   const auto second = [&](const std::string& info) {
@@ -343,7 +345,7 @@ TEST_CASE("sharding info must name every tensor of its file and fit its shape") 
     second(info);
     INFO(info);
     file_pool again;
-    const auto refused = open_hf_folder(folder.path(), again);
+    const auto refused = safetensors::open_hf_folder(folder.path(), again);
     REQUIRE_FALSE(refused);
     CHECK(refused.error().code == errc::bad_format);
     CHECK(refused.error().file.ends_with("2.safetensors"));
@@ -369,7 +371,7 @@ TEST_CASE("parts of one tensor must agree in dtype and rank") {
 TEST_CASE("tensors fill files in order up to the limit, larger ones get a file of their own") {
   // huggingface_hub's docstring: 10 GB and [6, 6, 2, 6, 2, 2] give [6], [6, 2], [6, 2, 2].
   const std::vector<std::int64_t> sizes{6, 6, 2, 6, 2, 2};
-  const auto plan = plan_hf_shards(sizes, 10);
+  const auto plan = safetensors::plan_hf_shards(sizes, 10);
   REQUIRE(plan);
   CHECK(plan->file_of == std::vector<std::size_t>{0, 1, 1, 2, 2, 2});
   CHECK(plan->file_names == std::vector<std::string>{"model-00001-of-00003.safetensors",
@@ -378,10 +380,11 @@ TEST_CASE("tensors fill files in order up to the limit, larger ones get a file o
   CHECK(plan->total_size == 24);
   CHECK(plan->needs_index());
   // The large tensor's file is finished before the one that is being filled, as in huggingface_hub.
-  CHECK(plan_hf_shards(std::vector<std::int64_t>{3, 11, 3}, 10)->file_of == std::vector<std::size_t>{1, 0, 1});
-  const auto one = plan_hf_shards(sizes, 0);
+  CHECK(safetensors::plan_hf_shards(std::vector<std::int64_t>{3, 11, 3}, 10)->file_of ==
+        std::vector<std::size_t>{1, 0, 1});
+  const auto one = safetensors::plan_hf_shards(sizes, 0);
   CHECK(one->file_names == std::vector<std::string>{"model.safetensors"});
   CHECK_FALSE(one->needs_index());
-  CHECK(plan_hf_shards({}, 5)->file_names == std::vector<std::string>{"model.safetensors"});
-  CHECK(plan_hf_shards(std::vector<std::int64_t>{INT64_MAX, 1}, 5).error().code == errc::overflow);
+  CHECK(safetensors::plan_hf_shards({}, 5)->file_names == std::vector<std::string>{"model.safetensors"});
+  CHECK(safetensors::plan_hf_shards(std::vector<std::int64_t>{INT64_MAX, 1}, 5).error().code == errc::overflow);
 }

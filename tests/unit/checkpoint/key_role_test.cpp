@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+import shardmesh.catalog;
 import shardmesh.checkpoint;
 
 using namespace shardmesh;

@@ -9,7 +9,11 @@
 #include <utility>
 #include <vector>
 
+import shardmesh.catalog;
 import shardmesh.checkpoint;
+import shardmesh.pickle;
+import shardmesh.safetensors;
+import shardmesh.storage;
 
 using namespace shardmesh;
 using namespace std::string_literals;
@@ -19,7 +23,7 @@ namespace {
 // "name" for harmless names, "!name" for others, in order.
 std::vector<std::string> names_of(std::string_view pickle) {
   std::vector<std::string> names;
-  for (const pickle_name& name : names_in_pickle(std::as_bytes(std::span(pickle))).names)
+  for (const pickle::used_name& name : pickle::names_in(std::as_bytes(std::span(pickle))).names)
     names.push_back((name.harmless ? "" : "!") + name.text);
   return names;
 }
@@ -87,8 +91,8 @@ TEST_CASE("objects.json that is nested 300,000 deep is refused, also with a chec
     return result<std::string>(R"({"kind":"list","type":"builtins.list","value":)" + std::string(300'000, '[') +
                                std::string(300'000, ']') + "}");
   };
-  const std::string text = format_objects({&deep, 1}).value();
-  const auto parsed = parse_objects(text);
+  const std::string text = safetensors::format_objects({&deep, 1}).value();
+  const auto parsed = safetensors::parse_objects(text);
   REQUIRE(!parsed);
   CHECK(parsed.error().code == errc::bad_format);
   CHECK(parsed.error().message.find("nested deeper than 2000 levels") != std::string::npos);
@@ -133,6 +137,6 @@ TEST_CASE("an index of the memo that only Python reads makes later names unknown
 
 TEST_CASE("a pickle that is cut says so, one that is malformed does not") {
   const std::string cut = "\x80\2]q", malformed = "\x80\2\xff";
-  CHECK(pickle_graph::parse(std::as_bytes(std::span(cut))).error().found == pickle_is_cut);
-  CHECK(pickle_graph::parse(std::as_bytes(std::span(malformed))).error().found.empty());
+  CHECK(pickle::graph::parse(std::as_bytes(std::span(cut))).error().found == pickle::cut_short);
+  CHECK(pickle::graph::parse(std::as_bytes(std::span(malformed))).error().found.empty());
 }

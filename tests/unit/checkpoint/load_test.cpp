@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+import shardmesh.catalog;
 import shardmesh.checkpoint;
 
 using namespace shardmesh;

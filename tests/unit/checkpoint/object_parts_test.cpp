@@ -13,6 +13,8 @@
 #include <vector>
 
 import shardmesh.checkpoint;
+import shardmesh.digest;
+import shardmesh.torch_file;
 
 using namespace shardmesh;
 namespace data = checkpoint_data;
@@ -129,11 +131,11 @@ TEST_CASE("ranges and numpy values are shown by value and held whole") {
   CHECK(listed(objects.at("np_scalar").json) ==
         listed(R"({"$other":"numpy.float64","dtype":"<f8","value":{"$float":"0x1.4000000000000p+1"},)"
                R"("data":"0000000000000440"})"));
-  CHECK(is_whole_json(objects.at("np_array").json));
-  CHECK(is_whole_json(objects.at("np_in_list").json));
-  CHECK(!is_whole_json(objects.at("namespace").json));
-  CHECK(!is_whole_json(objects.at("tuple_tensor").json));
-  CHECK(is_whole_json(R"({"$other":"builtins.range","range":[0,1,1]})"));
-  CHECK(!is_whole_json(R"({"$other":"odd\",\"range\":"})"));
-  CHECK(!is_whole_json(R"({"$other":"builtins.type","name":"os.system"})"));
+  CHECK(torch_file::is_whole_json(objects.at("np_array").json));
+  CHECK(torch_file::is_whole_json(objects.at("np_in_list").json));
+  CHECK(!torch_file::is_whole_json(objects.at("namespace").json));
+  CHECK(!torch_file::is_whole_json(objects.at("tuple_tensor").json));
+  CHECK(torch_file::is_whole_json(R"({"$other":"builtins.range","range":[0,1,1]})"));
+  CHECK(!torch_file::is_whole_json(R"({"$other":"odd\",\"range\":"})"));
+  CHECK(!torch_file::is_whole_json(R"({"$other":"builtins.type","name":"os.system"})"));
 }

@@ -11,7 +11,9 @@
 #include "safetensors_files.hpp"
 #include "sanitized.hpp"
 
+import shardmesh.catalog;
 import shardmesh.checkpoint;
+import shardmesh.safetensors;
 
 using namespace shardmesh;
 
@@ -33,8 +35,10 @@ std::string file_of(std::size_t levels) {
            "}";
   };
   const std::vector objects{std::move(step)};
-  const nlohmann::json header{{"__metadata__", {{std::string(embedded_objects_key), format_objects(objects).value()}}},
-                              {"w", {{"dtype", "U8"}, {"shape", {1}}, {"data_offsets", {0, 1}}}}};
+  const nlohmann::json header{
+      {"__metadata__",
+       {{std::string(safetensors::embedded_objects_key), safetensors::format_objects(objects).value()}}},
+      {"w", {{"dtype", "U8"}, {"shape", {1}}, {"data_offsets", {0, 1}}}}};
   return safetensors_files::bytes(header.dump(), 1);
 }
 

@@ -20,6 +20,7 @@
 #include <vector>
 
 import shardmesh.checkpoint;
+import shardmesh.storage;
 
 using namespace shardmesh;
 namespace fs = std::filesystem;

@@ -15,6 +15,7 @@
 #include <string_view>
 
 import shardmesh.checkpoint;
+import shardmesh.storage;
 
 using namespace shardmesh;
 namespace fs = std::filesystem;

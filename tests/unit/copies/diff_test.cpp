@@ -13,6 +13,7 @@
 #include "unusual_data.hpp"
 
 import shardmesh.checkpoint;
+import shardmesh.torch_file;
 
 using namespace shardmesh;
 using namespace unusual_data;
@@ -95,7 +96,7 @@ TEST_CASE("an object is the same whichever protocol spelt the names in it") {
   // {"cfg": getattr(m.E, "A")}, as protocol 2 has enums of Python 3.11.0: `__builtin__` is `builtins` since protocol 3.
   const std::string_view pickled("\x80\x02}X\x03\0\0\0cfgc__builtin__\ngetattr\ncm\nE\nX\x01\0\0\0A\x86Rs.", 47);
   const safetensors_files::temporary_folder folder;
-  const auto archive = torch_object_archive(std::as_bytes(std::span(pickled.data(), pickled.size())));
+  const auto archive = torch_file::object_archive(std::as_bytes(std::span(pickled.data(), pickled.size())));
   const fs::path file = folder.write("cfg.pt", {reinterpret_cast<const char*>(archive.data()), archive.size()});
   auto reader = open_checkpoint(file).value();
   REQUIRE(reader->contents().objects.size() == 1);

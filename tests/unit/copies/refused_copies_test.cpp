@@ -19,7 +19,9 @@
 #include "checkpoint_data.hpp"
 #include "unusual_data.hpp"
 
+import shardmesh.catalog;
 import shardmesh.checkpoint;
+import shardmesh.dcp;
 
 using namespace shardmesh;
 using namespace unusual_data;
@@ -304,16 +306,16 @@ TEST_CASE("metadata with a dtype that is none is a problem that names the key") 
   tensor.chunks.push_back({whole, 0});
   const fragment all{whole, 0, 0, {0}, 0};
   tensor.bytes.from = distribution::from_fragments({2}, {&all, 1}, owner_space::items).value();
-  const dcp_place place{"__0_0.distcp", 0, 8};
+  const dcp::item_place place{"__0_0.distcp", 0, 8};
   const auto parsed = [&] {
-    return parse_dcp_metadata(format_dcp_metadata({&tensor, 1}, {}, {&place, 1}, {}), ".metadata").value();
+    return dcp::parse_metadata(dcp::format_metadata({&tensor, 1}, {}, {&place, 1}, {}), ".metadata").value();
   };
-  const dcp_metadata undefined = parsed();
+  const dcp::metadata undefined = parsed();
   REQUIRE(undefined.problems.size() == 1);
   CHECK(to_string(undefined.problems.front()) ==
         ".metadata: w: has a dtype that PyTorch cannot load: expected a dtype of torch, found torch.undefined");
   tensor.properties.foreign_dtype = "quint4x2";
-  const dcp_metadata quantized = parsed();
+  const dcp::metadata quantized = parsed();
   CHECK(quantized.problems.empty());
   CHECK(quantized.warnings.empty());
   CHECK(quantized.contents.tensors.front().properties.foreign_dtype == "quint4x2");

@@ -37,7 +37,7 @@ json path_json(const path& where) {
   return made;
 }
 
-json answer_of(const dcp_metadata& read, std::size_t bytes) {
+json answer_of(const dcp::metadata& read, std::size_t bytes) {
   const catalog& contents = read.contents;
   json made{{"version", read.extras.has_version ? json(read.extras.version) : json()},
             {"pickle_protocol", read.extras.graph ? json(read.extras.graph->protocol()) : json()},
@@ -97,7 +97,7 @@ TEST_CASE("every field of every golden .metadata is read", "[metadata]") {
     INFO(dump.string());
     REQUIRE(std::filesystem::is_regular_file(dump));
     const auto bytes = data::read(file);
-    const auto read = parse_dcp_metadata(bytes, file.string());
+    const auto read = dcp::parse_metadata(bytes, file.string());
     REQUIRE(read);
     CHECK(read->problems.empty());
     json theirs = data::read_json(dump), ours = answer_of(*read, bytes.size());

@@ -33,20 +33,20 @@ std::vector<std::byte> bytes_of(std::string_view text) {
   return bytes;
 }
 
-pickle_graph parsed(std::string_view text) {
-  return pickle_graph::parse(bytes_of(text)).value();
+pickle::graph parsed(std::string_view text) {
+  return pickle::graph::parse(bytes_of(text)).value();
 }
 
 error problem_of(std::string_view text) {
-  const auto graph = pickle_graph::parse(bytes_of(text));
+  const auto graph = pickle::graph::parse(bytes_of(text));
   REQUIRE(!graph);
   return graph.error();
 }
 
 /// Structural equality of two graphs; pairs that are being compared count as equal, so cycles end.
-bool equal(const pickle_value& a, const pickle_value& b) {
+bool equal(const pickle::value& a, const pickle::value& b) {
   std::set<std::pair<std::uint64_t, std::uint64_t>> seen;
-  std::vector<std::pair<pickle_value, pickle_value>> pending{{a, b}};
+  std::vector<std::pair<pickle::value, pickle::value>> pending{{a, b}};
   while (!pending.empty()) {
     const auto [x, y] = pending.back();
     pending.pop_back();
@@ -58,7 +58,7 @@ bool equal(const pickle_value& a, const pickle_value& b) {
     if (x.bytes() && !std::ranges::equal(*x.bytes(), *y.bytes())) return false;
     if (x.global_module() != y.global_module() || x.global_name() != y.global_name() || x.size() != y.size())
       return false;
-    if (x.kind() == pickle_kind::dict) {
+    if (x.kind() == pickle::kind::dict) {
       for (std::size_t i = 0; i < x.size(); ++i) {
         pending.push_back({x.pairs()[i].key, y.pairs()[i].key});
         pending.push_back({x.pairs()[i].value, y.pairs()[i].value});
@@ -66,7 +66,7 @@ bool equal(const pickle_value& a, const pickle_value& b) {
     } else {
       for (std::size_t i = 0; i < x.size(); ++i) pending.push_back({x.items()[i], y.items()[i]});
     }
-    if (x.kind() == pickle_kind::record) {
+    if (x.kind() == pickle::kind::record) {
       if (x.form() != y.form()) return false;
       pending.push_back({x.callable(), y.callable()});
       pending.push_back({x.args(), y.args()});
@@ -75,32 +75,32 @@ bool equal(const pickle_value& a, const pickle_value& b) {
       pending.push_back({x.assigned(), y.assigned()});
       pending.push_back({x.keyword_args(), y.keyword_args()});
     }
-    if (x.kind() == pickle_kind::persistent) pending.push_back({x.persistent_id(), y.persistent_id()});
+    if (x.kind() == pickle::kind::persistent) pending.push_back({x.persistent_id(), y.persistent_id()});
   }
   return true;
 }
 
-pickle_graph written_again(const pickle_value& value) {
-  pickle_writer writer;
+pickle::graph written_again(const pickle::value& value) {
+  pickle::writer writer;
   writer.value(value).value();
-  return pickle_graph::parse(std::move(writer).finish()).value();
+  return pickle::graph::parse(std::move(writer).finish()).value();
 }
 
 /// Walks everything reachable with a bound: parsing hostile input must leave a graph that can be looked at.
-std::size_t touch(const pickle_value& root) {
+std::size_t touch(const pickle::value& root) {
   std::set<std::uint64_t> seen;
-  std::vector<pickle_value> pending{root};
+  std::vector<pickle::value> pending{root};
   std::size_t sum = 0;
   while (!pending.empty()) {
-    const pickle_value value = pending.back();
+    const pickle::value value = pending.back();
     pending.pop_back();
     if (!seen.insert(value.identity()).second) continue;
     sum += value.text().value_or("").size() + value.decimal().value_or("").size() + value.global_module().size() +
            value.global_name().size() + (value.bytes() ? value.bytes()->size() : 0) + (value.as_float() ? 1 : 0);
-    for (const pickle_value part : value.items()) pending.push_back(part);
-    for (const pickle_pair pair : value.pairs()) pending.push_back(pair.key), pending.push_back(pair.value);
-    for (const pickle_value part : {value.callable(), value.args(), value.state(), value.appended(), value.assigned(),
-                                    value.keyword_args(), value.persistent_id()})
+    for (const pickle::value part : value.items()) pending.push_back(part);
+    for (const pickle::pair pair : value.pairs()) pending.push_back(pair.key), pending.push_back(pair.value);
+    for (const pickle::value part : {value.callable(), value.args(), value.state(), value.appended(), value.assigned(),
+                                     value.keyword_args(), value.persistent_id()})
       if (part) pending.push_back(part);
   }
   return sum;
@@ -116,36 +116,36 @@ TEST_CASE("a shared list is one object, two equal lists are two") {
 }
 
 TEST_CASE("a list and a tuple that contain themselves are read, and written again as they were") {
-  const auto graph = pickle_graph::parse(data::read(fixtures / "cycles.pkl")).value();
-  const pickle_value list = graph.root().find("list"), tuple = graph.root().find("tuple");
+  const auto graph = pickle::graph::parse(data::read(fixtures / "cycles.pkl")).value();
+  const pickle::value list = graph.root().find("list"), tuple = graph.root().find("tuple");
   CHECK(list.items()[0].identity() == list.identity());
   CHECK(tuple.items()[0].items()[0].identity() == tuple.identity());
   const auto again = written_again(graph.root());
   CHECK(equal(graph.root(), again.root()));
   CHECK(again.root().find("list").items()[0].identity() == again.root().find("list").identity());
-  const pickle_value copy = again.root().find("tuple");
+  const pickle::value copy = again.root().find("tuple");
   CHECK(copy.items()[0].items()[0].identity() == copy.identity());
 }
 
 TEST_CASE("callables are inert: a REDUCE of os.system is a record") {
   const auto graph = parsed("cos\nsystem\n(S'echo hello'\ntR.");
-  CHECK(graph.root().kind() == pickle_kind::record);
+  CHECK(graph.root().kind() == pickle::kind::record);
   CHECK(graph.root().is_record_of("os", "system"));
   CHECK(graph.root().args().items()[0].text() == "echo hello");
 }
 
 TEST_CASE("records keep their form, arguments, items, entries and state") {
   const auto newobj = parsed("cm\nC\n)\x81}(X\1\0\0\0aK\1ub."sv);
-  CHECK(newobj.root().form() == pickle_form::newobj);
+  CHECK(newobj.root().form() == pickle::form::newobj);
   CHECK(newobj.root().attribute("a").as_int() == 1);
   CHECK_FALSE(newobj.root().attribute("b"));
   const auto extended = parsed("cm\nC\n)}(X\1\0\0\0kNu\x92(K\1K\2e(K\3K\4u."sv);
-  CHECK(extended.root().form() == pickle_form::newobj_ex);
+  CHECK(extended.root().form() == pickle::form::newobj_ex);
   CHECK(extended.root().keyword_args().find("k").is_none());
   CHECK(extended.root().appended().items()[1].as_int() == 2);
   CHECK(extended.root().assigned().pairs()[0].value.as_int() == 4);
   const auto instance = parsed("(I7\nim\nC\n.");
-  CHECK(instance.root().form() == pickle_form::instance);
+  CHECK(instance.root().form() == pickle::form::instance);
   CHECK(instance.root().is_record_of("m", "C"));
   CHECK(instance.root().args().items()[0].as_int() == 7);
   const auto object = parsed("(cm\nC\nI7\no.");
@@ -163,8 +163,8 @@ TEST_CASE("text strings resolve escapes; byte strings of Python 2 are text only 
   CHECK(parsed("S'a\\n\\x41\\101\\'\\\\'\n.").root().text() == "a\nAA'\\");
   CHECK(parsed("V\\u2603\\U0001f600\xe9\n.").root().text() == "\u2603\U0001f600\u00e9");
   CHECK(parsed("U\2\xc3\xa9."sv).root().text() == "\u00e9");
-  CHECK(parsed("U\2\xff\xa9."sv).root().kind() == pickle_kind::bytes);
-  CHECK(parsed("S'\\xff'\n.").root().kind() == pickle_kind::bytes);
+  CHECK(parsed("U\2\xff\xa9."sv).root().kind() == pickle::kind::bytes);
+  CHECK(parsed("S'\\xff'\n.").root().kind() == pickle::kind::bytes);
 }
 
 TEST_CASE("integers keep every bit") {
@@ -181,7 +181,7 @@ TEST_CASE("persistent ids and extension codes are inert") {
   CHECK(parsed("Pkey 1\n.").root().persistent_id().text() == "key 1");
   CHECK(parsed("K\5Q."sv).root().persistent_id().as_int() == 5);
   CHECK(parsed("\x82\7."sv).root().extension_code() == 7);
-  CHECK(parsed("\x82\7."sv).root().kind() == pickle_kind::extension);
+  CHECK(parsed("\x82\7."sv).root().kind() == pickle::kind::extension);
 }
 
 TEST_CASE("malformed pickles are refused with the opcode and its offset") {
@@ -220,7 +220,7 @@ TEST_CASE("memory stays within a small multiple of the input") {
   for (const std::string_view unit : {"]"sv, "}"sv, "(t"sv, "cm\nC\n)R"sv, "N2s"sv, ")\x85"sv, "]N a"sv, "K\1Q"sv}) {
     std::string text = "N";
     for (int i = 0; i < 20000; ++i) text += unit;
-    const auto graph = pickle_graph::parse(bytes_of(text + "."));
+    const auto graph = pickle::graph::parse(bytes_of(text + "."));
     if (graph) CHECK(graph->memory_bytes() < 150 * text.size() + 4096);
   }
 }
@@ -231,7 +231,7 @@ TEST_CASE("every golden .metadata parses, and is the same when written again") {
   for (const auto& file : files) {
     INFO(file);
     const auto bytes = data::read(file);
-    const auto graph = pickle_graph::parse(std::span<const std::byte>(bytes));
+    const auto graph = pickle::graph::parse(std::span<const std::byte>(bytes));
     if (!graph) FAIL(to_string(graph.error()));
     CHECK(graph->consumed_bytes() == bytes.size());
     CHECK(graph->root().callable().global_name() == "Metadata");
@@ -241,7 +241,7 @@ TEST_CASE("every golden .metadata parses, and is the same when written again") {
 }
 
 TEST_CASE("what the writer writes is what the reader reads") {
-  pickle_writer w;
+  pickle::writer w;
   w.begin_dict();
   w.text("size");
   w.global("torch", "Size");
@@ -266,10 +266,10 @@ TEST_CASE("what the writer writes is what the reader reads") {
   w.text("again");
   w.recall(object);
   w.end_dict();
-  const auto graph = pickle_graph::parse(std::move(w).finish()).value();
+  const auto graph = pickle::graph::parse(std::move(w).finish()).value();
   const auto sizes = graph.root().find("size").args().items()[0].items();
   std::vector<std::int64_t> values;
-  for (const pickle_value size : sizes) values.push_back(size.as_int().value());
+  for (const pickle::value size : sizes) values.push_back(size.as_int().value());
   CHECK(values == std::vector<std::int64_t>{0, 255, 256, 65536, -1, 1LL << 31, 1LL << 40, -(1LL << 62)});
   CHECK(graph.root().find("object").attribute("x").as_float() == -0.5);
   CHECK(graph.root().find("again").identity() == graph.root().find("object").identity());
@@ -282,16 +282,16 @@ TEST_CASE("every truncation of a pickle is an error, and no changed byte does ha
   for (const auto& sample : samples) {
     const auto bytes = data::read(sample);
     for (std::size_t length = 0; length < bytes.size(); ++length)
-      CHECK_FALSE(pickle_graph::parse(std::span(bytes).first(length)));
+      CHECK_FALSE(pickle::graph::parse(std::span(bytes).first(length)));
     auto changed = bytes;
     std::size_t total = 0;
     for (std::size_t i = 0; i < bytes.size(); ++i) {
       for (const std::byte flip : {std::byte{1}, std::byte{0x80}, std::byte{0xff}}) {
         changed[i] = bytes[i] ^ flip;
-        const auto graph = pickle_graph::parse(std::span<const std::byte>(changed));
+        const auto graph = pickle::graph::parse(std::span<const std::byte>(changed));
         if (graph) {
           total += touch(graph->root());
-          pickle_writer writer;
+          pickle::writer writer;
           static_cast<void>(writer.value(graph->root(), 1 << 20));
         }
       }
@@ -307,14 +307,14 @@ TEST_CASE("corrupt golden metadata never runs code, and damaged streams are refu
         "string_length_huge", "stack_underflow", "protocol_99", "garbage_metadata"}) {
     INFO(name);
     const auto bytes = data::read(data::golden() / "corrupt" / name / "checkpoint" / ".metadata");
-    const auto graph = pickle_graph::parse(std::span<const std::byte>(bytes));
+    const auto graph = pickle::graph::parse(std::span<const std::byte>(bytes));
     REQUIRE(!graph);
     CHECK(graph.error().code == errc::bad_pickle);
   }
   for (const char* name : {"evil_pickle", "evil_inside", "evil_eval", "evil_getattr", "memo_bomb", "deep_nesting"}) {
     INFO(name);
     const auto bytes = data::read(data::golden() / "corrupt" / name / "checkpoint" / ".metadata");
-    const auto graph = pickle_graph::parse(std::span<const std::byte>(bytes));
+    const auto graph = pickle::graph::parse(std::span<const std::byte>(bytes));
     if (graph) touch(graph->root());
   }
 }

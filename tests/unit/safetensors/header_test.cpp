@@ -24,11 +24,11 @@ namespace fs = std::filesystem;
 
 namespace {
 
-result<safetensors_header> parse(const std::string& file) {
+result<safetensors::header> parse(const std::string& file) {
   const memory_source source(std::as_bytes(std::span(file)), "f.safetensors");
-  return parse_safetensors(source);
+  return safetensors::parse_header(source);
 }
-result<safetensors_header> parse(std::string_view json, std::size_t data) {
+result<safetensors::header> parse(std::string_view json, std::size_t data) {
   return parse(safetensors_files::bytes(json, data));
 }
 
@@ -54,11 +54,11 @@ TEST_CASE("a safetensors header gives names, dtypes, shapes and absolute offsets
   REQUIRE(header);
   const auto begin = static_cast<std::int64_t>(json.size()) + 8;
   CHECK(header->data_begin == begin);
-  CHECK(header->entries == std::vector<safetensors_entry>{{"x", dtype::float32, {}, begin, begin + 4},
-                                                          {"y", dtype::bfloat16, {2, 3}, begin + 4, begin + 16}});
+  CHECK(header->entries == std::vector<safetensors::entry>{{"x", dtype::float32, {}, begin, begin + 4},
+                                                           {"y", dtype::bfloat16, {2, 3}, begin + 4, begin + 16}});
   CHECK(header->metadata == std::vector<std::pair<std::string, std::string>>{{"b", "2"}, {"a", "1"}});
-  CHECK(find_metadata(*header, "a") == "1");
-  CHECK_FALSE(find_metadata(*header, "c"));
+  CHECK(safetensors::find_metadata(*header, "a") == "1");
+  CHECK_FALSE(safetensors::find_metadata(*header, "c"));
 }
 
 TEST_CASE("a file without tensors, with empty tensors and with odd names is read") {
@@ -162,12 +162,12 @@ TEST_CASE("every expected.safetensors of the golden data holds the tensors it sa
     file_pool pool;
     const auto source = pool.open(path);
     REQUIRE(source);
-    const auto header = parse_safetensors(**source);
+    const auto header = safetensors::parse_header(**source);
     REQUIRE(header);
     std::size_t held = 0;
     for (const auto& [name, tensor] : expected.items()) held += tensor.value("in_safetensors", true) ? 1 : 0;
     CHECK(header->entries.size() == held);
-    for (const safetensors_entry& entry : header->entries) {
+    for (const safetensors::entry& entry : header->entries) {
       const auto& tensor = expected.at(entry.name);
       CHECK(tensor.at("dtype") == std::string(name(entry.type)));
       CHECK(tensor.at("shape") == std::vector<std::int64_t>(entry.shape.begin(), entry.shape.end()));
@@ -178,16 +178,16 @@ TEST_CASE("every expected.safetensors of the golden data holds the tensors it sa
 }
 
 TEST_CASE("a laid-out file is read back with the same tensors, aligned and without gaps") {
-  std::vector<safetensors_tensor> tensors;
+  std::vector<safetensors::tensor> tensors;
   for (const dtype type : all_dtypes()) {
-    if (!safetensors_can_hold(type)) continue;
+    if (!safetensors::can_hold(type)) continue;
     tensors.push_back({std::string(name(type)) + ".a", type, {4, 4}});
     tensors.push_back({std::string(name(type)) + ".\xC3\xA9\"\\\n", type, {3, 8}});
     tensors.push_back({std::string(name(type)) + ".empty", type, {0, 2}});
   }
   tensors.push_back({"scalar", dtype::float64, {}});
   const std::vector<std::pair<std::string, std::string>> metadata{{"format", "pt"}, {"q\"", "\t"}};
-  const auto layout = layout_safetensors(tensors, metadata);
+  const auto layout = safetensors::layout_file(tensors, metadata);
   REQUIRE(layout);
   CHECK(layout->header.size() % 8 == 0);
   std::string file = layout->header;
@@ -214,10 +214,11 @@ TEST_CASE("the header is what the Rust writer makes") {
   // Written by safetensors 0.8.0: save({...}, metadata={"a/b": "x\ty"}).
   const std::string expected =
       R"({"__metadata__":{"a/b":"x\ty"},"i":{"dtype":"I64","shape":[2],"data_offsets":[0,16]},"F":{"dtype":"F32","shape":[2],"data_offsets":[16,24]},"empty":{"dtype":"F32","shape":[0,3],"data_offsets":[24,24]},"h":{"dtype":"F16","shape":[2],"data_offsets":[24,28]},"f4":{"dtype":"F4","shape":[4],"data_offsets":[28,30]},"bool":{"dtype":"BOOL","shape":[2],"data_offsets":[30,32]}})";
-  const std::vector<safetensors_tensor> tensors{{"bool", dtype::boolean, {2}}, {"f4", dtype::float4_e2m1fn_x2, {2}},
-                                                {"h", dtype::float16, {2}},    {"empty", dtype::float32, {0, 3}},
-                                                {"F", dtype::float32, {2}},    {"i", dtype::int64, {2}}};
-  const auto layout = layout_safetensors(tensors, std::vector<std::pair<std::string, std::string>>{{"a/b", "x\ty"}});
+  const std::vector<safetensors::tensor> tensors{{"bool", dtype::boolean, {2}}, {"f4", dtype::float4_e2m1fn_x2, {2}},
+                                                 {"h", dtype::float16, {2}},    {"empty", dtype::float32, {0, 3}},
+                                                 {"F", dtype::float32, {2}},    {"i", dtype::int64, {2}}};
+  const auto layout =
+      safetensors::layout_file(tensors, std::vector<std::pair<std::string, std::string>>{{"a/b", "x\ty"}});
   REQUIRE(layout);
   std::string json = layout->header.substr(8);
   json.erase(json.find_last_not_of(' ') + 1);
@@ -226,15 +227,15 @@ TEST_CASE("the header is what the Rust writer makes") {
 }
 
 TEST_CASE("tensors that safetensors cannot hold are all named") {
-  const std::vector<safetensors_tensor> tensors{{"c", dtype::complex128, {2}},
-                                                {"ok", dtype::float32, {2}},
-                                                {"\xFF", dtype::float32, {1}},
-                                                {"b", dtype::bits8, {1}},
-                                                {"ok", dtype::uint8, {1}},
-                                                {"__metadata__", dtype::uint8, {1}},
-                                                {"huge", dtype::float64, {INT64_MAX / 2, 2}},
-                                                {"f4", dtype::float4_e2m1fn_x2, {}}};
-  const auto problems = safetensors_problems(tensors);
+  const std::vector<safetensors::tensor> tensors{{"c", dtype::complex128, {2}},
+                                                 {"ok", dtype::float32, {2}},
+                                                 {"\xFF", dtype::float32, {1}},
+                                                 {"b", dtype::bits8, {1}},
+                                                 {"ok", dtype::uint8, {1}},
+                                                 {"__metadata__", dtype::uint8, {1}},
+                                                 {"huge", dtype::float64, {INT64_MAX / 2, 2}},
+                                                 {"f4", dtype::float4_e2m1fn_x2, {}}};
+  const auto problems = safetensors::problems_of(tensors);
   std::vector<std::pair<std::string, errc>> found;
   for (const error& e : problems) found.emplace_back(e.key, e.code);
   CHECK(found == std::vector<std::pair<std::string, errc>>{{"c", errc::unsupported},
@@ -244,7 +245,7 @@ TEST_CASE("tensors that safetensors cannot hold are all named") {
                                                            {"__metadata__", errc::invalid_argument},
                                                            {"huge", errc::overflow},
                                                            {"f4", errc::unsupported}});
-  const auto layout = layout_safetensors(tensors);
+  const auto layout = safetensors::layout_file(tensors);
   REQUIRE_FALSE(layout);
   CHECK(layout.error().code == errc::unsupported);
   CHECK(layout.error().message.find("complex128") != std::string::npos);
@@ -252,11 +253,11 @@ TEST_CASE("tensors that safetensors cannot hold are all named") {
 }
 
 TEST_CASE("200,000 entries parse in well under a second") {
-  std::vector<safetensors_tensor> tensors;
+  std::vector<safetensors::tensor> tensors;
   for (int i = 0; i < 200'000; ++i)
     tensors.push_back(
         {fmt::format("model.layers.{}.mlp.experts.{}.down_proj.weight", i / 256, i % 256), dtype::bfloat16, {2, 3}});
-  const auto layout = layout_safetensors(tensors);
+  const auto layout = safetensors::layout_file(tensors);
   REQUIRE(layout);
   std::string file = layout->header;
   file.resize(static_cast<std::size_t>(layout->size_bytes));
@@ -270,21 +271,21 @@ TEST_CASE("200,000 entries parse in well under a second") {
 }
 
 TEST_CASE("checksums are patched into the header and verified from it") {
-  const std::vector<safetensors_tensor> tensors{{"a", dtype::uint8, {3}}, {"b", dtype::float32, {2}}};
-  const auto layout = layout_safetensors(
+  const std::vector<safetensors::tensor> tensors{{"a", dtype::uint8, {3}}, {"b", dtype::float32, {2}}};
+  const auto layout = safetensors::layout_file(
       tensors, std::vector<std::pair<std::string, std::string>>{
-                   {std::string(safetensors_checksum_key), checksum_placeholder(2)}, {"format", "pt"}});
+                   {std::string(safetensors::checksum_key), safetensors::checksum_placeholder(2)}, {"format", "pt"}});
   REQUIRE(layout);
   std::string text = layout->header;
   const std::string data = "abcdefghijk";
   const std::vector<digest128> digests{xxh3(std::as_bytes(std::span(data)).first(8)),
                                        xxh3(std::as_bytes(std::span(data)).subspan(8))};
-  REQUIRE(patch_checksums(text, digests));
+  REQUIRE(safetensors::patch_checksums(text, digests));
   CHECK(text.size() == layout->header.size());
   const auto read = [](const std::string& header_text, const std::string& rest) {
     const auto header = parse(header_text + rest);
     REQUIRE(header);
-    return read_checksums(std::as_bytes(std::span(header_text)), *header);
+    return safetensors::read_checksums(std::as_bytes(std::span(header_text)), *header);
   };
   const auto found = read(text, data);
   REQUIRE(found);
@@ -304,8 +305,8 @@ TEST_CASE("checksums are patched into the header and verified from it") {
   none.replace(none.find("shardmesh.xxh3"), 14, "shardmesh.xxh4");
   REQUIRE(read(none, data));
   CHECK_FALSE(*read(none, data));
-  CHECK(patch_checksums(none, digests).error().code == errc::invalid_argument);
-  CHECK_FALSE(patch_checksums(text, std::span(digests).first(1)));
+  CHECK(safetensors::patch_checksums(none, digests).error().code == errc::invalid_argument);
+  CHECK_FALSE(safetensors::patch_checksums(text, std::span(digests).first(1)));
 }
 
 TEST_CASE("XXH3-128 has its published values, whole or in pieces") {

@@ -32,15 +32,15 @@ TEST_CASE("the archive around a contiguous tensor is byte for byte PyTorch's, of
     const auto file = data::read(where.file);
     const auto bytes = slice(file, where.offset, where.length);
     const memory_source source(bytes, where.file.string());
-    const auto item = torch_item::open(source).value();
-    const torch_tensor& tensor = item.tensors()[0];
-    const torch_storage& storage = item.storages()[0];
+    const auto item = torch_file::item::open(source).value();
+    const torch_file::tensor& tensor = item.tensors()[0];
+    const torch_file::storage& storage = item.storages()[0];
     // PyTorch also keeps other strides; those have another data.pkl.
     if (tensor.strides != contiguous_strides(tensor.sizes) || tensor.requires_grad || tensor.conj || tensor.neg ||
         tensor.storage_offset != 0 || tensor.python_type != "torch.Tensor")
       continue;
     INFO(where.case_name << " " << where.fqn);
-    const auto layout = torch_tensor_archive::make(tensor.type, tensor.sizes);
+    const auto layout = torch_file::tensor_archive::make(tensor.type, tensor.sizes);
     if (!layout) FAIL(to_string(layout.error()));
     if (layout->data_bytes() != storage.size_bytes) continue;
     REQUIRE(layout->size_bytes() == where.length);
@@ -67,7 +67,7 @@ TEST_CASE("the archive around an object is byte for byte PyTorch's") {
     if (directory.find("archive/data/0") != nullptr) continue;
     INFO(where.case_name << " " << where.fqn);
     const auto data_pkl = read_record(source, *directory.find("archive/data.pkl"), 1 << 20).value();
-    CHECK(torch_object_archive(data_pkl) == bytes);
+    CHECK(torch_file::object_archive(data_pkl) == bytes);
     ++compared;
   }
   CHECK(compared > 100);
@@ -75,14 +75,14 @@ TEST_CASE("the archive around an object is byte for byte PyTorch's") {
 
 TEST_CASE("a tensor of five dimensions, and one without elements, read back as they were written") {
   for (const extents& sizes : {extents{2, 3, 1, 5, 7}, extents{0, 4}, extents{}, extents{70000, 300}}) {
-    const auto layout = torch_tensor_archive::make(dtype::uint8, sizes).value();
+    const auto layout = torch_file::tensor_archive::make(dtype::uint8, sizes).value();
     std::vector<std::byte> bytes(layout.prefix().begin(), layout.prefix().end());
     bytes.resize(bytes.size() + static_cast<std::size_t>(layout.data_bytes()), std::byte{7});
     const auto suffix = layout.suffix(crc32_of(std::span(bytes).subspan(layout.prefix().size())));
     bytes.insert(bytes.end(), suffix.begin(), suffix.end());
     CHECK(static_cast<std::int64_t>(bytes.size()) == layout.size_bytes());
     const memory_source source(bytes, "made");
-    const auto item = torch_item::open(source).value();
+    const auto item = torch_file::item::open(source).value();
     CHECK(item.tensors()[0].sizes == sizes);
     CHECK(item.tensors()[0].type == dtype::uint8);
     CHECK(item.tensors()[0].strides == contiguous_strides(sizes));
@@ -95,7 +95,7 @@ TEST_CASE("sizes of 4 GiB and more are written in ZIP64 fields, which the direct
   // Only the bytes around the data exist here: the source answers zeros for the data.
   class sparse final : public byte_source {
    public:
-    explicit sparse(const torch_tensor_archive& layout)
+    explicit sparse(const torch_file::tensor_archive& layout)
         : prefix_(layout.prefix().begin(), layout.prefix().end()),
           suffix_(layout.suffix(0x12345678)),
           size_(layout.size_bytes()) {}
@@ -117,9 +117,9 @@ TEST_CASE("sizes of 4 GiB and more are written in ZIP64 fields, which the direct
     std::int64_t size_;
   };
   for (const std::int64_t count : {std::int64_t{0xfffffffe}, std::int64_t{0xffffffff}, std::int64_t{1} << 36}) {
-    const auto layout = torch_tensor_archive::make(dtype::uint8, {count}).value();
+    const auto layout = torch_file::tensor_archive::make(dtype::uint8, {count}).value();
     const sparse source(layout);
-    const auto item = torch_item::open(source);
+    const auto item = torch_file::item::open(source);
     if (!item) FAIL(to_string(item.error()));
     CHECK(item->storages()[0].size_bytes == count);
     CHECK(item->storages()[0].offset == static_cast<std::int64_t>(layout.prefix().size()));
@@ -136,12 +136,12 @@ TEST_CASE("the archive around 2^32 - 1 bytes, the first size that needs ZIP64, i
   REQUIRE(suffix.size() > 8);
   std::uint32_t crc32 = 0;
   std::memcpy(&crc32, suffix.data() + 4, 4);  // in the data descriptor
-  const auto layout = torch_tensor_archive::make(dtype::uint8, {0xffffffff}).value();
+  const auto layout = torch_file::tensor_archive::make(dtype::uint8, {0xffffffff}).value();
   CHECK(std::vector<std::byte>(layout.prefix().begin(), layout.prefix().end()) == prefix);
   CHECK(layout.suffix(crc32) == suffix);
 }
 
 TEST_CASE("a dtype that PyTorch lacks, or a size that does not fit, cannot be written") {
-  CHECK(torch_tensor_archive::make(dtype::float6_e2m3, {4}).error().code == errc::unsupported);
-  CHECK(torch_tensor_archive::make(dtype::float32, {std::int64_t{1} << 62}).error().code == errc::overflow);
+  CHECK(torch_file::tensor_archive::make(dtype::float6_e2m3, {4}).error().code == errc::unsupported);
+  CHECK(torch_file::tensor_archive::make(dtype::float32, {std::int64_t{1} << 62}).error().code == errc::overflow);
 }

@@ -22,12 +22,13 @@ namespace {
 
 const std::filesystem::path fixtures = std::filesystem::path(SHARDMESH_TEST_DATA) / "pickle";
 
-result<std::vector<flat_entry>> flattened(const std::string& pickle, const flatten_options& options = {}) {
+result<std::vector<torch_file::flat_entry>> flattened(const std::string& pickle,
+                                                      const torch_file::flatten_options& options = {}) {
   std::vector<std::byte> bytes;
   for (const char c : pickle) bytes.push_back(static_cast<std::byte>(c));
   const memory_source source(bytes, "made");
-  static std::vector<torch_item> alive;  // entries refer to the item
-  alive.push_back(torch_item::open(source).value());
+  static std::vector<torch_file::item> alive;  // entries refer to the item
+  alive.push_back(torch_file::item::open(source).value());
   return flatten_state_dict(alive.back(), alive.back().root(), options);
 }
 
@@ -39,19 +40,20 @@ TEST_CASE("a .pt state dict flattens to PyTorch's paths and tensors, by both rul
   INFO(file << " " << old_rule);
   const auto bytes = data::read(fixtures / file);
   const memory_source source(bytes, file);
-  const auto item = torch_item::open(source);
+  const auto item = torch_file::item::open(source);
   if (!item) FAIL(to_string(item.error()));
-  CHECK(item->format() == (file == "state.pt" ? torch_item_format::zip : torch_item_format::legacy_stream));
-  const auto entries =
-      flatten_state_dict(*item, item->root(), {.rule = old_rule ? flatten_rule::torch_2_3 : flatten_rule::torch_2_4});
+  CHECK(item->format() == (file == "state.pt" ? torch_file::item_format::zip : torch_file::item_format::legacy_stream));
+  const auto entries = flatten_state_dict(
+      *item, item->root(),
+      {.rule = old_rule ? torch_file::flatten_rule::torch_2_3 : torch_file::flatten_rule::torch_2_4});
   if (!entries) FAIL(to_string(entries.error()));
   const auto expected = data::read_json(fixtures / "state.json")[old_rule ? "2.3" : "2.4"];
   REQUIRE(entries->size() == expected.size());
   for (std::size_t i = 0; i < expected.size(); ++i) {
-    const flat_entry& entry = (*entries)[i];
+    const torch_file::flat_entry& entry = (*entries)[i];
     INFO(entry.fqn);
     nlohmann::json path = nlohmann::json::array();
-    for (const flat_path_item& part : entry.path) {
+    for (const torch_file::flat_path_item& part : entry.path) {
       if (const auto* text = std::get_if<std::string>(&part))
         path.push_back(*text);
       else
@@ -60,7 +62,7 @@ TEST_CASE("a .pt state dict flattens to PyTorch's paths and tensors, by both rul
     CHECK(path == expected[i]["path"]);
     REQUIRE(entry.tensor.has_value() == expected[i].contains("sha256"));
     if (!entry.tensor) continue;
-    const torch_tensor& tensor = item->tensors()[*entry.tensor];
+    const torch_file::tensor& tensor = item->tensors()[*entry.tensor];
     CHECK(std::string(name(tensor.type)) == expected[i]["dtype"].get<std::string>());
     CHECK(std::vector<std::int64_t>(tensor.sizes.begin(), tensor.sizes.end()) ==
           expected[i]["shape"].get<std::vector<std::int64_t>>());
@@ -68,12 +70,12 @@ TEST_CASE("a .pt state dict flattens to PyTorch's paths and tensors, by both rul
           expected[i]["sha256"].get<std::string>());
   }
   const auto by_name = [&](std::string_view fqn) {
-    for (const flat_entry& entry : *entries)
+    for (const torch_file::flat_entry& entry : *entries)
       if (entry.fqn == fqn) return entry;
-    return flat_entry{};
+    return torch_file::flat_entry{};
   };
-  CHECK(classify(*item, by_name("q").value).kind == object_kind::opaque_tensor);
-  CHECK(classify(*item, by_name("sparse").value).kind == object_kind::opaque_tensor);
+  CHECK(classify(*item, by_name("q").value).kind == torch_file::object_kind::opaque_tensor);
+  CHECK(classify(*item, by_name("sparse").value).kind == torch_file::object_kind::opaque_tensor);
   CHECK(item->tensors()[*by_name("param").tensor].python_type == "torch.nn.parameter.Parameter");
   CHECK(item->tensors()[*by_name("param").tensor].requires_grad);
   CHECK(item->tensors()[*by_name("t").tensor].storage == item->tensors()[*by_name("w").tensor].storage);
@@ -91,7 +93,7 @@ TEST_CASE("a dict inside itself is one object there") {
   const auto entries = flattened("}q\0(X\1\0\0\0n}(X\1\0\0\0iK\1X\2\0\0\0uph\0uX\1\0\0\0l](h\0}eu."s);
   if (!entries) FAIL(to_string(entries.error()));
   std::vector<std::string> names;
-  for (const flat_entry& entry : *entries) names.push_back(entry.fqn);
+  for (const torch_file::flat_entry& entry : *entries) names.push_back(entry.fqn);
   CHECK(names == std::vector<std::string>{"n.i", "n.up", "l.0"});
 }
 
@@ -111,7 +113,7 @@ TEST_CASE("keys of a state dict are named as Python's str() names them") {
   const auto entries = flattened(pickle);
   if (!entries) FAIL(to_string(entries.error()));
   std::vector<std::string> names;
-  for (const flat_entry& entry : *entries) names.push_back(entry.fqn);
+  for (const torch_file::flat_entry& entry : *entries) names.push_back(entry.fqn);
   CHECK(names == std::vector<std::string>{"(1, 'a')", "b\"b'\\n\"", "torch.float32", "torch.Size([2])", "()", "None",
                                           "(1,)", "1e-07"});
 }
@@ -142,7 +144,7 @@ TEST_CASE("a shared object that doubles sixty times is an error instead of endle
   std::vector<std::byte> bytes;
   for (const char c : doubling + ".") bytes.push_back(static_cast<std::byte>(c));
   const memory_source source(bytes, "laughs");
-  const auto item = torch_item::open(source).value();
+  const auto item = torch_file::item::open(source).value();
   CHECK(is_beyond_limit(object_json(source, item, item.root(), {.limit_bytes = 1 << 20}).error()));
 }
 
@@ -153,7 +155,7 @@ TEST_CASE("JSON is valid for strings that are not UTF-8 and for lists inside the
   std::vector<std::byte> bytes;
   for (const char c : pickle) bytes.push_back(static_cast<std::byte>(c));
   const memory_source source(bytes, "odd");
-  const auto item = torch_item::open(source).value();
+  const auto item = torch_file::item::open(source).value();
   const auto printed = nlohmann::json::parse(object_json(source, item, item.root()).value());
   CHECK(printed == nlohmann::json::parse(R"([{"$str":"eda080"},{"$str":"ff22"},{"$ref":1}])"));
   CHECK(json_quoted("a\xff\n") == R"("a\udcff\n")");

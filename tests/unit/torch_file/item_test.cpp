@@ -70,14 +70,14 @@ TEST_CASE("every golden item opens, and a tensor item has one tensor that fills 
     INFO(where.case_name << " " << where.fqn);
     const auto bytes = bytes_of_item(where);
     const memory_source source(bytes, where.file.string());
-    const auto item = torch_item::open(source);
+    const auto item = torch_file::item::open(source);
     if (!item) FAIL(to_string(item.error()));
-    CHECK(item->format() == torch_item_format::zip);
+    CHECK(item->format() == torch_file::item_format::zip);
     if (where.is_object) continue;
     REQUIRE(item->tensors().size() == 1);
     CHECK(item->tensor_of(item->root()) == 0);
-    const torch_tensor& tensor = item->tensors()[0];
-    const torch_storage& storage = item->storages()[tensor.storage];
+    const torch_file::tensor& tensor = item->tensors()[0];
+    const torch_file::storage& storage = item->storages()[tensor.storage];
     CHECK(storage.method == 0);
     CHECK((storage.size_bytes == 0 || storage.offset % 64 == 0));
     CHECK(storage.offset + storage.stored_bytes <= source.size_bytes());
@@ -99,7 +99,7 @@ TEST_CASE("tensors that lie in one golden item have the bytes that PyTorch says"
     INFO(where.case_name << " " << where.fqn);
     const auto bytes = bytes_of_item(where);
     const memory_source source(bytes, where.file.string());
-    const auto item = torch_item::open(source).value();
+    const auto item = torch_file::item::open(source).value();
     const auto resolved = read_tensor(source, item, 0, 1 << 30).value();
     const auto& wanted = tensors[where.fqn];
     CHECK(std::string(name(item.tensors()[0].type)) == wanted["dtype"].get<std::string>());
@@ -124,7 +124,7 @@ TEST_CASE("every golden object has the type and the JSON value that PyTorch says
     INFO(where.case_name << " " << where.fqn);
     const auto bytes = bytes_of_item(where);
     const memory_source source(bytes, where.file.string());
-    const auto item = torch_item::open(source).value();
+    const auto item = torch_file::item::open(source).value();
     CHECK(classify(item, item.root()).type == objects[where.fqn]["type"].get<std::string>());
     const auto printed = nlohmann::json::parse(object_json(source, item, item.root()).value());
     CHECK(types_only(printed) == types_only(objects[where.fqn]["value"]));
@@ -147,7 +147,7 @@ TEST_CASE("items of other PyTorch versions open") {
         REQUIRE(end != std::string_view::npos);
         INFO(file.path() << " at " << begin);
         const memory_source source(rest.first(end + 22), file.path().string());
-        const auto item = torch_item::open(source);
+        const auto item = torch_file::item::open(source);
         if (!item) FAIL(to_string(item.error()));
         const auto printed = object_json(source, *item, item->root());
         if (!printed) FAIL(to_string(printed.error()));
@@ -163,16 +163,16 @@ TEST_CASE("items of other PyTorch versions open") {
 TEST_CASE("a small item is read at once, a large one in two reads") {
   const auto small = bytes_of_item(find_item("dtensor_shard0_4", "rows10"));
   const counting_source small_source(small);
-  REQUIRE(torch_item::open(small_source));
+  REQUIRE(torch_file::item::open(small_source));
   CHECK(small_source.reads == 1);
 
-  const auto layout = torch_tensor_archive::make(dtype::float32, {1 << 20}).value();
+  const auto layout = torch_file::tensor_archive::make(dtype::float32, {1 << 20}).value();
   std::vector<std::byte> large(layout.prefix().begin(), layout.prefix().end());
   large.resize(large.size() + static_cast<std::size_t>(layout.data_bytes()));
   const auto suffix = layout.suffix(0);
   large.insert(large.end(), suffix.begin(), suffix.end());
   const counting_source large_source(large);
-  REQUIRE(torch_item::open(large_source));
+  REQUIRE(torch_file::item::open(large_source));
   CHECK(large_source.reads == 2);
   CHECK(large_source.read_bytes <= 16384);
 }

@@ -41,7 +41,7 @@ held_object container() {
 
 std::string json_of(std::span<const std::byte> archive) {
   const memory_source source(archive, "item");
-  const torch_item item = torch_item::open(source).value();
+  const torch_file::item item = torch_file::item::open(source).value();
   return object_json(source, item, item.root()).value();
 }
 
@@ -55,11 +55,11 @@ TEST_CASE("plain values and containers of them come back from their archive") {
         plain_value(std::string("\xc3\xa9\n")), plain_value(std::string()), plain_value(std::vector<std::byte>(300))})
     objects.push_back({{}, {}, {value}});
   for (const held_object& object : objects) {
-    INFO(summary_of(object));
-    const auto archive = archive_of_object(object).value();
-    CHECK(object_of_archive(archive).value() == object);
+    INFO(torch_file::summary_of(object));
+    const auto archive = torch_file::archive_of_object(object).value();
+    CHECK(torch_file::object_of_archive(archive).value() == object);
   }
-  CHECK(json_of(archive_of_object(container()).value()) ==
+  CHECK(json_of(torch_file::archive_of_object(container()).value()) ==
         R"({"$dict":[["lr",{"$float":"0x1.0000000000000p-1"}],["betas",{"$tuple":[{"$float":"0x1.ccccccccccccdp-1"},)"
         R"({"$float":"0x1.fae147ae147aep-1"}]}],[3,[]],["none",null],["raw",{"$bytes":"00ff"}]]})");
 }
@@ -72,9 +72,9 @@ TEST_CASE("PyTorch's objects mean the same after a way through plain values") {
     const auto file = checkpoint_data::read(item.file);
     const auto archive =
         std::span(file).subspan(static_cast<std::size_t>(item.offset), static_cast<std::size_t>(item.length));
-    const held_object object = object_of_archive(archive).value();
+    const held_object object = torch_file::object_of_archive(archive).value();
     ++(object.form.nodes().empty() && std::holds_alternative<opaque_object>(object.leaves.front()) ? opaque : plain);
-    const auto again = archive_of_object(object).value();
+    const auto again = torch_file::archive_of_object(object).value();
     CHECK(json_of(again) == json_of(archive));
   }
   CHECK(plain > 20);
@@ -84,13 +84,13 @@ TEST_CASE("PyTorch's objects mean the same after a way through plain values") {
 TEST_CASE("objects that no archive can hold are refused") {
   held_object object = container();
   object.leaves.pop_back();
-  CHECK(to_string(archive_of_object(object).error()) ==
+  CHECK(to_string(torch_file::archive_of_object(object).error()) ==
         "an object's leaves do not fit its form: expected 5 leaves, found 4");
   object.leaves.push_back(opaque_object{"my.type", {}});
-  CHECK(to_string(archive_of_object(object).error()) ==
+  CHECK(to_string(torch_file::archive_of_object(object).error()) ==
         "an opaque object lies inside a container, which cannot be stored: found my.type");
   object = {{}, {}, {opaque_object{"my.type", std::vector<std::byte>(7)}}};
-  CHECK(to_string(archive_of_object(object).error()) ==
+  CHECK(to_string(torch_file::archive_of_object(object).error()) ==
         "an opaque object's bytes are no archive of torch.save, so they cannot be stored: found my.type");
 }
 
@@ -101,8 +101,8 @@ TEST_CASE("an object that contains itself is kept as it is") {
       "a.",
       9);
   const auto bytes = std::as_bytes(std::span(text));
-  const auto archive = torch_object_archive(std::vector<std::byte>(bytes.begin(), bytes.end()));
-  const held_object object = object_of_archive(archive).value();
+  const auto archive = torch_file::object_archive(std::vector<std::byte>(bytes.begin(), bytes.end()));
+  const held_object object = torch_file::object_of_archive(archive).value();
   REQUIRE(object.leaves.size() == 1);
   const auto* const opaque = std::get_if<opaque_object>(&object.leaves.front());
   REQUIRE(opaque != nullptr);

@@ -22,9 +22,9 @@ TEST_CASE("Python's plain objects read the same from every protocol") {
   INFO("protocol " << protocol);
   const auto bytes = data::read(fixtures / ("plain_" + std::to_string(protocol) + ".pkl"));
   const memory_source source(bytes, "plain");
-  const auto item = torch_item::open(source);
+  const auto item = torch_file::item::open(source);
   if (!item) FAIL(to_string(item.error()));
-  CHECK(item->format() == torch_item_format::pickle);
+  CHECK(item->format() == torch_file::item_format::pickle);
   CHECK(nlohmann::json::parse(object_json(source, *item, item->root()).value()) ==
         data::read_json(fixtures / "plain.json"));
 }

@@ -23,7 +23,7 @@ std::span<const std::byte> bytes_of(std::string_view text) {
 
 /// An archive of two records.
 std::vector<std::byte> two_records(std::string_view first = "a", std::string_view second = "b") {
-  torch_archive archive("x");
+  torch_file::archive archive("x");
   auto bytes = archive.record(first, bytes_of("hello"));
   const auto more = archive.record(second, bytes_of("world!"));
   bytes.insert(bytes.end(), more.begin(), more.end());
@@ -47,8 +47,8 @@ error problem_of(const std::vector<std::byte>& bytes) {
 /// The item of rows10 that a corrupt case damages: the first in its file that metadata does not move.
 std::vector<std::byte> blob(const std::string& name) {
   const auto folder = data::golden() / "corrupt" / name / "checkpoint";
-  const auto metadata = pickle_graph::parse(data::read(folder / ".metadata")).value();
-  for (const pickle_pair entry : metadata.root().attribute("storage_data").pairs()) {
+  const auto metadata = pickle::graph::parse(data::read(folder / ".metadata")).value();
+  for (const pickle::pair entry : metadata.root().attribute("storage_data").pairs()) {
     if (entry.key.attribute("fqn").text() != "rows10") continue;
     const auto offset = entry.key.attribute("index").as_int();
     if (offset != 0) continue;
@@ -157,7 +157,7 @@ TEST_CASE("every truncation of an archive is an error, and no changed byte does 
         const memory_source source(changed, "changed");
         if (const auto directory = zip_directory::read(source))
           for (const zip_record& record : directory->records()) static_cast<void>(read_record(source, record, 1 << 20));
-        if (const auto item = torch_item::open(source)) {
+        if (const auto item = torch_file::item::open(source)) {
           static_cast<void>(
               object_json(source, *item, item->root(), {.limit_bytes = 1 << 20, .tensor_limit_bytes = 1 << 20}));
         }
@@ -179,7 +179,7 @@ TEST_CASE("damaged golden items are refused with the fitting error") {
     INFO(which.name);
     const auto bytes = blob(which.name);
     const memory_source source(bytes, which.name);
-    const auto item = torch_item::open(source);
+    const auto item = torch_file::item::open(source);
     REQUIRE(!item);
     INFO(to_string(item.error()));
     CHECK(item.error().code == which.code);
@@ -187,7 +187,7 @@ TEST_CASE("damaged golden items are refused with the fitting error") {
   }
   const auto flipped = blob("blob_crc");
   const memory_source source(flipped, "blob_crc");
-  const auto item = torch_item::open(source).value();
+  const auto item = torch_file::item::open(source).value();
   CHECK(read_tensor(source, item, 0, 1 << 20).error().code == errc::checksum_mismatch);
   CHECK(read_tensor(source, item, 0, 1 << 20, false).has_value());
 }
@@ -203,12 +203,12 @@ TEST_CASE("unusual but sound golden items give the same bytes as the original") 
     return std::vector<std::byte>();
   }();
   const memory_source original_source(original, "original");
-  const auto wanted = read_tensor(original_source, torch_item::open(original_source).value(), 0, 1 << 20).value();
+  const auto wanted = read_tensor(original_source, torch_file::item::open(original_source).value(), 0, 1 << 20).value();
   for (const char* name : {"blob_big_endian_valid", "blob_rezipped_valid", "blob_deflated"}) {
     INFO(name);
     const auto bytes = blob(name);
     const memory_source source(bytes, name);
-    const auto item = torch_item::open(source);
+    const auto item = torch_file::item::open(source);
     if (!item) FAIL(to_string(item.error()));
     CHECK(read_tensor(source, *item, 0, 1 << 20).value() == wanted);
   }
@@ -217,6 +217,6 @@ TEST_CASE("unusual but sound golden items give the same bytes as the original") 
 TEST_CASE("an evil item is inert: its root is no tensor") {
   const auto bytes = blob("blob_evil_pickle");
   const memory_source source(bytes, "evil");
-  const auto item = torch_item::open(source);
+  const auto item = torch_file::item::open(source);
   if (item) CHECK(item->tensors().empty());
 }

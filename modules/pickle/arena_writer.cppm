@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// Not exported: sequences, containers and records in the words of an arena (`tag` says how each lies there).
+module;
+#include <fmt/format.h>
+module shardmesh.pickle:arena_writer;
+
+import shardmesh.std;
+import :input;
+import :value;
+
+namespace shardmesh::pickle {
+
+/// The parts of a record's block, beside its arguments.
+enum class block_part : std::uint8_t { keyword_args, state, list, dict };
+
+inline bool is_record(std::uint64_t bits) {
+  const tag kind = tag_of(bits);
+  return kind == tag::reduce || kind == tag::newobj || kind == tag::newobj_ex || kind == tag::instance;
+}
+
+// Values are bits: a tag and a payload. Functions that return false have recorded why.
+class arena_writer {
+ public:
+  arena_writer(pickle::arena& arena, failure& problem) : arena_(arena), words_(arena.words), problem_(problem) {}
+
+  inline pickle::value value_of(std::uint64_t bits) const { return {&arena_, bits}; }
+
+  /// A tuple or frozenset of these items.
+  inline std::uint64_t make_sequence(tag kind, std::span<const std::uint64_t> items) {
+    const bool is_long = items.size() >= long_tuple;
+    const std::uint64_t first = words_.grow(items.size() + (is_long ? 1 : 0));
+    if (is_long) words_[first] = items.size();
+    std::copy(items.begin(), items.end(), words_.data() + first + (is_long ? 1 : 0));
+    const std::uint64_t count = is_long ? long_tuple : items.size();
+    return bits_of(kind, count << 40 | first);
+  }
+  /// An empty list, dict or set.
+  inline std::uint64_t make_container(tag kind) { return bits_of(kind, words_.grow(2)); }
+  inline std::uint64_t make_record(tag kind, std::uint64_t callable, std::uint64_t args) {
+    const std::uint64_t first = make_words({callable, args, 0});
+    return bits_of(kind, first);
+  }
+  /// Index of new words with these values.
+  inline std::uint64_t make_words(std::initializer_list<std::uint64_t> values) {
+    const std::uint64_t first = words_.grow(values.size());
+    std::copy(values.begin(), values.end(), words_.data() + first);
+    return first;
+  }
+
+  /// Adds items (keys and values in turn) to a container; a container at the end of the arena grows in place.
+  inline bool append(std::uint64_t container, std::span<const std::uint64_t> items) {
+    const std::uint64_t header = container >> 5;
+    std::uint64_t begin = words_[header];
+    const std::uint64_t count = words_[header + 1] >> 32, capacity = words_[header + 1] & 0xffffffff;
+    std::uint64_t room = capacity;
+    const std::uint64_t wanted = count + items.size();
+    if (wanted > 0xffffffff) return problem_.bad("more than 2^32 items");
+    if (wanted > capacity && begin + capacity == words_.size() && capacity > 0) {
+      words_.grow(wanted - capacity);
+      room = wanted;
+    } else if (wanted > capacity) {
+      room = std::min<std::uint64_t>(std::max(wanted, 2 * count), 0xffffffff);
+      begin = words_.grow(room);
+      std::copy_n(words_.data() + words_[header], count, words_.data() + begin);
+    }
+    std::copy(items.begin(), items.end(), words_.data() + begin + count);
+    words_[header] = begin;
+    words_[header + 1] = wanted << 32 | room;
+    return true;
+  }
+  /// The container that takes a target's items: the target itself when it is `plain`, or a record's own list or dict.
+  inline bool container_of(std::uint64_t target, tag plain, block_part part, std::uint64_t& container) {
+    if (tag_of(target) == plain) return container = target, true;
+    if (!is_record(target)) return problem_.bad(fmt::format("cannot add items to a {}", name(value_of(target).kind())));
+    const std::uint64_t at = block_of(target) + static_cast<std::uint64_t>(part);
+    if (words_[at] == 0) {
+      const std::uint64_t made = make_container(part == block_part::list ? tag::list : tag::dict);
+      words_[at] = made;
+    }
+    container = words_[at];
+    return true;
+  }
+
+  /// False, without a word, when it has one.
+  inline bool set_state(std::uint64_t record, std::uint64_t state) {
+    std::uint64_t& tail = words_[(record >> 5) + 2];
+    const bool has_block = tag_of(tail) == tag::block;
+    std::uint64_t& place = has_block ? words_[(tail >> 5) + static_cast<std::uint64_t>(block_part::state)] : tail;
+    if (place != 0) return false;
+    place = state;
+    return true;
+  }
+  inline bool has_state_or_block(std::uint64_t record) const { return words_[(record >> 5) + 2] != 0; }
+  inline void set_keyword_args(std::uint64_t record, std::uint64_t keywords) {
+    const std::uint64_t block = block_of(record);
+    words_[block + static_cast<std::uint64_t>(block_part::keyword_args)] = keywords;
+  }
+
+ private:
+  /// Index of the record's block, made when it has none yet.
+  inline std::uint64_t block_of(std::uint64_t record) {
+    const std::uint64_t tail = words_[(record >> 5) + 2];
+    if (tag_of(tail) == tag::block) return tail >> 5;
+    const std::uint64_t first = make_words({0, tail, 0, 0});
+    words_[(record >> 5) + 2] = bits_of(tag::block, first);
+    return first;
+  }
+
+  pickle::arena& arena_;
+  word_array& words_;
+  failure& problem_;
+};
+
+}  // namespace shardmesh::pickle

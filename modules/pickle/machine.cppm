@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// Not exported: the pickle machine: one pass over the opcodes, a stack, a memo, no recursion. Every allocation is paid
+// for by input bytes. Not here: how values lie in memory (arena_writer), what is done with the result (parse).
+module shardmesh.pickle:machine;
+
+import shardmesh.std;
+import shardmesh.core;
+import :arena_writer;
+import :input;
+import :memo;
+import :trace;
+import :value;
+
+namespace shardmesh::pickle {
+
+// Functions that return false have recorded why: the hot path has no result objects.
+class machine {
+ public:
+  /// With `log`, what is met is noted there, and what Python's unpickler does not mind is forgiven.
+  explicit machine(pickle::arena& arena, event_log* log = nullptr)
+      : arena_(arena), in_(arena.input, problem_), make_(arena, problem_), log_(log) {}
+  /// Up to STOP; the arena has the root then. errc::bad_pickle with the opcode and its byte offset.
+  result<void> run();
+  /// Of the last opcode.
+  std::size_t position() const { return start_; }
+
+ private:
+  bool run_to_stop();
+  bool step(unsigned char opcode);
+  bool is_too_large() const;
+  bool bad(std::string message) { return problem_.bad(std::move(message)); }
+  // For what is an error to us but not to Python, so that a trace goes on behind it.
+  inline bool forgive() const { return log_ != nullptr; }
+
+  // The stack; a mark hides what lies below it.
+  inline std::size_t floor() const { return marks_.empty() ? 0 : marks_.back(); }
+  inline bool has(std::size_t count) { return stack_.size() - floor() >= count || too_few(count); }
+  bool too_few(std::size_t count);
+  inline bool push(std::uint64_t bits) { return stack_.push_back(bits), true; }
+  inline bool push(tag kind, std::uint64_t payload) { return push(bits_of(kind, payload)); }
+  inline std::uint64_t pop() {
+    const std::uint64_t top = stack_.back();
+    stack_.pop_back();
+    return top;
+  }
+  inline bool pop_mark(std::size_t& begin) {
+    if (marks_.empty()) return bad("there is no mark");
+    begin = marks_.back();
+    marks_.pop_back();
+    return true;
+  }
+  /// Of what lies on the stack from `begin` on, which goes.
+  inline void replace(std::size_t begin, std::uint64_t bits) {
+    stack_.resize(begin);
+    stack_.push_back(bits);
+  }
+  bool pop_top();
+  bool pop_to_mark();
+
+  // Numbers and strings: they stay where they are in the input.
+  inline bool push_int(std::int64_t value) { return push(tag::small_int, static_cast<std::uint64_t>(value)); }
+  bool push_int_at_start();
+  template <class Unsigned>
+  bool small_number();
+  template <class Count>
+  bool counted(tag kind);
+  template <class Count>
+  bool byte_string();
+  template <class Count>
+  bool long_binary();
+  bool short_line(std::string_view& out);
+  bool int_line();
+  bool long_line();
+  bool integer_text(std::string_view digits);
+  bool float_line();
+  bool float_binary();
+  bool text_line(bool raw_unicode);
+
+  // Containers.
+  bool tuple(std::size_t count);
+  bool tuple_from_mark(tag kind);
+  bool add_items(std::size_t begin, tag plain, block_part part);
+  bool add_items_from_mark(tag plain, block_part part);
+  bool container_from_mark(tag kind);
+
+  // What Python would look up and call.
+  bool global_line();
+  bool stack_global();
+  bool record(tag kind);
+  bool newobj_ex();
+  bool instance(bool is_named);
+  bool build();
+  bool persistent(std::uint64_t id);
+  bool persistent_line();
+  template <class Unsigned>
+  bool extension();
+
+  // The memo.
+  inline bool put(std::uint64_t index) {
+    if (!has(1)) return false;
+    memo_.put(index, stack_.back(), in_.position());
+    return true;
+  }
+  bool get(std::uint64_t index);
+  bool memo_line(bool is_put);
+  template <class Unsigned>
+  bool put_binary();
+  template <class Unsigned>
+  bool get_binary();
+
+  bool protocol();
+  bool frame();
+  inline pickle::value value_of(std::uint64_t bits) const { return make_.value_of(bits); }
+  inline void note(event::what kind, std::uint64_t bits) {
+    if (log_ != nullptr) log_->note(kind, value_of(bits));
+  }
+  inline void note_global(std::uint64_t bits) {
+    if (log_ != nullptr) log_->note_global(value_of(bits));
+  }
+  inline void note_call(std::uint64_t callable, std::uint64_t args, std::uint64_t call) {
+    if (log_ != nullptr) log_->note_call(value_of(callable), value_of(args), value_of(call));
+  }
+
+  pickle::arena& arena_;
+  failure problem_;
+  input in_;
+  arena_writer make_;
+  event_log* log_;
+  std::size_t start_ = 0;  // of the current opcode
+  bool stopped_ = false;
+  std::vector<std::uint64_t> stack_;
+  std::vector<std::size_t> marks_;
+  pickle::memo memo_;
+  bool memo_is_unknown_ = false;
+};
+
+}  // namespace shardmesh::pickle

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// Opcodes of the pickle machine whose argument is a line of text: those of protocol 0, and globals. Rare in what is
+// large, so they stand apart from the others.
+module;
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <system_error>
+module shardmesh.pickle;
+
+import :machine;
+import :text;
+
+namespace shardmesh::pickle {
+
+// A name or number: lines are looked at again whenever the value is, so long ones would add up.
+bool machine::short_line(std::string_view& out) {
+  if (!in_.line(out)) return false;
+  return out.size() <= 4300 || forgive() || bad(fmt::format("a line of {} bytes is no name or number", out.size()));
+}
+
+bool machine::int_line() {
+  std::string_view digits;
+  if (!short_line(digits)) return false;
+  if (digits == "00" || digits == "01") return push(tag::boolean, digits == "01");
+  return integer_text(digits);
+}
+
+bool machine::long_line() {
+  std::string_view digits;
+  if (!short_line(digits)) return false;
+  if (digits.ends_with('L')) digits.remove_suffix(1);
+  return integer_text(digits);
+}
+
+bool machine::integer_text(std::string_view digits) {
+  if (!is_integer_text(digits)) return forgive() ? push_int(0) : bad("not an integer");
+  return push_int_at_start();
+}
+
+bool machine::float_line() {
+  std::string_view text;
+  if (!short_line(text)) return false;
+  double number = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (status == std::errc::invalid_argument || end != text.data() + text.size())
+    return forgive() ? push_int(0) : bad("not a number");
+  return push(tag::float_at, start_);
+}
+
+bool machine::text_line(bool raw_unicode) {
+  std::string_view text;
+  if (!in_.line(text)) return false;
+  const std::size_t begin = arena_.decoded.size();
+  const bool fine = raw_unicode ? decode_raw_unicode(text, arena_.decoded) : decode_string_repr(text, arena_.decoded);
+  if (!fine && forgive()) return push(tag::none, 0);  // a name made of it is unknown
+  if (!fine) return bad("the string's quotes or escapes are malformed");
+  const std::string_view made = std::string_view(arena_.decoded).substr(begin);
+  push(raw_unicode || is_utf8(made) ? tag::text_decoded : tag::bytes_decoded, arena_.decoded_spans.size());
+  arena_.decoded_spans.emplace_back(begin, made.size());
+  return true;
+}
+
+bool machine::persistent_line() {
+  std::string_view id;
+  if (!in_.line(id)) return false;
+  const std::size_t begin = arena_.decoded.size();
+  arena_.decoded += id;
+  arena_.decoded_spans.emplace_back(begin, id.size());
+  return persistent(bits_of(tag::text_decoded, arena_.decoded_spans.size() - 1));
+}
+
+bool machine::global_line() {
+  std::string_view ignored;
+  if (!short_line(ignored) || !short_line(ignored)) return false;
+  push(tag::global_at, start_);
+  return note_global(stack_.back()), true;
+}
+
+bool machine::memo_line(bool is_put) {
+  std::string_view digits;
+  std::uint64_t index = 0;
+  if (!in_.line(digits)) return false;
+  const auto [end, status] = std::from_chars(digits.data(), digits.data() + digits.size(), index);
+  const bool is_number = status == std::errc{} && end == digits.data() + digits.size();
+  // Python reads "1_0" and " 7" as well: from then on we no longer know what the memo holds.
+  if (forgive() && !is_number) {
+    memo_is_unknown_ = true;
+    return is_put || push(tag::none, 0);
+  }
+  if (!is_number) return bad("the memo index is not a number");
+  return is_put ? put(index) : get(index);
+}
+
+}  // namespace shardmesh::pickle

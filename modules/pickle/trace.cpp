@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// What of a run is worth an event.
+module;
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <unordered_set>
+#include <utility>
+module shardmesh.pickle;
+
+import :trace;
+
+namespace shardmesh::pickle {
+
+void event_log::note_global(const pickle::value& global) {
+  if (global.global_name() == "getattr") getters_.insert(global.identity());
+  std::string full = std::string(global.global_module()) + '\n' + std::string(global.global_name());
+  if (noted_.insert(std::move(full)).second) note(event::what::global, global);
+}
+
+void event_log::note_call(const pickle::value& callable, const pickle::value& args, const pickle::value& call) {
+  bool is_odd = callable.kind() != kind::global || getters_.contains(callable.identity());
+  if (!getters_.empty() && !is_odd) {
+    const pickle::items items = args.items();
+    for (std::size_t i = 0; i < std::min<std::size_t>(items.size(), 16); ++i)
+      is_odd |= getters_.contains(items[i].identity());
+  }
+  // What calls its first argument is as odd as that one.
+  if (!is_odd && callable.global_name() == "_rebuild_from_type_v2") {
+    const pickle::items items = args.items();
+    is_odd = !items.empty() && items[0].kind() != kind::global;
+  }
+  if (is_odd && calls_++ < 10'000) note(event::what::call, call);
+}
+
+}  // namespace shardmesh::pickle

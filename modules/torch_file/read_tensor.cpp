@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// The bytes of a storage, and those of a tensor in it. Not here: strides, byte order and lazy bits (catalog's
+// stored_tensor).
+module;
+#include <fmt/format.h>
+#include <try.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+module shardmesh.torch_file;
+
+namespace shardmesh::torch_file {
+
+result<std::vector<std::byte>> read_storage(const byte_source& source, const torch_file::storage& storage,
+                                            std::int64_t limit_bytes, bool check_crc) {
+  if (storage.size_bytes > limit_bytes)
+    return fail(errc::invalid_argument, fmt::format("storage \"{}\" is too large", escaped(storage.key)))
+        .with_file(source.name())
+        .with_values(fmt::format("at most {} bytes", limit_bytes), fmt::format("{}", storage.size_bytes));
+  std::vector<std::byte> bytes(static_cast<std::size_t>(storage.stored_bytes));
+  SHARDMESH_CHECK(source.read(storage.offset, bytes));
+  if (storage.method == 8) {
+    auto inflated = inflate(bytes, storage.size_bytes);
+    if (!inflated) return std::move(inflated).error().with_file(source.name());
+    bytes = *std::move(inflated);
+  }
+  if (check_crc && storage.crc32 != 0 && crc32_of(bytes) != storage.crc32)
+    return fail(errc::checksum_mismatch,
+                fmt::format("storage \"{}\" is damaged: its CRC-32 differs", escaped(storage.key)))
+        .with_file(source.name())
+        .with_values(fmt::format("{:08x}", storage.crc32), fmt::format("{:08x}", crc32_of(bytes)));
+  return bytes;
+}
+
+result<std::vector<std::byte>> read_tensor(const byte_source& source, const torch_file::item& item, std::size_t tensor,
+                                           std::int64_t limit_bytes, bool check_crc) {
+  stored_tensor stored = stored_form(item, tensor);
+  const auto count = checked_volume(stored.sizes);
+  const auto bytes = count ? size_bytes(stored.type, *count) : std::nullopt;
+  if (!bytes) return fail(errc::overflow, "a tensor's size does not fit: " + to_string(stored.sizes));
+  if (*bytes > limit_bytes)
+    return fail(errc::invalid_argument, "a tensor is too large")
+        .with_values(fmt::format("at most {} bytes", limit_bytes), fmt::format("{}", *bytes));
+  const torch_file::storage& storage = item.storages()[item.tensors()[tensor].storage];
+  SHARDMESH_TRY(const auto storage_bytes, read_storage(source, storage, limit_bytes, check_crc));
+  stored.begin = 0;
+  std::vector<std::byte> out(static_cast<std::size_t>(*bytes));
+  const tensor_view to{out.data(), stored.type, {}, stored.sizes, contiguous_strides(stored.sizes)};
+  SHARDMESH_CHECK(read_box(memory_source(storage_bytes, source.name()), stored, box::whole(stored.sizes), to));
+  return out;
+}
+
+}  // namespace shardmesh::torch_file
