@@ -37,7 +37,10 @@ bool holders() {
     std::printf("rank 3 holds %s\n", to_string(f.where).c_str());
     return ++boxes > 0;
   });
-  return boxes == 1;
+  const auto whole = layout::make(mesh, {placement::replicate(), placement::replicate()}, {10, 7}).value();
+  const transfer_plan gathers = plan(rows, whole, dtype::bfloat16).value();
+  std::printf("%lld bytes\n", static_cast<long long>(gathers.bytes_moved()));
+  return boxes == 1 && gathers.bytes_moved() == gathers.lower_bound();
 }
 
 // fsdp_extension: parameters that tensor parallelism has cut before FSDP flattens them.
@@ -48,6 +51,20 @@ bool flat_unit() {
   const std::int32_t rank = 0;
   auto unit = flatten_parameters<tensor>(std::move(named), tensor_parallel_extension{mesh, 0}, mesh, 0, rank).value();
   return adapter<tensor>::view(unit.shard).sizes == extents{8};
+}
+
+// communicator: functions of several ranks take a variable of any model. Here nested shards are looked for, and one
+// tensor is moved, among threads that the program has already.
+bool among_threads() {
+  thread_group group(1);
+  thread_communicator mine = group.communicator(0);
+  state_dict<tensor> dict;
+  dict.set({"weight"}, tensor::zeros(dtype::float32, {4, 2}).value()).value();
+  auto flat = flatten_nested_shards(std::move(dict), mine, rank_group::world(1)).value();  // every rank calls it
+  const layout one = layout::make(device_mesh::make({1}).value(), {placement::replicate()}, {4, 2}).value();
+  auto from = dtensor<tensor>::make(one, 0, tensor::zeros(dtype::float32, {4, 2}).value()).value();
+  auto to = redistribute(from, one, mine).value();
+  return flat.dict.size() == 1 && to.has_local();
 }
 
 // collective_communicator: ranks that are threads add up what each of them has.
@@ -93,7 +110,7 @@ bool numbers() {
 }  // namespace
 
 int main() {
-  const bool good = without_optimizer() && holders() && flat_unit() && add_up() && read_items() && numbers();
+  const bool good = without_optimizer() && holders() && flat_unit() && among_threads() && add_up() && read_items() && numbers();
   std::puts(good ? "every concept has a model" : "something is wrong");
   return good ? 0 : 1;
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
-#include <fmt/format.h>
 #include <openssl/evp.h>
 
 #include <array>

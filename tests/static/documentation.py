@@ -4,7 +4,8 @@
     documentation.py ROOT
 
 - A block ```cpp is code that is compiled and run: its first line is `// FILE`, an example or a test, and its lines stand
-  in that file, one after the other, whatever their indentation there. `// ...` stands for lines left out.
+  in that file, one after the other, whatever their indentation there. `// ...` stands for lines left out. (Or it stands
+  behind `<!-- compiled -->`: doc_code.py makes a unit of it.)
 - A link to a file of the project leads to one, and its #anchor to a heading of it.
 - The page of a room (docs/rooms/ROOM.md) names every interface file of it in its table, and no file that is not there;
   the tests that it names exist. Every room of a format has such a page.
@@ -15,7 +16,7 @@ from pathlib import Path
 
 COMPILED = ("examples/", "tests/static/", "tests/unit/", "tests/distributed/", "test_package/")
 FORMATS = "storage pickle catalog torch_file dcp safetensors checkpoint collective_checkpoint".split()
-BLOCK = re.compile(r"^```cpp\n(.*?)^```$", re.M | re.S)
+BLOCK = re.compile(r"(^<!-- compiled -->\n)?^```cpp\n(.*?)^```$", re.M | re.S)
 FENCE = re.compile(r"^```.*?^```$", re.M | re.S)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
@@ -35,8 +36,10 @@ def position(wanted, source, start):
 def check_blocks(root, page, say):
     text = page.read_text()
     for match in BLOCK.finditer(text):
+        if match.group(1):
+            continue
         where = f"{page.relative_to(root)}:{text.count(chr(10), 0, match.start()) + 1}"
-        block = lines(match.group(1))
+        block = lines(match.group(2))
         name = block[0].removeprefix("// ") if block else ""
         if not name.startswith(COMPILED) or not (root / name).is_file():
             say(f"{where}: the block's first line names no file that is compiled: {name!r}")
