@@ -190,7 +190,7 @@ std::vector<save_tensor> gathered(const std::vector<state>& states, const std::m
       save_tensor& one = tensors[key];
       one.key = key;
       if (const auto known = source.find(key); known != source.end()) one.where = known->second.where;
-      const auto add = [&](const tensor_view& view, const box& where, const extents& shape) {
+      const auto add = [&](const const_tensor_view& view, const box& where, const extents& shape) {
         one.shape = shape;
         if (seen.emplace(key, where).second) one.parts.push_back({where, view, static_cast<std::int32_t>(r)});
       };

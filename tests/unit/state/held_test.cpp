@@ -77,6 +77,42 @@ TEST_CASE("of a nested sharded tensor the innermost shards are held, at their pl
   CHECK(held.tensors[0].parts[1].memory.sizes == extents{4, 3});
 }
 
+TEST_CASE("a const state dict holds the same, to be read: of tensors, dtensors and nested shards") {
+  dict state;
+  const std::int64_t two[] = {2};
+  const layout rows = layout::make(device_mesh::make(two).value(), {placement::shard(0)}, {4, 2}).value();
+  sharded_tensor_metadata inside{{at({0, 0}, {2, 4}, 1)}, {2, 4}, {.type = dtype::float32}};
+  std::vector<shard<host_tensor>> inner, outer;
+  inner.push_back(shard<host_tensor>::make(tensor({2, 4}), inside.shards[0]).value());
+  auto nested = sharded_tensor<host_tensor>::make(std::move(inner), inside, rank_group::make({1}).value(), 0).value();
+  sharded_tensor_metadata whole{{at({0, 0}, {2, 4}, 0), at({2, 0}, {2, 4}, 1)}, {4, 4}, {.type = dtype::float32}};
+  outer.push_back(shard<host_tensor>::make(std::move(nested), whole.shards[1]).value());
+  state.set({"whole"}, tensor({3})).value();
+  state.set({"rows"}, dtensor<host_tensor>::make(rows, 1, tensor({2, 2})).value()).value();
+  state.set({"nested"}, sharded_tensor<host_tensor>::make(std::move(outer), whole, rank_group::world(2), 1).value())
+      .value();
+  state.set({"step"}, 7).value();
+  const host_tensor* const memory[] = {
+      state.find({"whole"})->tensor(), &state.find({"rows"})->dtensor()->local(),
+      &state.find({"nested"})->sharded_tensor()->local_shards()[0].nested().local_shards()[0].tensor()};
+  const box boxes[] = {{{0}, {3}}, {{2, 0}, {2, 2}}, {{2, 0}, {2, 4}}};
+  const const_held_state read = held_by(std::as_const(state)).value();
+  const const_held_state converted = held_by(state).value();
+  for (const const_held_state* held : {&read, &converted}) {
+    REQUIRE(held->tensors.size() == 3);
+    for (std::size_t i = 0; i < 3; ++i) {
+      REQUIRE(held->tensors[i].parts.size() == 1);
+      CHECK(held->tensors[i].parts[0].where == boxes[i]);
+      CHECK(held->tensors[i].parts[0].memory.data == memory[i]->bytes().data());
+      CHECK(held->tensors[i].parts[0].memory.sizes == memory[i]->sizes());
+    }
+    REQUIRE(held->objects.size() == 1);
+    CHECK(held->objects[0].leaves == std::vector<plain_value>{std::int64_t{7}});
+  }
+  CHECK(read.tensors[1].where == path{"rows"});
+  CHECK(read.tensors[1].shape == extents{4, 2});
+}
+
 TEST_CASE("a Partial dtensor is refused naming its key") {
   dict state;
   const std::int64_t two[] = {2};
