@@ -6,7 +6,7 @@
 import shardmesh.transfer;
 
 int main() {
-  const shardmesh::host_tensor to;
+  const shardmesh::host_tensor to{};
   shardmesh::tensor_binding destination;
   destination.slots.push_back(shardmesh::view_of(to));
 }

@@ -7,6 +7,6 @@ import shardmesh.kernels;
 
 int main() {
   shardmesh::host_tensor from;
-  const shardmesh::host_tensor to;
+  const shardmesh::host_tensor to{};
   return shardmesh::copy(shardmesh::view_of(to), shardmesh::view_of(from)).has_value() ? 0 : 1;
 }

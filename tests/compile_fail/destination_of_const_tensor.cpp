@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // A const tensor is a source of a move, never where something is moved to.
-// expect: error: no matching function.*no known conversion from 'const_tensor_side'
+// expect: error: no matching function for call to 'redistribute'.*to 'const tensor_side'
 import shardmesh.transfer;
 
 int main() {
-  const shardmesh::host_tensor from, to;
+  const shardmesh::host_tensor from{}, to{};
   shardmesh::any_communicator* comm = nullptr;
   const auto done = shardmesh::redistribute(shardmesh::side_of(shardmesh::distribution(), from),
                                             shardmesh::side_of(shardmesh::distribution(), to), *comm);

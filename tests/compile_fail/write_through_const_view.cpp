@@ -7,6 +7,6 @@
 import shardmesh.core;
 
 int main() {
-  const shardmesh::host_tensor tensor;
+  const shardmesh::host_tensor tensor{};
   *shardmesh::view_of(tensor).data = std::byte{1};
 }
