@@ -234,7 +234,7 @@ result<agreement_notes> agree(communicator_ref comm, const digest128& digest,
     auto one = decode_ballot(said[rank]);
     if (!one)
       return fail(errc::disagreement,
-                  fmt::format("a rank does something else while the others compare {} in {}", options.what, call.name))
+                  fmt::format("a rank does something else while the others compare {}", options.what))
           .with_rank(static_cast<std::int32_t>(rank));
     if (!first) first = one->digest;
     equal &= one->digest == *first;

@@ -97,17 +97,19 @@ void thread_state::set_poison(error reason, std::int32_t rank) {
 }
 
 result<void> thread_state::check_call(std::int32_t rank, const call_options& options, const char* part) {
-  const std::string what = detail::part_of_call(part, options.name);
+  const auto what = [&] { return detail::part_of_call(part, options.name); };  // a sound call allocates nothing
   if (!poison && options.cancel.stop_requested())
-    set_poison(fail(errc::cancelled, fmt::format("rank {} was cancelled before {}", rank, what)).with_rank(rank), rank);
+    set_poison(fail(errc::cancelled, fmt::format("rank {} was cancelled before {}", rank, what())).with_rank(rank),
+               rank);
   if (!poison && options.deadline && clock::now() >= *options.deadline)
-    set_poison(fail(errc::deadline_exceeded, fmt::format("the deadline of rank {} had passed before {}", rank, what))
+    set_poison(fail(errc::deadline_exceeded, fmt::format("the deadline of rank {} had passed before {}", rank, what()))
                    .with_rank(rank),
                rank);
   if (poison) return *poison;
   if (options.stream.handle != nullptr)
-    return fail(errc::unsupported,
-                fmt::format("rank {} gives {} a device stream, which the memory of threads does not have", rank, what))
+    return fail(
+               errc::unsupported,
+               fmt::format("rank {} gives {} a device stream, which the memory of threads does not have", rank, what()))
         .with_rank(rank);
   return {};
 }

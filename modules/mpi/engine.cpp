@@ -124,20 +124,20 @@ std::int32_t engine::readable_peers() const {
 }
 
 result<void> engine::check_call(const call_options& options, std::string_view part) {
-  const std::string what = detail::part_of_call(part, options.name);
+  const auto what = [&] { return detail::part_of_call(part, options.name); };
   progress();
   if (poison_) return *poison_;
   if (options.stream.handle != nullptr)
     return fail(errc::unsupported,
-                fmt::format("rank {} gives {} a device stream, which MPI's host memory does not have", rank_, what))
+                fmt::format("rank {} gives {} a device stream, which MPI's host memory does not have", rank_, what()))
         .with_rank(rank_);
   if (options.cancel.stop_requested())
-    poison(fail(errc::cancelled, fmt::format("rank {} was cancelled before {} (tag {})", rank_, what, options.tag))
+    poison(fail(errc::cancelled, fmt::format("rank {} was cancelled before {} (tag {})", rank_, what(), options.tag))
                .with_rank(rank_),
            false, true);
   else if (options.deadline && clock::now() >= *options.deadline)
     poison(fail(errc::deadline_exceeded,
-                fmt::format("the deadline had passed before rank {} started {} (tag {})", rank_, what, options.tag))
+                fmt::format("the deadline had passed before rank {} started {} (tag {})", rank_, what(), options.tag))
                .with_rank(rank_),
            true, true);
   if (poison_) return *poison_;
@@ -210,7 +210,6 @@ std::string engine::trace() {
 }
 
 result<void> engine::wait_for(guard& locked, exchange& e) {
-  const std::string what = name_of(e);
   backoff pause;
   auto next_watch = clock::now() + watch_interval;
   for (;;) {
@@ -219,7 +218,7 @@ result<void> engine::wait_for(guard& locked, exchange& e) {
     if (poison_) return *poison_;
     const auto now = clock::now();
     if (e.cancel.stop_requested()) {
-      poison(fail(errc::cancelled, fmt::format("rank {} was cancelled in {} (tag {})", rank_, what, e.tag))
+      poison(fail(errc::cancelled, fmt::format("rank {} was cancelled in {} (tag {})", rank_, name_of(e), e.tag))
                  .with_rank(rank_),
              false, true);
     } else if (e.deadline && now >= *e.deadline) {
