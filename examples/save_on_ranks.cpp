@@ -57,7 +57,7 @@ int main() {
     if (!state) return state.error();
     auto held = held_by(*state);
     if (!held) return held.error();
-    const rank_load_report report = load(folder, *held, comm);
+    const load_report report = load(folder, *held, comm);
     if (!report.ok()) return report.problems.front();
     if (auto set = set_objects(*state, held->objects); !set) return set;
     if (comm.rank() == 1) {

@@ -12,5 +12,6 @@ export import shardmesh.sharding;
 export import shardmesh.state;
 export import shardmesh.fsdp;
 export import shardmesh.checkpoint;
+export import shardmesh.state_checkpoint;
 export import shardmesh.collective_checkpoint;
 export import shardmesh.draw;

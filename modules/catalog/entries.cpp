@@ -48,6 +48,16 @@ error to_error(const cover_problem& problem) {
   return fail(errc::bad_format, "the chunks do not tile the tensor");
 }
 
+const tensor_entry* catalog::find(std::string_view key) const {
+  const auto found = tensor_of_key_.find(std::span<const tensor_entry>(tensors), key);
+  return found ? &tensors[*found] : nullptr;
+}
+
+const object_entry* catalog::find_object(std::string_view key) const {
+  const auto found = object_of_key_.find(std::span<const object_entry>(objects), key);
+  return found ? &objects[*found] : nullptr;
+}
+
 void catalog::add_chunk(const box& where, const stored_range& place) {
   if (tensors.back().chunk_count++ == 0) tensors.back().first_chunk = static_cast<std::int32_t>(chunk_places.size());
   first_bound_.push_back(static_cast<std::int64_t>(chunk_bounds_.size()));

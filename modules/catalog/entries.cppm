@@ -8,6 +8,37 @@ import shardmesh.core;
 import shardmesh.layout;
 import shardmesh.tree;
 
+namespace shardmesh {
+
+// Keys to positions, made when it is first asked; several threads may ask at once. A copy starts without.
+class key_index {
+ public:
+  key_index() = default;
+  key_index(const key_index&) {}
+  key_index& operator=(const key_index&) { return made_ = std::make_unique<state>(), *this; }
+  ~key_index() = default;
+
+  // The position of the first of `entries` with this key. The entries are the same at every call.
+  template <class Entry>
+  std::optional<std::size_t> find(std::span<const Entry> entries, std::string_view key) const {
+    std::call_once(made_->once, [&] {
+      made_->positions.reserve(entries.size());
+      for (std::size_t i = 0; i < entries.size(); ++i) made_->positions.emplace(entries[i].key, i);
+    });
+    const auto found = made_->positions.find(key);
+    return found == made_->positions.end() ? std::nullopt : std::optional(found->second);
+  }
+
+ private:
+  struct state {
+    std::once_flag once;
+    std::unordered_map<std::string_view, std::size_t> positions;
+  };
+  std::unique_ptr<state> made_ = std::make_unique<state>();
+};
+
+}  // namespace shardmesh
+
 export namespace shardmesh {
 
 enum class checkpoint_format : std::uint8_t { dcp, torch_file, safetensors, hf };
@@ -38,7 +69,7 @@ struct stored_properties {
 /// A tensor: its chunks are entries [first_chunk, first_chunk + chunk_count) of the catalog's chunk arrays.
 struct tensor_entry {
   std::string key;  // fqn as the format spells it: the flattened, dotted one in DCP
-  path where;       // the nested path, when the format knows it (DCP's planner_data); else empty
+  path where;       // the nested path where the format knows it (DCP's planner_data, .pt files), else {key}; not empty
   dtype type = dtype::undefined;
   extents shape;
   std::int32_t first_chunk = 0;
@@ -51,7 +82,7 @@ struct tensor_entry {
 /// A thing that is not a tensor. Its bytes are `place` (DCP), or it lies inside the one pickle of a .pt file.
 struct object_entry {
   std::string key;
-  path where;
+  path where;  // as of a tensor
   stored_range place;
   /// Of a .pt file: tensors inside that no entry names, so that nothing can carry them.
   std::int64_t hidden_tensors = 0;
@@ -80,6 +111,11 @@ class catalog {
   std::vector<file_text> texts;  // by file
   std::string stem;              // hf: what its files' names begin with, "model" of model-00001-of-00002.safetensors
 
+  /// The tensor, or the object, of this key; null when there is none. Once they were asked, no entry is added or
+  /// renamed. Cost: O(1); the first call O(entries).
+  const tensor_entry* find(std::string_view key) const;
+  const object_entry* find_object(std::string_view key) const;
+
   /// Appends a chunk to the last tensor. Precondition: the box has the tensor's rank.
   void add_chunk(const box& where, const stored_range& place);
   /// The box of a chunk (its number over all tensors) of `tensor`.
@@ -96,6 +132,7 @@ class catalog {
  private:
   std::vector<std::int64_t> chunk_bounds_;  // per chunk: offsets, then sizes
   std::vector<std::int64_t> first_bound_;   // per chunk: index into chunk_bounds_
+  key_index tensor_of_key_, object_of_key_;
 };
 
 }  // namespace shardmesh

@@ -15,11 +15,6 @@ item_run_options run_options_of(const save_options& options) {
   return run;
 }
 
-result<void> save_report::outcome() const {
-  if (ok()) return {};
-  return problems.front();
-}
-
 save_report failed(error problem) {
   save_report report;
   report.problems.push_back(std::move(problem));

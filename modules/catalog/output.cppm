@@ -10,6 +10,7 @@ import shardmesh.layout;
 import shardmesh.transfer;
 import shardmesh.storage;
 import :entries;
+import :problem_report;
 
 export namespace shardmesh {
 
@@ -42,23 +43,18 @@ struct output_object {
 
 struct save_options {
   output_options output{};
-  std::int64_t memory_bytes = std::int64_t{1} << 30;  // staging of all threads together
+  std::int64_t memory_bytes = default_memory_bytes;  // staging of all threads together
   int threads = 0;
   call_options call{};  // deadline and cancellation
   std::function<void(std::int64_t bytes)> progress{};
 };
 
 /// What was done, or why nothing was: `problems` is empty exactly when the destination was written.
-struct save_report {
-  std::vector<error> problems;     // why nothing was saved; of many only the first
-  std::int64_t more_problems = 0;  // that are not among them
+struct save_report : problem_report {
   std::vector<std::string> notes;  // for the user: flat_param keys, scalars that were replicated, ...
   std::int64_t tensors = 0, bytes = 0, objects = 0, files = 0;
   std::int64_t skipped_tensors = 0, skipped_objects = 0;  // the destination cannot hold them and the user said to skip
   std::int64_t excluded = 0;                              // by the selection
-  bool ok() const { return problems.empty(); }
-  /// Success, or the first problem.
-  result<void> outcome() const;
 };
 
 /// The executor's part of these options.

@@ -16,7 +16,6 @@ module;
 #include <string>
 #include <string_view>
 #include <system_error>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 module shardmesh.catalog;
@@ -65,14 +64,6 @@ check_outcome checkpoint_reader::check_each(
         return {};
       }));
   return {problems.take(), problems.more(), checked, without};
-}
-
-const tensor_entry* checkpoint_reader::find_tensor(std::string_view key) const {
-  std::call_once(keyed_, [this] {
-    for (std::size_t i = 0; i < contents_.tensors.size(); ++i) by_key_.emplace(contents_.tensors[i].key, i);
-  });
-  const auto found = by_key_.find(key);
-  return found == by_key_.end() ? nullptr : &contents_.tensors[found->second];
 }
 
 std::size_t checkpoint_reader::tensor_of_chunk(std::int32_t chunk) const {

@@ -96,8 +96,6 @@ class checkpoint_reader {
   /// it lies in; nothing when the format keeps no more of it than a type's name. Cost: reads its bytes once.
   virtual result<std::optional<digest128>> content_of(const whole_entry& entry);
 
-  /// The tensor of this key; null when there is none. Cost: O(1); the first call O(tensors).
-  const tensor_entry* find_tensor(std::string_view key) const;
   /// The tensor (index into the catalog) that a chunk belongs to. Cost: O(log tensors); the first call O(n log n).
   std::size_t tensor_of_chunk(std::int32_t chunk) const;
 
@@ -113,9 +111,8 @@ class checkpoint_reader {
   std::vector<std::string> notes_;
 
  private:
-  // Made when they are first asked for: the tensors by key, and those that have chunks by their first.
-  mutable std::once_flag keyed_, indexed_;
-  mutable std::unordered_map<std::string_view, std::size_t> by_key_;
+  // Made when it is first asked for: the tensors that have chunks, by their first.
+  mutable std::once_flag indexed_;
   mutable std::vector<std::pair<std::int32_t, std::size_t>> by_first_chunk_;
 };
 

@@ -12,6 +12,7 @@ export import :convert;
 export import :diff;
 export import :from_below;
 export import :globals;
+export import :key_pattern;
 export import :load;
 export import :object_text;
 export import :open;

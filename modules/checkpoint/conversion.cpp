@@ -42,7 +42,7 @@ class selecting {
       into_.problems.push_back(std::move(problem).with_file(reader_.path().string()));
     if (!found.held) return;
     output_tensor made;
-    made.where = key == stored.key ? stored.where : path{};
+    made.where = key == stored.key ? stored.where : path{key};
     made.key = std::move(key);
     made.type = type;
     made.properties = stored.properties;
@@ -72,7 +72,7 @@ class selecting {
       return;
     }
     output_object made;
-    made.where = key == stored.key ? stored.where : path{};
+    made.where = key == stored.key ? stored.where : path{key};
     made.key = std::move(key);
     made.rank = writer_of(stored.place.file);
     made.archive = [&reader = reader_, index] { return reader.object_archive(index); };
@@ -137,15 +137,10 @@ conversion select_for_output(checkpoint_reader& reader, const selection_options&
   made.problems = reader.problems();
   made.notes = reader.notes();
   const catalog& contents = reader.contents();
-  auto rules = selection::compile(options);
-  if (!rules) {
-    made.problems.push_back(std::move(rules).error());
-    return made;
-  }
   std::vector<selectable> candidates;
   for (const tensor_entry& tensor : contents.tensors) candidates.push_back({tensor.key, tensor.type, true});
   for (const object_entry& object : contents.objects) candidates.push_back({object.key, dtype::undefined, false});
-  selection_result chosen = rules->apply(candidates);
+  selection_result chosen = select_keys(candidates, options);
   made.excluded = static_cast<std::int64_t>(chosen.excluded);
   for (error& problem : chosen.errors) made.problems.push_back(std::move(problem));
   selecting select(reader, made);

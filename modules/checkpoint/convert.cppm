@@ -54,7 +54,7 @@ struct reshard_options {
   save_options saving{};
 };
 
-/// What a reshard would move, for --dry-run.
+/// What a reshard would move.
 struct reshard_plan {
   std::vector<error> problems;
   std::vector<std::string> notes;

@@ -5,6 +5,7 @@ export module shardmesh.checkpoint:diff;
 
 import shardmesh.std;
 import shardmesh.core;
+import shardmesh.transfer;
 import shardmesh.catalog;
 
 export namespace shardmesh {
@@ -14,7 +15,7 @@ struct diff_options {
   bool layout = false;        // compare chunk boxes too
   bool ignore_dtype = false;  // compare values across dtypes
   int threads = 0;
-  std::int64_t memory_bytes = std::int64_t{1} << 30;
+  std::int64_t memory_bytes = default_memory_bytes;
 };
 
 enum class difference_kind : std::uint8_t {

@@ -32,37 +32,51 @@ struct loaded_cast {
   friend bool operator==(const loaded_cast&, const loaded_cast&) = default;
 };
 
-/// What a load did beside copying.
-struct tensor_load_report {
-  std::vector<loaded_cast> casts;  // each key and dtype once, in the order of the requests
+/// What a load did beside copying, whether of one process or of ranks together. The calls of one process return their
+/// first problem as an error: what they report has no problems, and neither missing nor unexpected keys.
+struct load_report : problem_report {
+  std::vector<std::string> loaded;               // keys, each once, in the order of the requests
+  std::vector<std::string> missing, unexpected;  // wanted and not there; there and not wanted
+  std::vector<loaded_cast> casts;   // of those loaded, each key and dtype once, in the order of the requests
+  std::int64_t bytes_read = 0;      // in the dtypes of the destinations
+  std::int64_t bytes_received = 0;  // from other ranks
 };
 
 /// Fills every request from the checkpoint. A stored range that several requests share is read once; what is contiguous
 /// on both sides is read straight into place. Never reads gaps: a box that is not held exactly once is an error.
-/// \errors before a byte is read: errc::missing_key; errc::shape_mismatch when a box does not fit the stored shape;
+/// \errors before a byte is read: errc::missing_key, with the nearest key that there is; errc::dtype_mismatch for the
+///         key of an object; errc::shape_mismatch when a box does not fit the stored shape, or memory its box;
 ///         errc::narrowing for a cast that loses values and was not allowed, errc::unsupported for one that there is
 ///         not, for memory that is not the host's and for opaque tensors; errc::gap. Later errc::cancelled,
 ///         errc::deadline_exceeded and the reader's. Each names the key and the box. Memory that was not reached is
 ///         unspecified.
 /// Cost: rows: the bytes needed; columns: at most 1.25 of them when runs are 4 KiB or longer, else whole stored rows.
 /// Source: torch.distributed.checkpoint.load, which casts without a word
-result<tensor_load_report> load(checkpoint_reader& reader, std::span<const load_request> requests,
-                                const load_options& options = {});
+result<load_report> load(checkpoint_reader& reader, std::span<const load_request> requests,
+                         const load_options& options = {});
 
 /// The whole tensor, or one box of it, in new memory of the stored dtype.
 result<host_tensor> load_tensor(checkpoint_reader& reader, std::string_view key, const load_options& options = {});
 result<host_tensor> load_tensor(checkpoint_reader& reader, std::string_view key, const box& where,
                                 const load_options& options = {});
 
-/// A whole tensor into memory of the stored shape. \errors those of `load`; errc::shape_mismatch for another shape
-result<tensor_load_report> load_into(checkpoint_reader& reader, std::string_view key, const tensor_view& to,
-                                     const load_options& options = {});
+/// A whole tensor into memory of the stored shape, or the box `where` of it into memory of the box's sizes.
+/// \errors those of `load`; errc::shape_mismatch names the shape that the memory has and the one that it needs
+result<load_report> load_into(checkpoint_reader& reader, std::string_view key, const tensor_view& to,
+                              const load_options& options = {});
+result<load_report> load_into(checkpoint_reader& reader, std::string_view key, const box& where, const tensor_view& to,
+                              const load_options& options = {});
 
 /// The same into a tensor of any framework.
 template <local_tensor T>
-result<tensor_load_report> load_into(checkpoint_reader& reader, std::string_view key, T& to,
-                                     const load_options& options = {}) {
+result<load_report> load_into(checkpoint_reader& reader, std::string_view key, T& to,
+                              const load_options& options = {}) {
   return load_into(reader, key, adapter<T>::view(to), options);
+}
+template <local_tensor T>
+result<load_report> load_into(checkpoint_reader& reader, std::string_view key, const box& where, T& to,
+                              const load_options& options = {}) {
+  return load_into(reader, key, where, adapter<T>::view(to), options);
 }
 
 }  // namespace shardmesh

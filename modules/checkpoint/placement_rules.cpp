@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
-#include <re2/re2.h>
 #include <range/v3/view/zip.hpp>
 
 #include <algorithm>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -23,16 +21,6 @@ namespace {
 
 constexpr std::size_t named_keys = 20;  // of a list in a message
 constexpr std::size_t no_rule = static_cast<std::size_t>(-1);
-
-std::unique_ptr<RE2> compile(const std::string& pattern) {
-  RE2::Options quiet;
-  quiet.set_log_errors(false);
-  return std::make_unique<RE2>(pattern, quiet);
-}
-
-error bad_pattern(const std::string& pattern, const RE2& re) {
-  return fail(errc::invalid_argument, fmt::format("'{}' is not a regular expression: {}", pattern, re.error()));
-}
 
 // "a, b, c, ... and 7 more"
 std::string listed(const std::vector<std::string_view>& keys) {
@@ -93,24 +81,16 @@ class resolver {
                  fmt::format("{} has {} placement{} for a mesh of {} dimension{}", what, placements.size(),
                              placements.size() == 1 ? "" : "s", mesh_rank_, mesh_rank_ == 1 ? "" : "s")));
     };
-    for (const placement_rule& rule : rules_) check(rule.placements, fmt::format("rule '{}'", rule.pattern));
+    for (const placement_rule& rule : rules_) check(rule.placements, fmt::format("rule '{}'", rule.pattern.text()));
     check(default_, "the default");
   }
 
   void match() {
     rule_of_.assign(tensors_.size(), no_rule);
     used_.assign(rules_.size(), false);
-    std::vector<std::unique_ptr<RE2>> patterns;
-    for (std::size_t r = 0; r < rules_.size(); ++r) {
-      patterns.push_back(compile(rules_[r].pattern));
-      if (patterns[r]->ok()) continue;
-      made_.errors.push_back(bad_pattern(rules_[r].pattern, *patterns[r]));
-      used_[r] = true;
-    }
     for (std::size_t t = 0; t < tensors_.size(); ++t)
       for (std::size_t r = 0; r < rules_.size(); ++r) {
-        if (!patterns[r]->ok() || (rule_of_[t] != no_rule && used_[r])) continue;
-        if (!RE2::FullMatch(tensors_[t].key, *patterns[r])) continue;
+        if ((rule_of_[t] != no_rule && used_[r]) || !rules_[r].pattern.matches(tensors_[t].key)) continue;
         used_[r] = true;
         if (rule_of_[t] == no_rule) rule_of_[t] = r;
       }
@@ -118,10 +98,14 @@ class resolver {
 
   void report_unused() {
     if (options_.allow_unused) return;
+    std::vector<std::string_view> keys;
+    for (const keyed_shape& tensor : tensors_) keys.push_back(tensor.key);
     for (const auto& [rule, is_used] : ranges::views::zip(rules_, used_))
       if (!is_used)
-        made_.errors.push_back(fail(errc::invalid_argument, fmt::format("rule '{}' matches no tensor", rule.pattern))
-                                   .with_hint("patterns match whole keys; --allow-unused ignores this"));
+        made_.errors.push_back(
+            fail(errc::invalid_argument, fmt::format("rule '{}' matches no tensor", rule.pattern.text()))
+                .with_hint(suggestion(rules_[r].pattern, keys) +
+                           "patterns match whole keys; allow_unused ignores this"));
   }
 
   // For optimizer state without a rule: which tensor's placement it takes.
@@ -202,9 +186,9 @@ class resolver {
       made_.placements.push_back(std::move(placements));
     }
     for (std::size_t r = 0; r <= rules_.size(); ++r) {
-      const std::string what = r == rules_.size()
-                                   ? fmt::format("the default '{}'", to_string(default_))
-                                   : fmt::format("rule '{}={}'", rules_[r].pattern, to_string(rules_[r].placements));
+      const std::string what =
+          r == rules_.size() ? fmt::format("the default '{}'", to_string(default_))
+                             : fmt::format("rule '{}={}'", rules_[r].pattern.text(), to_string(rules_[r].placements));
       if (!impossible[r].empty())
         made_.errors.push_back(
             fail(errc::invalid_argument,
@@ -235,17 +219,41 @@ result<placement_rule> parse_placement_rule(std::string_view text) {
   if (equals == std::string_view::npos || equals == 0)
     return fail(errc::invalid_argument, fmt::format("'{}' is not a placement rule", text))
         .with_hint("rules are written 'RE=S(0),R'");
+  const std::string_view expression = text.substr(0, equals);
   placement_rule rule;
-  rule.pattern = text.substr(0, equals);
-  const auto re = compile(rule.pattern);
-  if (!re->ok()) return bad_pattern(rule.pattern, *re);
+  auto pattern = key_pattern::compile(expression);
+  if (!pattern) {
+    error cause = std::move(pattern).error();  // "'RE': why"
+    cause.message.insert(expression.size() + 2, " is not a regular expression");
+    return cause;
+  }
+  rule.pattern = *std::move(pattern);
   SHARDMESH_TRY(rule.placements, parse_placements(text.substr(equals + 1)));
   return rule;
+}
+
+result<std::vector<placement_rule>> parse_placement_rules(std::span<const std::string_view> texts) {
+  std::vector<placement_rule> rules;
+  for (const std::string_view text : texts) {
+    SHARDMESH_TRY(rules.emplace_back(), parse_placement_rule(text));
+  }
+  return rules;
+}
+
+result<std::vector<placement_rule>> parse_placement_rules(std::initializer_list<std::string_view> texts) {
+  return parse_placement_rules(std::span(texts.begin(), texts.size()));
 }
 
 placement_resolution resolve_placements(std::span<const keyed_shape> tensors, const device_mesh& mesh,
                                         std::span<const placement_rule> rules, const placement_options& options) {
   return resolver(tensors, mesh, rules, options).run();
+}
+
+result<layout> stored_layout(const device_mesh& mesh, std::vector<placement> placements, const extents& shape) {
+  for (const placement& p : placements)
+    if (p.kind == placement_kind::partial)
+      return fail(errc::unsupported, "a checkpoint holds values, not the terms of a Partial");
+  return layout::make(mesh, std::move(placements), shape);
 }
 
 }  // namespace shardmesh

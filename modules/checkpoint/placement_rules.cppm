@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which placements each tensor of a checkpoint gets: `--place 'RE=S(0),R'`, defaults, and optimizer state that follows
-// its parameter. Not here: what placements mean (layout).
+// Which placements each tensor of a checkpoint gets: rules, defaults, and optimizer state that follows its parameter.
+// Not here: what placements mean (layout).
 export module shardmesh.checkpoint:placement_rules;
 
 import shardmesh.std;
 import shardmesh.core;
 import shardmesh.layout;
+import :key_pattern;
 
 export namespace shardmesh {
 
@@ -15,15 +16,19 @@ struct keyed_shape {
   extents shape;
 };
 
-/// Tensors whose whole key matches the RE2 pattern get these placements.
+/// Tensors whose key matches get these placements.
 struct placement_rule {
-  std::string pattern;
+  key_pattern pattern;
   std::vector<placement> placements;  // one per mesh dimension
+  friend bool operator==(const placement_rule&, const placement_rule&) = default;
 };
 
 /// "RE=S(0),R", split at the last '='. \errors errc::invalid_argument with the text (also for a pattern that is not
 /// RE2's)
 result<placement_rule> parse_placement_rule(std::string_view text);
+/// Several of them. \errors those of the first that is none
+result<std::vector<placement_rule>> parse_placement_rules(std::span<const std::string_view> texts);
+result<std::vector<placement_rule>> parse_placement_rules(std::initializer_list<std::string_view> texts);
 
 struct placement_options {
   std::vector<placement> default_placements = {};  // empty: R on every mesh dimension
@@ -42,10 +47,13 @@ struct placement_resolution {
 /// The first rule that matches a key decides; keys without one: optimizer state `*.state.<p>.<name>` whose shape equals
 /// that of the parameter `<p>` (a key that is `<p>` or ends with ".<p>"; all such keys of that shape must agree)
 /// follows it, others get the default. A 0-d tensor gets R on every mesh dimension, with a note. Problems, all of them
-/// errc::invalid_argument: a pattern, a number of placements, a rule that matches nothing, a rule's dimension that does
-/// not exist in tensors (the first twenty named, the rest counted).
+/// errc::invalid_argument: a number of placements, a rule that matches nothing, a rule's dimension that does not exist
+/// in tensors (the first twenty named, the rest counted).
 /// Cost: O(keys * rules).
 placement_resolution resolve_placements(std::span<const keyed_shape> tensors, const device_mesh& mesh,
                                         std::span<const placement_rule> rules, const placement_options& options = {});
+
+/// The layout of a tensor of a checkpoint. \errors errc::unsupported for a Partial placement; those of `layout::make`
+result<layout> stored_layout(const device_mesh& mesh, std::vector<placement> placements, const extents& shape);
 
 }  // namespace shardmesh

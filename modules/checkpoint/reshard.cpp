@@ -97,13 +97,7 @@ class planning {
 
   void cut(output_tensor& tensor, const std::vector<placement>& placements) {
     const extents& shape = tensor.bytes.from.global_shape();
-    if (std::any_of(placements.begin(), placements.end(),
-                    [](const placement& p) { return p.kind == placement_kind::partial; })) {
-      plan_.problems.push_back(
-          fail(errc::unsupported, "a checkpoint holds values, not the terms of a Partial").with_key(tensor.key));
-      return;
-    }
-    auto wanted = layout::make(*options_.mesh, placements, shape);
+    auto wanted = stored_layout(*options_.mesh, placements, shape);
     auto held = wanted ? distribute(*wanted) : result<distribution>(std::move(wanted).error());
     if (!held) return plan_.problems.push_back(std::move(held).error().with_key(tensor.key));
     if (bits(tensor.type) % 8 != 0 && holders_of(*held).size() > 1)
@@ -124,14 +118,16 @@ class planning {
     for (output_tensor& tensor : plan_.tensors) {
       const auto found = by_key.find(tensor.key);
       if (found == by_key.end()) {
-        plan_.problems.push_back(
-            fail(errc::missing_key, "the checkpoint given by --like has no such tensor").with_key(tensor.key));
+        error missing = fail(errc::missing_key, "the checkpoint given by like has no such tensor").with_key(tensor.key);
+        if (plan_.problems.size() < most_suggestions)
+          missing.hint = did_you_mean(nearest_key(options_.like->contents(), tensor.key));
+        plan_.problems.push_back(std::move(missing));
         continue;
       }
       const extents& shape = tensor.bytes.from.global_shape();
       const extents& wanted = found->second->bytes.from.global_shape();
       if (shape != wanted) {
-        plan_.problems.push_back(fail(errc::shape_mismatch, "the checkpoint given by --like has another shape")
+        plan_.problems.push_back(fail(errc::shape_mismatch, "the checkpoint given by like has another shape")
                                      .with_key(tensor.key)
                                      .with_values(to_string(shape), to_string(wanted)));
         continue;

@@ -1,21 +1,54 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which keys of a checkpoint a command works on, under which names and dtypes they come out.
+// Which keys of a checkpoint take part, under which names and dtypes they come out.
 export module shardmesh.checkpoint:selection;
 
 import shardmesh.std;
 import shardmesh.core;
+import :key_pattern;
 
 export namespace shardmesh {
 
-/// The options of the command line, as typed. Regular expressions are RE2's, match a whole key (a byte string; keys
-/// that are not UTF-8 are matched byte by byte) and are split from what follows at the last "=".
+/// Keys that match get another name.
+class rename_rule {
+ public:
+  rename_rule() = default;
+  /// \param replacement  \0 is the key, \1 to \9 are groups of the pattern
+  /// \errors errc::invalid_argument with the pattern and RE2's message when the replacement names a group that is none
+  static result<rename_rule> make(key_pattern what, std::string replacement);
+  /// The new name of a key that matches; nothing of others.
+  std::optional<std::string> apply(std::string_view key) const { return what_.rewritten(key, replacement_); }
+  const key_pattern& what() const { return what_; }
+  /// "RE=REPLACEMENT".
+  std::string text() const { return what_.text() + "=" + replacement_; }
+  friend bool operator==(const rename_rule&, const rename_rule&) = default;
+
+ private:
+  key_pattern what_;
+  std::string replacement_;
+};
+
+/// "RE=REPLACEMENT", split at the last '='. \errors errc::invalid_argument with the text; those of `make`
+result<rename_rule> parse_rename_rule(std::string_view text);
+
+/// Tensors whose key matches become this dtype; without a pattern, floating tensors of 16 bits and more (not FP8 and
+/// the like, which were chosen by hand).
+struct cast_rule {
+  std::optional<key_pattern> what;
+  dtype type = dtype::undefined;
+  std::string text = {};  // what messages call it: as it was parsed; empty: made of the others
+  friend bool operator==(const cast_rule&, const cast_rule&) = default;
+};
+
+/// "NAME" or "RE=NAME", split at the last '='. \errors errc::invalid_argument with the text
+result<cast_rule> parse_cast_rule(std::string_view text);
+
 struct selection_options {
-  std::vector<std::string> only = {};    // RE: keep keys that one of these matches
-  std::vector<std::string> skip = {};    // RE: drop keys that one of these matches
+  std::vector<key_pattern> only = {};    // keep keys that one of these matches; empty: all
+  std::vector<key_pattern> skip = {};    // drop keys that one of these matches
   bool no_optimizer = false;             // drop keys whose role among all keys is key_role::optimizer
   std::string strip_prefix = {};         // removed from keys that begin with it, before `rename`
-  std::vector<std::string> rename = {};  // RE=REPLACEMENT, in order, each on what the one before made; \1 is a group
-  std::vector<std::string> dtype = {};   // NAME, or RE=NAME; the first that matches the (original) key wins
+  std::vector<rename_rule> rename = {};  // in order, each on what the one before made
+  std::vector<cast_rule> casts = {};     // the first that matches the (original) key wins
   bool allow_unused = false;             // a rule that matches nothing is not an error
 };
 
@@ -37,32 +70,14 @@ struct selected {
 struct selection_result {
   std::vector<selected> kept;  // in the order given
   std::size_t excluded = 0;
-  std::vector<error> errors;  // unused rules, keys that meet after renaming (naming both), impossible casts
+  /// Unused rules (naming the option and the rule, and a key that is near), keys that meet after renaming (naming
+  /// both), impossible casts: all of them errc::invalid_argument.
+  std::vector<error> errors;
 };
 
-/// Compiled options.
-class selection {
- public:
-  /// Keeps everything as it is.
-  selection();
-  selection(selection&&) noexcept;
-  selection& operator=(selection&&) noexcept;
-  ~selection();
-
-  /// errc::invalid_argument, with RE2's message, for a bad expression, replacement or dtype name.
-  static result<selection> compile(const selection_options& options);
-
-  /// True when every key stays, under its own name and dtype.
-  bool keeps_everything() const;
-
-  /// `only`, `skip` and `no_optimizer` look at the given keys, `rename` at what `strip_prefix` left. NAME casts
-  /// floating tensors of 16 bits and more; RE=NAME every tensor it matches that `copy` converts. Cost: O(keys · rules),
-  /// linear in the length of each key.
-  selection_result apply(std::span<const selectable> keys) const;
-
- private:
-  struct rules;
-  std::unique_ptr<rules> rules_;
-};
+/// `only`, `skip` and `no_optimizer` look at the given keys, `rename` at what `strip_prefix` left. A cast without a
+/// pattern is of floating tensors of 16 bits and more, one with a pattern of every tensor it matches that `copy`
+/// converts. Cost: O(keys · rules), linear in the length of each key.
+selection_result select_keys(std::span<const selectable> keys, const selection_options& options);
 
 }  // namespace shardmesh

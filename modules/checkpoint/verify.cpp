@@ -46,7 +46,7 @@ class verification {
   void add(error problem) {
     if (problem.file.empty()) problem.file = reader_.path().string();
     if (report_.problems.size() >= options_.max_problems) {
-      ++report_.unnamed_problems;
+      ++report_.more_problems;
       return;
     }
     // The same defect may be met twice (as a chunk without a place and as a gap): one line each.
@@ -57,7 +57,7 @@ class verification {
     if (!tensor.opaque_type.empty() && tensor.chunk_count == 0) return;  // inside a .pt file, in a form of its own
     tiling found = check_tiling(reader_.contents(), tensor);
     for (error& problem : found.problems) add(std::move(problem));
-    report_.unnamed_problems += found.more_problems;
+    report_.more_problems += found.more_problems;
   }
 
   // Chunks in parallel, their problems in the catalog's order.
@@ -83,7 +83,7 @@ class verification {
           return {};
         }));
     for (error& problem : found.take()) add(std::move(problem));
-    report_.unnamed_problems += found.more();
+    report_.more_problems += found.more();
     report_.checked_bytes += checked;
     report_.unchecked_chunks += unchecked;
   }
@@ -117,7 +117,7 @@ class verification {
     check_outcome outcome = reader_.check_whole(
         entries, {.quick = options_.quick, .threads = options_.threads, .max_problems = options_.max_problems});
     for (error& problem : outcome.problems) add(std::move(problem));
-    report_.unnamed_problems += outcome.more_problems;
+    report_.more_problems += outcome.more_problems;
     report_.checked_bytes += outcome.checked_bytes;
     return outcome.unchecked_entries;
   }

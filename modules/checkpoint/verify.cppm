@@ -17,21 +17,14 @@ struct verify_options {
   read_limits limits = {};
 };
 
-struct verify_report {
-  std::vector<error> problems;  // at most max_problems, in the order of the catalog
+/// `problems`: at most `max_problems`, in the order of the catalog.
+struct verify_report : problem_report {
   std::vector<error> warnings;
-  global_report globals;              // of the checkpoint's pickles; those that are not harmless are warnings, too
-  std::int64_t unnamed_problems = 0;  // found beyond max_problems
+  global_report globals;  // of the checkpoint's pickles; those that are not harmless are warnings, too
   std::int64_t chunks = 0, objects = 0, bytes = 0;
   std::int64_t checked_bytes = 0;      // covered by a checksum that was compared
   std::int64_t unchecked_chunks = 0;   // that hold bytes and have no checksum; not known when `quick`
   std::int64_t unchecked_objects = 0;  // likewise
-  bool ok() const { return problems.empty(); }
-  /// Success, or the first problem.
-  result<void> outcome() const {
-    if (ok()) return {};
-    return problems.front();
-  }
 };
 
 /// Opens every chunk and object; checks declared dtype, sizes and storage against what is stored, that chunks tile

@@ -49,14 +49,8 @@ class rank_load {
         options_(options),
         round_{comm, options.loading.call.named("load")} {}
 
-  rank_load_report run(const result<void>& opened) && {
-    bool threw = true;
-    auto done = guarded([&] {
-      auto ended = load_all(opened);
-      threw = false;
-      return ended;
-    });
-    if (threw) comm_.abort(done.error());  // between the rounds: the others are not to wait for this rank
+  load_report run(const result<void>& opened) && {
+    auto done = guarded(comm_, [&] { return load_all(opened); });
     if (!done) report_.problems.push_back(std::move(done).error());
     if (!report_.ok()) report_.loaded.clear(), report_.casts.clear();
     return std::move(report_);
@@ -112,26 +106,24 @@ class rank_load {
 
   void match_keys() {
     const catalog& contents = reader_->contents();
-    std::unordered_map<std::string_view, std::size_t> objects;
-    for (std::size_t i = 0; i < contents.objects.size(); ++i) objects.emplace(contents.objects[i].key, i);
     std::unordered_set<std::string_view> asked;
     is_there_.resize(all_.tensors.size());
     for (std::size_t t = 0; t < all_.tensors.size(); ++t) {
       const merged_tensor& wanted = all_.tensors[t];
       asked.insert(wanted.key);
-      const tensor_entry* const found = reader_->find_tensor(wanted.key);
+      const tensor_entry* const found = contents.find(wanted.key);
       is_there_[t] = found != nullptr;
       if (found)
         match_tensor(wanted, *found);
       else
-        miss(wanted.key, wanted.ranks.front(), "a tensor", objects.contains(wanted.key));
+        miss(wanted.key, wanted.ranks.front(), entry_kind::tensor);
     }
     for (const merged_object& wanted : all_.objects) {
       asked.insert(wanted.key);
-      const auto found = objects.find(wanted.key);
-      stored_objects_.push_back(found == objects.end() ? -1 : static_cast<std::ptrdiff_t>(found->second));
-      if (found == objects.end())
-        miss(wanted.key, wanted.ranks.front(), "an object", reader_->find_tensor(wanted.key) != nullptr);
+      const object_entry* const found = contents.find_object(wanted.key);
+      stored_objects_.push_back(found ? found - contents.objects.data() : -1);
+      if (!found)
+        miss(wanted.key, wanted.ranks.front(), entry_kind::object);
       else
         report_.loaded.push_back(wanted.key);
     }
@@ -159,18 +151,11 @@ class rank_load {
     report_.loaded.push_back(wanted.key);
   }
 
-  void miss(const std::string& key, std::int32_t rank, std::string_view what, bool is_other_kind) {
-    if (is_other_kind)
-      return complain(fail(errc::dtype_mismatch, fmt::format("{} is wanted and the checkpoint has another kind", what))
-                          .with_file(reader_->path().string())
-                          .with_key(key)
-                          .with_rank(rank));
-    report_.missing.push_back(key);
-    if (options_.missing == key_check::strict)
-      complain(fail(errc::missing_key, fmt::format("the checkpoint has no such {}", what.substr(what.find(' ') + 1)))
-                   .with_file(reader_->path().string())
-                   .with_key(key)
-                   .with_rank(rank));
+  void miss(const std::string& key, std::int32_t rank, entry_kind wanted) {
+    const bool is_other_kind = reader_->contents().find(key) || reader_->contents().find_object(key);
+    if (!is_other_kind) report_.missing.push_back(key);
+    if (is_other_kind || options_.missing == key_check::strict)
+      complain(no_such_entry(*reader_, key, wanted, problems_.named.size() < most_suggestions).with_rank(rank));
   }
 
   // Which boxes are read once for several ranks, and by whom. The rest is read by whoever wants it.
@@ -351,7 +336,7 @@ class rank_load {
   communicator_ref comm_;
   const rank_load_options& options_;
   round_of_ranks round_;
-  rank_load_report report_;
+  load_report report_;
   merged_state all_;
   problem_list problems_;                       // of what is wanted
   std::vector<bool> is_there_;                  // per tensor, in the checkpoint
@@ -362,13 +347,13 @@ class rank_load {
 
 }  // namespace
 
-rank_load_report load(checkpoint_reader& reader, held_state& wanted, communicator_ref comm,
-                      const rank_load_options& options) {
+load_report load(checkpoint_reader& reader, held_state& wanted, communicator_ref comm,
+                 const rank_load_options& options) {
   return rank_load(&reader, wanted, comm, options).run({});
 }
 
-rank_load_report load(const std::filesystem::path& checkpoint, held_state& wanted, communicator_ref comm,
-                      const rank_load_options& options) {
+load_report load(const std::filesystem::path& checkpoint, held_state& wanted, communicator_ref comm,
+                 const rank_load_options& options) {
   std::unique_ptr<checkpoint_reader> reader;
   const auto opened = guarded([&]() -> result<void> {
     SHARDMESH_TRY(reader, open_checkpoint(checkpoint));

@@ -30,27 +30,13 @@ struct rank_load_options {
   key_check unexpected = key_check::ignore;  // the checkpoint has it, no rank wants it
 };
 
-/// What became of the keys, the same on every rank; and what this rank did.
-struct rank_load_report {
-  std::vector<error> problems;     // empty exactly when all that was wanted and is there was loaded; the first 100
-  std::int64_t more_problems = 0;  // that are not among them
-  std::vector<std::string> loaded, missing, unexpected;
-  std::vector<loaded_cast> casts;   // of those loaded, that are stored as another dtype
-  std::int64_t bytes_read = 0;      // by this rank, in the dtypes of the destinations
-  std::int64_t bytes_received = 0;  // by this rank from others
-  bool ok() const { return problems.empty(); }
-  /// Success, or the first problem.
-  result<void> outcome() const {
-    if (ok()) return {};
-    return problems.front();
-  }
-};
-
 /// Collective; blocks. Fills the memory of `wanted` on every rank, however the checkpoint was cut and whatever the
 /// layout here is; parts need not cover a tensor, and ranks may want different keys. Objects get the stored values.
 ///
 /// \param reader  the same checkpoint on every rank
 /// \param wanted  this rank's destinations; their memory is written to
+/// \returns what became of the keys, the same on every rank: `problems` (the first 100) is empty exactly when all that
+///         was wanted and is there was loaded; and what this rank read and received
 /// \errors in the report, the same on every rank, before a byte is read: errc::missing_key, errc::shape_mismatch,
 ///         errc::dtype_mismatch (ranks want different dtypes; a tensor where an object is wanted, or the reverse),
 ///         errc::narrowing (a cast that loses values and was not allowed), errc::disagreement (another checkpoint or
@@ -59,11 +45,11 @@ struct rank_load_report {
 /// Cost: two rounds of all_gather, two more where bytes are exchanged; every rank reads the metadata; each box that
 ///       several ranks want is read by one of them, the one with the least to read.
 /// Source: torch.distributed.checkpoint.load
-rank_load_report load(checkpoint_reader& reader, held_state& wanted, communicator_ref comm,
-                      const rank_load_options& options = {});
+load_report load(checkpoint_reader& reader, held_state& wanted, communicator_ref comm,
+                 const rank_load_options& options = {});
 
 /// The same; every rank opens the checkpoint.
-rank_load_report load(const std::filesystem::path& checkpoint, held_state& wanted, communicator_ref comm,
-                      const rank_load_options& options = {});
+load_report load(const std::filesystem::path& checkpoint, held_state& wanted, communicator_ref comm,
+                 const rank_load_options& options = {});
 
 }  // namespace shardmesh

@@ -293,4 +293,15 @@ result<void> guarded(function_ref<result<void>()> part) {
   }
 }
 
+result<void> guarded(any_communicator& comm, function_ref<result<void>()> phases) {
+  bool threw = true;
+  auto done = guarded([&] {
+    auto ended = phases();
+    threw = false;
+    return ended;
+  });
+  if (threw) comm.abort(done.error());
+  return done;
+}
+
 }  // namespace shardmesh

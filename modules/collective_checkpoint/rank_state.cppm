@@ -93,5 +93,8 @@ struct round_of_ranks {
 
 // Runs one rank's own part of a phase; what it throws becomes its error, so that no other rank waits for it.
 result<void> guarded(function_ref<result<void>()> part);
+// The same of several phases with their rounds. What is thrown between the rounds ends the communicator, since the
+// others wait in the next one.
+result<void> guarded(any_communicator& comm, function_ref<result<void>()> phases);
 
 }  // namespace shardmesh

@@ -100,13 +100,7 @@ class rank_save {
  private:
   // The report of an error that every rank has; true when there is none.
   bool keep(function_ref<result<void>()> step) {
-    bool threw = true;
-    auto done = guarded([&] {
-      auto ended = step();
-      threw = false;
-      return ended;
-    });
-    if (threw) comm_.abort(done.error());  // between the rounds: the others are not to wait for this rank
+    auto done = guarded(comm_, step);
     if (!done) report_.problems.push_back(std::move(done).error());
     return report_.ok();
   }

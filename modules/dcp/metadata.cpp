@@ -118,9 +118,9 @@ class metadata_parser {
   }
 
   path path_of(std::string_view key) {
-    path where;
     const auto found = paths_.find(key);
-    if (found == paths_.end()) return where;
+    if (found == paths_.end()) return path{std::string(key)};
+    path where;
     for (const pickle::value item : found->second.items()) {
       if (!spend(48 + item.text().value_or("").size(), key)) return where;
       if (const auto number = item.as_int())
@@ -132,6 +132,7 @@ class metadata_parser {
                        key),
                path{};
     }
+    if (where.empty()) where.push_back(std::string(key));
     return where;
   }
 

@@ -21,7 +21,7 @@ module shardmesh.fsdp;
 
 namespace shardmesh {
 
-std::vector<std::string> load_report::keys(load_status status) const {
+std::vector<std::string> load_state_report::keys(load_status status) const {
   std::vector<std::string> found;
   for (const load_entry& entry : entries)
     if (entry.status == status) found.push_back(entry.key);
@@ -165,7 +165,7 @@ class loader {
     return {};
   }
 
-  result<load_report> run(std::vector<std::string> unexpected, std::optional<error> problem) {
+  result<load_state_report> run(std::vector<std::string> unexpected, std::optional<error> problem) {
     for (const fsdp_entry& entry : entries_) known_.insert(entry.key);
     std::erase_if(unexpected, [&](const std::string& key) { return known_.contains(key); });
     SHARDMESH_TRY(const auto notes, exchange(unexpected, problem));
@@ -400,14 +400,14 @@ class loader {
   std::set<std::string_view> known_;
   std::vector<std::size_t> sources_;             // entries that are read
   std::map<std::size_t, distribution> located_;  // those of them that are sharded
-  load_report report_;
+  load_state_report report_;
 };
 
 }  // namespace
 
-result<load_report> load_offers(const fsdp_model& model, communicator_ref comm,
-                                result<std::vector<offered_value>> offers, std::vector<std::string> unexpected,
-                                const load_state_options& given) {
+result<load_state_report> load_offers(const fsdp_model& model, communicator_ref comm,
+                                      result<std::vector<offered_value>> offers, std::vector<std::string> unexpected,
+                                      const load_state_options& given) {
   load_state_options options = given;
   options.call = given.call.named("load_state_dict");
   auto entries = entries_of(model, fsdp_entries::all);

@@ -41,7 +41,7 @@ struct load_entry {
 };
 
 /// What was done about every key: the model's in its order, then the unexpected ones sorted. The same on every rank.
-struct load_report {
+struct load_state_report {
   std::vector<load_entry> entries;  // with load_mode::ignore without those missing and unexpected
   fsdp_profile profile;
   std::vector<std::string> keys(load_status status) const;
@@ -60,9 +60,9 @@ struct offered_value {
   const_tensor_binding memory;
 };
 
-result<load_report> load_offers(const fsdp_model& model, communicator_ref comm,
-                                result<std::vector<offered_value>> offers, std::vector<std::string> unexpected,
-                                const load_state_options& options);
+result<load_state_report> load_offers(const fsdp_model& model, communicator_ref comm,
+                                      result<std::vector<offered_value>> offers, std::vector<std::string> unexpected,
+                                      const load_state_options& options);
 
 template <local_tensor T>
 offered_value offer(const T& tensor) {
@@ -149,8 +149,8 @@ export namespace shardmesh {
 /// differently; the bytes that a rank needs and does not hold travel once.
 /// Source: torch.distributed.fsdp._state_dict_utils, the pre-load hooks (which gather every unit whole).
 template <local_tensor T>
-result<load_report> load_state_dict(const fsdp_model& model, const state_dict<T>& state, communicator_ref comm,
-                                    const load_state_options& options = {}) {
+result<load_state_report> load_state_dict(const fsdp_model& model, const state_dict<T>& state, communicator_ref comm,
+                                          const load_state_options& options = {}) {
   const auto ranks = detail::numbering_of(options.ranks, comm.size(), false);
   return detail::load_offers(
       model, comm,

@@ -58,6 +58,7 @@ class safetensors_reader final : public checkpoint_reader {
     for (hf_tensor& tensor : folder.tensors) {
       tensor_entry entry;
       entry.key = std::move(tensor.name);
+      entry.where = shardmesh::path{entry.key};  // the dots in it may be the name's own
       entry.type = tensor.type;
       entry.shape = tensor.shape;
       contents_.tensors.push_back(std::move(entry));
@@ -165,7 +166,8 @@ class safetensors_reader final : public checkpoint_reader {
 
   void keep(std::vector<stored_object> objects) {
     objects_ = std::move(objects);
-    for (const stored_object& object : objects_) contents_.objects.push_back({object.key, object.where, {}});
+    for (const stored_object& object : objects_)
+      contents_.objects.push_back({object.key, object.where.empty() ? shardmesh::path{object.key} : object.where, {}});
   }
 
   result<void> read_folder_objects(const fs::path& file) {

@@ -51,7 +51,7 @@ class safetensors_save {
         report_.problems.push_back(
             fail(errc::unsupported, "an object's name that is not UTF-8 cannot be written to objects.json")
                 .with_key(object.key)
-                .with_hint("rename it, or --skip-objects"));
+                .with_hint("rename it, or skip_objects"));
     for (const output_tensor& tensor : tensors_)
       if (tensor.archive)
         report_.problems.push_back(

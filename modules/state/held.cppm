@@ -87,6 +87,11 @@ plain_value plain_of(const state_value<T>& value) {
   return {};
 }
 
+}  // namespace shardmesh::detail
+
+// Exported for room state_checkpoint.
+export namespace shardmesh::detail {
+
 template <local_tensor T>
 state_value<T> value_of(plain_value value) {
   return std::visit(
@@ -98,6 +103,10 @@ state_value<T> value_of(plain_value value) {
       },
       std::move(value));
 }
+
+}  // namespace shardmesh::detail
+
+namespace shardmesh::detail {
 
 /// Puts a container in place of what is at its path. Precondition: something is there; the leaves fit the form.
 template <local_tensor T>

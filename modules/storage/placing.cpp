@@ -76,7 +76,7 @@ result<placing> placing::look(fs::path destination, bool is_directory, const out
   if (!is_directory && before.is_folder()) return exists("is a folder");
   if (is_directory && before.is_file()) return exists("is a file, and a folder is to be written");
   if (before.self && !before.is_empty_folder()) {
-    if (!options.overwrite) return exists("exists already").with_hint("--force replaces it");
+    if (!options.overwrite) return exists("exists already").with_hint("overwrite replaces it");
     if (is_directory) SHARDMESH_CHECK(check_replaceable(options.may_replace, made.destination_, before));
   }
   std::error_code code;

@@ -31,7 +31,6 @@ flat_entry entry_of(const object_entry& object, const pickle::value& value) {
     else
       made.path.emplace_back(std::string(step.name()));
   }
-  if (made.path.empty()) made.path.emplace_back(object.key);
   return made;
 }
 

@@ -60,7 +60,7 @@ void survives(const std::string& name, const std::vector<std::int32_t>& sizes,
               }) == "");
       REQUIRE(run([&](any_communicator& comm) -> std::string {
                 rows loaded(comm.rank(), comm.size(), 0);
-                const rank_load_report report = load(checkpoint, loaded.state, comm);
+                const load_report report = load(checkpoint, loaded.state, comm);
                 if (!report.ok()) return text_of(report.problems);
                 for (const std::int32_t value : loaded.memory)
                   if (value != 7) return "the previous checkpoint has changed";
@@ -197,7 +197,7 @@ TEST_CASE("a save in the background writes what was there when it was started") 
       if (!saving->wait().ok()) return text_of(saving->wait().problems);
       if (!saving->done()) return "it is not done after wait";
     }
-    const rank_load_report report = load(checkpoint, mine.state, comm, {.loading = {.call = within(30s)}});
+    const load_report report = load(checkpoint, mine.state, comm, {.loading = {.call = within(30s)}});
     if (!report.ok()) return text_of(report.problems);
     for (const std::int32_t value : mine.memory)
       if (value != 5) return "another value";

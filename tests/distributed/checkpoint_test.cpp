@@ -222,7 +222,7 @@ TEST_CASE("what some ranks save, other numbers of ranks load on other layouts, w
                 mine.state.objects = objects();
                 for (held_object& object : mine.state.objects) object.leaves = {plain_value()}, object.form = {};
               }
-              const rank_load_report report =
+              const load_report report =
                   load(checkpoint, mine.state, comm, {.loading = {.call = within(60s)}, .sharing = sharing});
               if (!report.ok()) return text_of(report.problems);
               if (std::string wrong = mine.differences(numbers); !wrong.empty()) return wrong;
@@ -286,7 +286,7 @@ TEST_CASE("what a group reads is read once, and large boxes are shared without b
         const save_report saved =
             save(checkpoint, mine.state, comm, {.saving = {.output = {.overwrite = true}, .call = within(60s)}});
         if (!saved.ok()) return text_of(saved.problems);
-        const rank_load_report report = load(checkpoint, mine.state, comm, {.loading = {.call = within(60s)}});
+        const load_report report = load(checkpoint, mine.state, comm, {.loading = {.call = within(60s)}});
         if (!report.ok()) return text_of(report.problems);
         const std::int64_t total = report.bytes_read + report.bytes_received;
         if (total != 256 * 128 * 4 + 16) return std::to_string(total) + " bytes";
@@ -341,7 +341,7 @@ TEST_CASE("state dicts are saved and loaded through what they hold") {
             save(checkpoint, *held, comm, {.saving = {.output = {.overwrite = true}, .call = within(60s)}});
         if (!report.ok()) return text_of(report.problems);
         auto wanted = held_by(loaded).value();
-        const rank_load_report got = load(checkpoint, wanted, comm, {.loading = {.call = within(60s)}});
+        const load_report got = load(checkpoint, wanted, comm, {.loading = {.call = within(60s)}});
         if (!got.ok()) return text_of(got.problems);
         set_objects(loaded, wanted.objects).value();
         return equal(saved, loaded, {}) ? "" : "the state dicts differ";
@@ -395,7 +395,7 @@ TEST_CASE("PyTorch's own checkpoints are loaded by any number of ranks, on layou
           }
           for (const object_entry& object : reader->contents().objects)
             wanted.objects.push_back({object.where.empty() ? path{object.key} : object.where, {}, {plain_value()}});
-          const rank_load_report report =
+          const load_report report =
               load(checkpoint, wanted, comm, {.loading = {.call = within(60s)}, .sharing = read_sharing::group});
           if (!report.ok()) return text_of(report.problems);
           std::size_t next = 0;

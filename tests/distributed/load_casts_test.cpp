@@ -72,7 +72,7 @@ TEST_CASE("ranks that want a narrower dtype are refused, or told what was cast w
         save(checkpoint, mine.state, comm, {.saving = {.output = {.overwrite = true}, .call = within(30s)}});
     if (!saved.ok()) return text_of(saved.problems);
     cast_rows<std::int16_t> narrow(comm.rank(), comm.size(), dtype::int16);
-    rank_load_report got = load(checkpoint, narrow.state, comm, {.loading = {.call = within(30s)}});
+    load_report got = load(checkpoint, narrow.state, comm, {.loading = {.call = within(30s)}});
     if (got.problems.size() != 1 || got.problems[0].code != errc::narrowing || got.problems[0].key != "w" ||
         got.problems[0].message != "casting int32 to int16 loses values" || !got.casts.empty() || !got.loaded.empty())
       return "not refused: " + text_of(got.problems);
@@ -102,7 +102,7 @@ TEST_CASE("the cancellation and the deadline of a whole load end its reads") {
     rows wanted(comm.rank(), comm.size(), 0);
     std::stop_source whole;
     watched_reader reader(open_checkpoint(checkpoint).value(), [&] { whole.request_stop(); });
-    const rank_load_report got = load(reader, wanted.state, comm, {.loading = {.call = {.cancel = whole.get_token()}}});
+    const load_report got = load(reader, wanted.state, comm, {.loading = {.call = {.cancel = whole.get_token()}}});
     if (got.problems.size() != 1 || got.problems[0].code != errc::cancelled) return text_of(got.problems);
     return wanted.memory == rows(comm.rank(), comm.size(), 0).memory ? "" : "it read on";
   });
@@ -112,7 +112,7 @@ TEST_CASE("the cancellation and the deadline of a whole load end its reads") {
     const auto soon = within(300ms);
     watched_reader reader(open_checkpoint(checkpoint).value(),
                           [&] { std::this_thread::sleep_until(*soon.deadline + 1ms); });
-    const rank_load_report got = load(reader, wanted.state, comm, {.loading = {.call = soon}});
+    const load_report got = load(reader, wanted.state, comm, {.loading = {.call = soon}});
     if (got.problems.size() != 1 || got.problems[0].code != errc::deadline_exceeded) return text_of(got.problems);
     return wanted.memory == rows(comm.rank(), comm.size(), 0).memory ? "" : "it read on";
   });

@@ -60,7 +60,7 @@ TEST_CASE("a load names the keys that are missing, surplus or of another kind, a
     // Missing keys may be ignored, surplus ones refused.
     rows wanted(comm.rank(), comm.size(), 0);
     wanted.state.objects.push_back({{"lr"}, {}, {0.5}});
-    const rank_load_report report = load(checkpoint, wanted.state, comm, {.missing = key_check::ignore});
+    const load_report report = load(checkpoint, wanted.state, comm, {.missing = key_check::ignore});
     if (!report.ok()) return text_of(report.problems);
     if (report.missing != std::vector<std::string>{"lr"} || report.unexpected != std::vector<std::string>{"step"} ||
         report.loaded != std::vector<std::string>{"w"})

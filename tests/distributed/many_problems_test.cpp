@@ -45,7 +45,7 @@ TEST_CASE("a save of tensors with gaps and a load of missing ones name a hundred
     held.tensors.front() = only;
     for (int i = 130; i < 132; ++i)
       held.tensors.push_back(held.tensors.back()), held.tensors.back().where = path{"t" + std::to_string(i)};
-    const rank_load_report loaded = load(folder, held, comm);
+    const load_report loaded = load(folder, held, comm);
     const auto is_missing = [](const error& e) { return e.code == errc::missing_key && !e.key.empty(); };
     if (loaded.problems.size() != 100 || loaded.more_problems != 31 ||
         !std::all_of(loaded.problems.begin(), loaded.problems.end(), is_missing))

@@ -128,7 +128,7 @@ TEST_CASE("objects that differ are refused naming both values, unless the lowest
                                     {.saving = {.output = {.overwrite = true}}, .lowest_rank_objects = true});
     if (!report.ok()) return text_of(report.problems);
     mine.state.objects.front().leaves = {false};
-    const rank_load_report loaded = load(folder.path / "step", mine.state, comm);
+    const load_report loaded = load(folder.path / "step", mine.state, comm);
     if (!loaded.ok()) return text_of(loaded.problems);
     return mine.state.objects.front().leaves == std::vector<plain_value>{std::int64_t{3}} ? "" : "another value";
   });

@@ -69,7 +69,7 @@ int main(int argc, char** argv) {
         if (!tensor.opaque_type.empty()) std::printf("%s\n", tensor.key.c_str());
     std::deque<host_tensor> memory;
     held_state held = held_on(**reader, comm.rank(), comm.size(), memory);
-    const rank_load_report loaded = load(**reader, held, comm, {.sharing = read_sharing::group});
+    const load_report loaded = load(**reader, held, comm, {.sharing = read_sharing::group});
     if (!loaded.ok()) return loaded.problems.front();
     const save_report saved = save(destination, held, comm, options);
     if (!saved.ok()) return saved.problems.front();

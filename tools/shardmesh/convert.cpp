@@ -7,10 +7,8 @@
 #include <string>
 #include <utility>
 
-#include "carved_reader.hpp"
 #include "command.hpp"
 #include "console.hpp"
-#include "flat_spec.hpp"
 #include "report.hpp"
 #include "saving.hpp"
 #include "selection_options.hpp"
@@ -26,6 +24,7 @@ using namespace shardmesh;
 struct arguments {
   std::string source, destination, flat_spec, merge;
   convert_options options;
+  selection_arguments selection;
 };
 
 int run(arguments& given, const common_options& common, bool format_given) {
@@ -43,11 +42,14 @@ int run(arguments& given, const common_options& common, bool format_given) {
   if (!reader) return report(reader.error());
   if (!given.flat_spec.empty()) {
     if (const auto apart = check_apart(given.destination, given.flat_spec); !apart) return report(apart.error());
-    const auto units = read_flat_spec(given.flat_spec);
+    const auto units = read_flat_units(given.flat_spec);
     if (!units) return report(units.error());
-    reader = carve(*std::move(reader), *units);
+    reader = carve_flat_parameters(*std::move(reader), *units);
     if (!reader) return report(reader.error());
   }
+  auto selection = given.selection.compile();
+  if (!selection) return print_report(failed(selection.error()), given.destination);
+  given.options.selection = *std::move(selection);
   progress_bar bar((*reader)->contents().tensor_bytes());
   given.options.saving.progress = [&bar](std::int64_t bytes) { bar.advance(bytes); };
   given.options.saving.threads = common.threads;
@@ -104,7 +106,7 @@ void add_convert(CLI::App& app, invocation& call) {
   add_json_option(*command);
   command->add_flag("--nest", given->options.nest, "dcp: split flat names at dots into nested paths");
   add_saving_options(*command, given->options.saving);
-  add_selection_options(*command, given->options.selection);
+  add_selection_options(*command, given->selection);
   command->callback([given, to, &call] { call.status = run(*given, call.common, to->count() > 0); });
 }
 

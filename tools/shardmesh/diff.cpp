@@ -33,14 +33,12 @@ struct arguments {
   bool json = false;
   std::int64_t limit = -1;  // -1: the default
   diff_options options;
-  selection_options selection;
+  selection_arguments selection;
 };
 
 // A rule that matches on neither side is an error; one side is enough.
 result<void> check_rules(const checkpoint_reader& left, const checkpoint_reader& right,
                          const selection_options& options) {
-  auto rules = selection::compile(options);
-  if (!rules) return rules.error();
   std::map<std::string_view, selectable> keys;
   for (const checkpoint_reader* reader : {&left, &right}) {
     for (const tensor_entry& tensor : reader->contents().tensors)
@@ -51,19 +49,17 @@ result<void> check_rules(const checkpoint_reader& left, const checkpoint_reader&
   std::vector<selectable> candidates;
   for (const auto& [key, candidate] : keys) candidates.push_back(candidate);
   // What is wrong with one key is for its side to say: keys of different sides may well meet after renaming.
-  for (const error& e : rules->apply(candidates).errors)
+  for (const error& e : select_keys(candidates, options).errors)
     if (e.key.empty()) return e;
   return {};
 }
 
 result<diff_side> chosen_side(checkpoint_reader& reader, selection_options options) {
   options.allow_unused = true;
-  auto rules = selection::compile(options);
-  if (!rules) return rules.error();
   diff_side all = whole_side(reader);
   std::vector<selectable> candidates;
   for (const diff_entry& entry : all.entries) candidates.push_back({entry.key, entry.type, entry.is_tensor});
-  selection_result chosen = rules->apply(candidates);
+  selection_result chosen = select_keys(candidates, options);
   if (!chosen.errors.empty()) return chosen.errors.front();
   diff_side side{reader, {}};
   for (selected& one : chosen.kept) {
@@ -132,10 +128,12 @@ int run(arguments& given, const common_options& common) {
   auto right = open_checkpoint(given.right, how);
   if (!right) return report(right.error());
   works_on(given.left);
-  if (auto checked = check_rules(**left, **right, given.selection); !checked) return report(checked.error());
-  auto left_side = chosen_side(**left, given.selection);
+  const auto selection = given.selection.compile();
+  if (!selection) return report(selection.error());
+  if (auto checked = check_rules(**left, **right, *selection); !checked) return report(checked.error());
+  auto left_side = chosen_side(**left, *selection);
   if (!left_side) return report(left_side.error());
-  auto right_side = chosen_side(**right, given.selection);
+  auto right_side = chosen_side(**right, *selection);
   if (!right_side) return report(right_side.error());
   given.options.threads = common.threads;
   auto outcome = diff(*left_side, *right_side, given.options);

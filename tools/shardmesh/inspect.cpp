@@ -20,6 +20,7 @@
 #include "command.hpp"
 #include "console.hpp"
 #include "report.hpp"
+#include "selection_options.hpp"
 
 import shardmesh;
 import shardmesh.catalog;
@@ -33,7 +34,7 @@ struct arguments {
   std::string path;
   bool json = false, map = false;
   std::int64_t limit = -1;
-  selection_options selection;
+  selection_arguments selection;
 };
 
 // Text of any length without holding it: handed on as it grows, and at its end by `flush`.
@@ -64,12 +65,12 @@ result<shown_entries> choose(const catalog& contents, const arguments& given) {
     };
     return shown_entries{all_of(contents.tensors), all_of(contents.objects)};
   }
-  auto rules = selection::compile(given.selection);
+  const auto rules = given.selection.compile();
   if (!rules) return rules.error();
   std::vector<selectable> candidates;
   for (const tensor_entry& tensor : contents.tensors) candidates.push_back({tensor.key, tensor.type, true});
   for (const object_entry& object : contents.objects) candidates.push_back({object.key, dtype::undefined, false});
-  const selection_result chosen = rules->apply(candidates);
+  const selection_result chosen = select_keys(candidates, *rules);
   if (!chosen.errors.empty()) return chosen.errors.front();
   for (const selected& one : chosen.kept)
     if (one.index < contents.tensors.size())

@@ -13,8 +13,10 @@
 #include <cstdio>
 #include <map>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "command.hpp"
@@ -29,19 +31,55 @@ namespace {
 
 constexpr std::size_t most_lines = 100;
 
+// What the library calls an option in errors of a code, and the flag that sets it.
+struct spelling {
+  errc code;
+  std::string_view option, flag;
+};
+constexpr spelling hints[] = {
+    {errc::destination_exists, "overwrite replaces it", "--force replaces it"},
+    {errc::invalid_argument, "allow_unused lets it pass", "--allow-unused lets it pass"},
+    {errc::invalid_argument, "allow_unused ignores this", "--allow-unused ignores this"},
+    {errc::unsupported, "rename it, or skip_objects", "rename it, or --skip-objects"},
+};
+constexpr spelling messages[] = {
+    {errc::missing_key, "the checkpoint given by like has", "the checkpoint given by --like has"},
+    {errc::shape_mismatch, "the checkpoint given by like has", "the checkpoint given by --like has"},
+};
+// Of selection rules that match no key: "only 'RE' matches no key".
+constexpr std::pair<std::string_view, std::string_view> rules[] = {
+    {"only '", "--only '"},     {"skip '", "--skip '"},   {"strip_prefix '", "--strip-prefix '"},
+    {"rename '", "--rename '"}, {"casts '", "--dtype '"},
+};
+
+void respell(std::string& text, errc code, std::span<const spelling> table) {
+  for (const spelling& one : table)
+    if (const std::size_t at = text.find(one.option); one.code == code && at != std::string::npos)
+      return static_cast<void>(text.replace(at, one.option.size(), one.flag));
+}
+
 bool is_of_the_system(const error& problem) {
   return problem.sys != 0 || problem.code == errc::io || problem.code == errc::no_space;
 }
 
 }  // namespace
 
+error in_flags(error problem) {
+  respell(problem.hint, problem.code, hints);
+  respell(problem.message, problem.code, messages);
+  if (problem.code == errc::invalid_argument && problem.message.ends_with("' matches no key"))
+    for (const auto& [option, flag] : rules)
+      if (problem.message.starts_with(option)) problem.message.replace(0, option.size(), flag);
+  return problem;
+}
+
 void print_problem(const error& problem) {
   if (problem.file.empty() && is_of_the_system(problem)) return print_problem(error(problem).with_file(subject()));
-  print_problem(to_string(problem), to_json(problem));
+  print_problem(to_string(in_flags(problem)), to_json(problem));
 }
 
 void print_warning(const error& warning) {
-  print_line("warning: " + to_string(warning));
+  print_line("warning: " + to_string(in_flags(warning)));
 }
 
 void print_problems(const std::vector<error>& problems, std::int64_t more) {
@@ -88,7 +126,8 @@ std::string box_members(const box& b) {
                      fmt::join(b.sizes.begin(), b.sizes.end(), ","));
 }
 
-std::string to_json(const error& problem) {
+std::string to_json(const error& given) {
+  const error problem = in_flags(given);
   std::string boxes;
   for (const box& b : problem.boxes) boxes += fmt::format("{}{{{}}}", boxes.empty() ? "" : ",", box_members(b));
   return fmt::format(

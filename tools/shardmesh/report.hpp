@@ -12,6 +12,8 @@ import shardmesh;
 
 namespace tool {
 
+/// The error in the words of the command line: where the library names one of its options, the flag of that option.
+shardmesh::error in_flags(shardmesh::error problem);
 /// One line on stderr; an error of the operating system without a file is about what was given (`works_on`).
 void print_problem(const shardmesh::error& problem);
 /// "warning: ..." on stderr.

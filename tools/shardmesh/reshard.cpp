@@ -31,6 +31,7 @@ struct arguments {
   std::vector<std::string> places;
   bool dry_run = false;
   reshard_options options;
+  selection_arguments selection;
 };
 
 // What would be written, rank by rank.
@@ -101,6 +102,14 @@ int run(arguments& given, const common_options& common) {
     like = std::move(*opened);
     given.options.like = like.get();
   }
+  auto selection = given.selection.compile();
+  if (!selection) {
+    if (!given.dry_run) return print_report(failed(selection.error()), given.destination);
+    reshard_plan refused;
+    refused.problems.push_back(selection.error());
+    return print_plan(refused);
+  }
+  given.options.selection = *std::move(selection);
   given.options.saving.threads = common.threads;
   if (given.dry_run) return print_plan(plan_reshard(**reader, given.options));
   given.options.saving.call.cancel = common.cancel;
@@ -139,7 +148,7 @@ void add_reshard(CLI::App& app, invocation& call) {
   add_json_option(*command);
   command->add_flag("--dry-run", given->dry_run, "Say what each rank's file would hold, write nothing");
   add_saving_options(*command, given->options.saving);
-  add_selection_options(*command, given->options.selection);
+  add_selection_options(*command, given->selection);
   command->callback([given, &call] { call.status = run(*given, call.common); });
 }
 

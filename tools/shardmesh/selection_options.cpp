@@ -4,12 +4,49 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <try.hpp>
 
 import shardmesh;
 
 namespace tool {
+namespace {
 
-void add_selection_options(CLI::App& command, shardmesh::selection_options& into) {
+// Every text of one option; errors begin with the option's name.
+template <class Rule>
+shardmesh::result<std::vector<Rule>> parsed(const std::vector<std::string>& texts, std::string_view option,
+                                            shardmesh::result<Rule> (*parse)(std::string_view)) {
+  std::vector<Rule> rules;
+  for (const std::string& text : texts) {
+    auto rule = parse(text);
+    if (!rule) {
+      shardmesh::error cause = std::move(rule).error();
+      cause.message = std::string(option) + " " + cause.message;
+      return cause;
+    }
+    rules.push_back(*std::move(rule));
+  }
+  return rules;
+}
+
+}  // namespace
+
+shardmesh::result<shardmesh::selection_options> selection_arguments::compile() const {
+  shardmesh::selection_options made;
+  SHARDMESH_TRY(made.only, parsed(only, "--only", shardmesh::key_pattern::compile));
+  SHARDMESH_TRY(made.skip, parsed(skip, "--skip", shardmesh::key_pattern::compile));
+  SHARDMESH_TRY(made.rename, parsed(rename, "--rename", shardmesh::parse_rename_rule));
+  SHARDMESH_TRY(made.casts, parsed(dtype, "--dtype", shardmesh::parse_cast_rule));
+  made.strip_prefix = strip_prefix;
+  made.no_optimizer = no_optimizer;
+  made.allow_unused = allow_unused;
+  return made;
+}
+
+void add_selection_options(CLI::App& command, selection_arguments& into) {
   const auto group = "Selection (RE2 expressions that match whole keys)";
   CLI::Option* only = command.add_option("--only", into.only, "Take only keys that match RE (repeatable)")
                           ->type_name("RE")

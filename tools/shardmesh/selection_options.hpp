@@ -2,13 +2,25 @@
 // The selection options that inspect, diff, convert and reshard share.
 #pragma once
 #include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
 
 import shardmesh;
 
 namespace tool {
 
+/// The options as they were typed.
+struct selection_arguments {
+  std::vector<std::string> only, skip, rename, dtype;
+  std::string strip_prefix;
+  bool no_optimizer = false, allow_unused = false;
+
+  /// What the library is to do. Errors name the option.
+  shardmesh::result<shardmesh::selection_options> compile() const;
+};
+
 /// Adds --only, --skip, --no-optimizer, --rename, --strip-prefix, --dtype and --allow-unused; they fill `into`.
-void add_selection_options(CLI::App& command, shardmesh::selection_options& into);
+void add_selection_options(CLI::App& command, selection_arguments& into);
 
 /// The options of every command that writes: --memory, --force. They fill `into`.
 void add_saving_options(CLI::App& command, shardmesh::save_options& into);

@@ -27,7 +27,7 @@ void print_json(const verify_report& report, bool strict) {
   print(fmt::format(
       R"({{"ok":{},"problems":[{}],"unnamed_problems":{},"warnings":[{}],"chunks":{},"objects":{},"bytes":{},"checked_bytes":{},"unchecked_chunks":{},"unchecked_objects":{},"globals":[{}]}})"
       "\n",
-      report.ok() && !(strict && !report.warnings.empty()), to_json(report.problems), report.unnamed_problems,
+      report.ok() && !(strict && !report.warnings.empty()), to_json(report.problems), report.more_problems,
       to_json(report.warnings), report.chunks, report.objects, report.bytes, report.checked_bytes,
       report.unchecked_chunks, report.unchecked_objects, to_json(report.globals)));
 }
@@ -57,7 +57,7 @@ int run(const arguments& given, const common_options& common) {
   }
   if (given.json) print_json(report, given.strict);
   for (const error& e : report.problems) print_problem(e);
-  if (report.unnamed_problems > 0) print_line(fmt::format("... and {} more problems", report.unnamed_problems));
+  if (report.more_problems > 0) print_line(fmt::format("... and {} more problems", report.more_problems));
   for (const error& e : report.warnings) print_warning(e);
   print_notes(leftover_notes(given.path));
   if (!reader) return status_of(reader.error());

@@ -104,7 +104,8 @@ TEST_CASE("the texts of a safetensors file go on to every format and come back f
   const safetensors_files::temporary_folder folder;
   const texts said{{"format", "mlx"}, {"torchao_version", "0.9"}, {"long", std::string(3000, 'x')}, {"é", "\n\"'"}};
   const fs::path source = folder.write("a.safetensors", tensor_file({"x", "y"}, said)), at = folder.path();
-  convert_to(source, at / "b.safetensors", target_format::safetensors, {.only = {"x"}, .rename = {"x=z"}});
+  convert_to(source, at / "b.safetensors", target_format::safetensors,
+             {.only = {key_pattern::exactly("x")}, .rename = {parse_rename_rule("x=z").value()}});
   CHECK(texts_of(at / "b.safetensors") == said);
   convert_to(source, at / "hf", target_format::hf, {}, 4);
   for (const char* name : {"model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"})
@@ -185,10 +186,10 @@ TEST_CASE("the side files of a Hugging Face folder are copied to another, everyt
   std::sort(expected.begin(), expected.end());
   CHECK(names_in(out) == expected);
 
-  CHECK(convert_to(source, folder.path() / "cast", target_format::hf, {.dtype = {"x=int16"}}).notes ==
-        std::vector<std::string>{
-            "not copied: " + left,
-            "config.json is copied as it is: a dtype that it names is the one from before the cast"});
+  CHECK(convert_to(source, folder.path() / "cast", target_format::hf, {.casts = {parse_cast_rule("x=int16").value()}})
+            .notes == std::vector<std::string>{
+                          "not copied: " + left,
+                          "config.json is copied as it is: a dtype that it names is the one from before the cast"});
 
   // The record of checksums covers them.
   put(out / "tokenizer.json", "changed");
@@ -333,8 +334,8 @@ TEST_CASE("plans of the old layout are dropped when the layout changes, and carr
   CHECK(attribute_names(at / "resharded") == std::vector<std::string>{"mcore_data"});
   CHECK(metadata_of(at / "resharded").extras.planner_entries.empty());
   // A cast and a rename change what a plan says, too.
-  for (const selection_options& selection :
-       {selection_options{.dtype = {"x=int16"}}, selection_options{.rename = {"x=y"}}}) {
+  for (const selection_options& selection : {selection_options{.casts = {parse_cast_rule("x=int16").value()}},
+                                             selection_options{.rename = {parse_rename_rule("x=y").value()}}}) {
     const fs::path to = at / (selection.rename.empty() ? "cast" : "renamed");
     CHECK(convert_to(at / "source", to, target_format::dcp, selection).notes == notes);
     CHECK(attribute_names(to) == std::vector<std::string>{"mcore_data"});
@@ -356,7 +357,8 @@ TEST_CASE("a checkpoint of PyTorch 2.15 becomes one that older versions read, an
   CHECK(strides_of(golden) == expected);
   convert_to(golden, folder.path() / "copy", target_format::dcp);
   CHECK(strides_of(folder.path() / "copy") == expected);
-  convert_to(golden, folder.path() / "half", target_format::dcp, {.rename = {"dt=d"}, .dtype = {"model\\.h=float32"}});
+  convert_to(golden, folder.path() / "half", target_format::dcp,
+             {.rename = {parse_rename_rule("dt=d").value()}, .casts = {parse_cast_rule("model\\.h=float32").value()}});
   CHECK(strides_of(folder.path() / "half") ==
         std::map<std::string, extents>{{"d", {2, 1}}, {"model.scalar", {}}, {"model.t", {1, 4}}});
   const auto reader = open_checkpoint(golden).value();

@@ -106,7 +106,7 @@ TEST_CASE("no-optimizer keeps the model and what belongs to neither, whatever th
     expected.insert(expected.end(), one.other.begin(), one.other.end());
     for (const keys* group : {&one.model, &one.other, &one.optimizer})
       for (const std::string& key : *group) given.push_back({key, dtype::float32, true});
-    const selection_result found = selection::compile({.no_optimizer = true})->apply(given);
+    const selection_result found = select_keys(given, {.no_optimizer = true});
     keys kept;
     for (const selected& s : found.kept) kept.push_back(s.key);
     INFO(one.trainer);

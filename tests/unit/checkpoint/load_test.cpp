@@ -94,6 +94,51 @@ TEST_CASE("casts that keep all values need no word, and are listed once per key 
   CHECK(wide == std::vector<std::int64_t>{7, -8});
 }
 
+TEST_CASE("a key that is not there is answered with the one that is near, an object is not loaded as a tensor") {
+  saved s;
+  for (const auto format : {target_format::dcp, target_format::safetensors}) {
+    const auto reader = s.open(format);
+    for (const error& why : {load_tensor(*reader, "model.w").error(), load_tensor(*reader, "model.w", box{}).error()}) {
+      CHECK(why.code == errc::missing_key);
+      CHECK(why.key == "model.w");
+      CHECK(why.file == reader->path().string());
+      CHECK(why.message == "the checkpoint has no such tensor");
+      CHECK(why.hint == "did you mean w?");
+    }
+    host_tensor to = host_tensor::make(dtype::float32, {4, 3}).value();
+    CHECK(load_into(*reader, "v", to).error().hint.empty());
+  }
+  const auto golden = open_checkpoint(SHARDMESH_TEST_DATA "/golden/single_rank/checkpoint").value();
+  REQUIRE_FALSE(golden->contents().objects.empty());
+  const error why = load_tensor(*golden, golden->contents().objects[0].key).error();
+  CHECK(why.code == errc::dtype_mismatch);
+  CHECK(why.message == "a tensor is wanted and the checkpoint has another kind");
+}
+
+TEST_CASE("a box is loaded into a tensor of its sizes, and other sizes are named beside it") {
+  saved s;
+  const auto reader = s.open(target_format::dcp);
+  const box middle{{1, 1}, {2, 2}};
+  host_tensor to = host_tensor::make(dtype::float32, {2, 2}).value();
+  const auto done = load_into(*reader, "w", middle, to);
+  REQUIRE(done);
+  CHECK(done->loaded == std::vector<std::string>{"w"});
+  CHECK(done->bytes_read == 16);
+  CHECK(done->ok());
+  const auto values = to.values<float>();
+  CHECK(std::vector<float>(values.begin(), values.end()) == std::vector<float>{4.5F, 5.5F, 7.5F, 8.5F});
+  host_tensor other = host_tensor::make(dtype::float32, {2, 3}).value();
+  error why = load_into(*reader, "w", middle, other).error();
+  CHECK(why.code == errc::shape_mismatch);
+  CHECK(why.key == "w");
+  CHECK(why.boxes == std::vector<box>{middle});
+  CHECK(why.expected == "[2, 2]");
+  CHECK(why.found == "[2, 3]");
+  why = load_into(*reader, "w", box{{3, 0}, {2, 3}}, other).error();
+  CHECK(why.message == "the wanted box does not fit the stored shape");
+  CHECK(why.expected == "[4, 3]");
+}
+
 TEST_CASE("a tensor of another shape is not filled with a part of the stored one") {
   saved s;
   const auto reader = s.open(target_format::safetensors);

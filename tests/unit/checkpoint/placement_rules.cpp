@@ -21,7 +21,10 @@ const device_mesh mesh = parse_mesh("dp=2,tp=4").value();
 
 TEST_CASE("a placement rule is split at its last equals sign") {
   const auto r = rule("a=b.*=S(0),R");
-  CHECK(r.pattern == "a=b.*");
+  CHECK(r.pattern.text() == "a=b.*");
+  CHECK(r == placement_rule{key_pattern::compile("a=b.*").value(), {placement::shard(0), placement::replicate()}});
+  CHECK(parse_placement_rules({"a=S(0)", "b=R"}).value() == std::vector<placement_rule>{rule("a=S(0)"), rule("b=R")});
+  CHECK(parse_placement_rules({"a=S(0)", "(=R"}).error().message == "'(' is not a regular expression: missing ): (");
   CHECK(to_string(r.placements) == "S(0), R");
   for (const char* wrong : {"", "abc", "=R", "a=Q", "(=R"})
     CHECK(parse_placement_rule(wrong).error().code == errc::invalid_argument);

@@ -21,14 +21,26 @@ std::vector<selectable> tensors(const keys& names, dtype type = dtype::float32) 
   return made;
 }
 
-selection_result select_from(const selection_options& options, const std::vector<selectable>& given) {
-  const auto compiled = selection::compile(options);
-  REQUIRE(compiled);
-  return compiled->apply(given);
+std::vector<key_pattern> patterns(const keys& texts) {
+  std::vector<key_pattern> made;
+  for (const std::string& text : texts) made.push_back(key_pattern::compile(text).value());
+  return made;
+}
+
+std::vector<rename_rule> renames(const keys& texts) {
+  std::vector<rename_rule> made;
+  for (const std::string& text : texts) made.push_back(parse_rename_rule(text).value());
+  return made;
+}
+
+std::vector<cast_rule> casts(const keys& texts) {
+  std::vector<cast_rule> made;
+  for (const std::string& text : texts) made.push_back(parse_cast_rule(text).value());
+  return made;
 }
 
 keys kept(const selection_options& options, const keys& names) {
-  const auto found = select_from(options, tensors(names));
+  const auto found = select_keys(tensors(names), options);
   for (const error& e : found.errors) UNSCOPED_INFO(to_string(e));
   CHECK(found.errors.empty());
   CHECK(found.kept.size() + found.excluded == names.size());
@@ -40,56 +52,57 @@ keys kept(const selection_options& options, const keys& names) {
 }  // namespace
 
 TEST_CASE("without options every key is kept as it is") {
-  CHECK(selection::compile({})->keeps_everything());
-  CHECK(selection().keeps_everything());
   CHECK(kept({}, {"b", "a"}) == keys{"b", "a"});
 }
 
 TEST_CASE("only and skip match whole keys") {
   const keys names{"model.w", "model.w2", "x.model.w", "model.b"};
-  CHECK(kept({.only = {R"(model\.w)"}}, names) == keys{"model.w"});
-  CHECK(kept({.only = {R"(model\..*)"}, .skip = {".*2", ".*b"}}, names) == keys{"model.w"});
-  CHECK(kept({.only = {"model.w|model.b", "x.*"}}, names) == keys{"model.w", "x.model.w", "model.b"});
+  CHECK(kept({.only = patterns({R"(model\.w)"})}, names) == keys{"model.w"});
+  CHECK(kept({.only = patterns({R"(model\..*)"}), .skip = patterns({".*2", ".*b"})}, names) == keys{"model.w"});
+  CHECK(kept({.only = patterns({"model.w|model.b", "x.*"})}, names) == keys{"model.w", "x.model.w", "model.b"});
 }
 
 TEST_CASE("keys that are not UTF-8 are matched byte by byte, and a dot is any character") {
   const keys names{"a\xFF", "a\xC3\xA9", "a\n"};
-  CHECK(kept({.only = {"a."}}, names) == names);
-  CHECK(kept({.only = {"a\xC3\xA9"}}, names) == keys{"a\xC3\xA9"});
-  CHECK(kept({.only = {"a\\xFF"}}, names) == keys{"a\xFF"});
-  CHECK(kept({.rename = {"a(.)=\\1"}}, {"a\xFF"}) == keys{"\xFF"});
+  CHECK(kept({.only = patterns({"a."})}, names) == names);
+  CHECK(kept({.only = patterns({"a\xC3\xA9"})}, names) == keys{"a\xC3\xA9"});
+  CHECK(kept({.only = patterns({"a\\xFF"})}, names) == keys{"a\xFF"});
+  CHECK(kept({.rename = renames({"a(.)=\\1"})}, {"a\xFF"}) == keys{"\xFF"});
 }
 
 TEST_CASE("renames are applied in order, split at the last equals sign, with groups") {
-  CHECK(kept({.rename = {R"((.*)\.weight=\1.w)", R"(net\.(\d+)\.(.*)=layer.\2.\1)"}},
+  CHECK(kept({.rename = renames({R"((.*)\.weight=\1.w)", R"(net\.(\d+)\.(.*)=layer.\2.\1)"})},
              {"net.3.weight", "net.4.bias", "other"}) == keys{"layer.w.3", "layer.bias.4", "other"});
-  CHECK(kept({.rename = {"a=b=c"}}, {"a=b"}) == keys{"c"});
-  CHECK(kept({.rename = {"x="}}, {"x"}) == keys{""});
+  CHECK(kept({.rename = renames({"a=b=c"})}, {"a=b"}) == keys{"c"});
+  CHECK(kept({.rename = renames({"x="})}, {"x"}) == keys{""});
 }
 
 TEST_CASE("a prefix is stripped before renames") {
-  CHECK(kept({.strip_prefix = "module.", .rename = {"w=v"}}, {"module.w", "w2", "module.module.w"}) ==
+  CHECK(kept({.strip_prefix = "module.", .rename = renames({"w=v"})}, {"module.w", "w2", "module.module.w"}) ==
         keys{"v", "w2", "module.w"});
 }
 
 TEST_CASE("two keys that meet after renaming are an error that names both") {
-  const auto found = select_from({.rename = {"[ab]=c"}}, tensors({"a", "b"}));
+  const auto found = select_keys(tensors({"a", "b"}), {.rename = renames({"[ab]=c"})});
   REQUIRE(found.errors.size() == 1);
   CHECK(found.errors[0].code == errc::invalid_argument);
   CHECK(to_string(found.errors[0]) == "c: a and b would both be called c");
 }
 
 TEST_CASE("a rule that matches nothing is an error unless that is allowed") {
-  selection_options options{
-      .only = {".*", "nothing"}, .skip = {"no"}, .strip_prefix = "pre", .rename = {"q=r"}, .dtype = {"z=float16"}};
-  const auto found = select_from(options, tensors({"a"}));
+  selection_options options{.only = patterns({".*", "nothing"}),
+                            .skip = patterns({"no"}),
+                            .strip_prefix = "pre",
+                            .rename = renames({"q=r"}),
+                            .casts = casts({"z=half"})};
+  const auto found = select_keys(tensors({"a"}), options);
   std::vector<std::string> texts;
   for (const error& e : found.errors) texts.push_back(e.message);
-  CHECK(texts == std::vector<std::string>{"--only 'nothing' matches no key", "--skip 'no' matches no key",
-                                          "--strip-prefix 'pre' matches no key", "--rename 'q=r' matches no key",
-                                          "--dtype 'z=float16' matches no key"});
+  CHECK(texts == std::vector<std::string>{"only 'nothing' matches no key", "skip 'no' matches no key",
+                                          "strip_prefix 'pre' matches no key", "rename 'q=r' matches no key",
+                                          "casts 'z=half' matches no key"});
   options.allow_unused = true;
-  CHECK(select_from(options, tensors({"a"})).errors.empty());
+  CHECK(select_keys(tensors({"a"}), options).errors.empty());
 }
 
 TEST_CASE("a plain dtype casts floating tensors only, a pattern casts what it names, the first wins") {
@@ -98,7 +111,7 @@ TEST_CASE("a plain dtype casts floating tensors only, a pattern casts what it na
                                       {"c", dtype::complex64, true}, {"d", dtype::float64, true},
                                       {"o", dtype::undefined, false}};
   const auto types = [&](std::vector<std::string> rules) {
-    const auto found = select_from({.dtype = std::move(rules)}, given);
+    const auto found = select_keys(given, {.casts = casts(rules)});
     CHECK(found.errors.empty());
     std::vector<dtype> made;
     for (const selected& s : found.kept) made.push_back(s.type);
@@ -112,29 +125,55 @@ TEST_CASE("a plain dtype casts floating tensors only, a pattern casts what it na
 }
 
 TEST_CASE("a cast that does not exist is an error with the key") {
-  const auto found = select_from({.dtype = {"w=float32"}}, tensors({"w"}, dtype::float4_e2m1fn_x2));
+  const auto found = select_keys(tensors({"w"}, dtype::float4_e2m1fn_x2), {.casts = casts({"w=float32"})});
   REQUIRE(found.errors.size() == 1);
   CHECK(found.errors[0].code == errc::invalid_argument);
   CHECK(to_string(found.errors[0]) == "w: float4_e2m1fn_x2 cannot be converted to float32");
 }
 
-TEST_CASE("bad options are refused with the reason") {
-  const auto message = [](const selection_options& options) {
-    const auto compiled = selection::compile(options);
-    REQUIRE_FALSE(compiled);
-    CHECK(compiled.error().code == errc::invalid_argument);
-    return compiled.error().message;
+TEST_CASE("bad rules are refused with their text and the reason") {
+  const auto message = [](const auto& refused) {
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().code == errc::invalid_argument);
+    return refused.error().message;
   };
-  CHECK(message({.only = {"a("}}) == "--only 'a(': missing ): a(");
-  CHECK(message({.skip = {"*"}}).starts_with("--skip '*': no argument for repetition"));
-  CHECK(message({.rename = {"abc"}}) == "--rename 'abc' is not RE=REPLACEMENT");
-  CHECK(message({.rename = {"a=\\1"}}).find("requests 1 matches") != std::string::npos);
-  CHECK(message({.dtype = {"floaty"}}) == "--dtype 'floaty': no dtype is called floaty");
-  CHECK(message({.dtype = {"w="}}).find("no dtype is called") != std::string::npos);
+  CHECK(message(key_pattern::compile("a(")) == "'a(': missing ): a(");
+  CHECK(message(key_pattern::compile("*")).starts_with("'*': no argument for repetition"));
+  CHECK(message(parse_rename_rule("abc")) == "'abc' is not RE=REPLACEMENT");
+  CHECK(message(parse_rename_rule("a=\\1")).find("requests 1 matches") != std::string::npos);
+  CHECK(message(rename_rule::make(key_pattern::exactly("a"), "\\1")).find("requests 1 matches") != std::string::npos);
+  CHECK(message(parse_cast_rule("floaty")) == "'floaty': no dtype is called floaty");
+  CHECK(message(parse_cast_rule("w=")).find("no dtype is called") != std::string::npos);
+}
+
+TEST_CASE("patterns are values: equal when their text is, the empty one matches the empty key, an exact one its key") {
+  CHECK(key_pattern::compile("a.*").value() == key_pattern::compile("a.*").value());
+  CHECK(key_pattern::compile("a.*").value() != key_pattern::compile("a").value());
+  CHECK(key_pattern() == key_pattern::compile("").value());
+  CHECK(key_pattern().matches(""));
+  CHECK_FALSE(key_pattern().matches("a"));
+  CHECK(key_pattern::exactly("a.b").matches("a.b"));
+  CHECK_FALSE(key_pattern::exactly("a.b").matches("a_b"));
+  CHECK(key_pattern::exactly("a\xFF(").matches("a\xFF("));
+  CHECK(parse_rename_rule("a=b=c").value().text() == "a=b=c");
+}
+
+TEST_CASE("a name that matches nothing is answered with the key that is near, an expression is not") {
+  const auto hint = [](const selection_options& options) {
+    return select_keys(tensors({"model.layers.0.weight", "model.layers.0.bias"}), options).errors.at(0).hint;
+  };
+  const std::string lets = "allow_unused lets it pass";
+  CHECK(hint({.only = patterns({"model.layers.0.wieght"})}) == "did you mean model.layers.0.weight? " + lets);
+  CHECK(hint({.skip = patterns({R"(layers\.0\.bias)"})}) == "did you mean model.layers.0.bias? " + lets);
+  CHECK(hint({.rename = renames({"model.layer.0.bias=b"})}) == "did you mean model.layers.0.bias? " + lets);
+  CHECK(hint({.only = patterns({"model.layers.0.wieght.*"})}) == lets);
+  CHECK(hint({.strip_prefix = "modul."}) == lets);
 }
 
 TEST_CASE("an expression that would explode elsewhere is linear here") {
-  CHECK(select_from({.only = {"(a*)*b"}, .allow_unused = true}, tensors({std::string(100000, 'a')})).excluded == 1);
+  CHECK(
+      select_keys(tensors({std::string(100000, 'a')}), {.only = patterns({"(a*)*b"}), .allow_unused = true}).excluded ==
+      1);
 }
 
 TEST_CASE("optimizer state is left out on demand") {

@@ -62,7 +62,7 @@ TEST_CASE("equal bytes are merged when asked for, beside ties") {
 
 TEST_CASE("ties that become different dtypes are both kept") {
   selection_options casts;
-  casts.dtype = {"lm_head=float64"};
+  casts.casts = {parse_cast_rule("lm_head=float64").value()};
   const strings keys = merged(unusual() / "views.pt", dedup::tied, casts).keys;
   CHECK(std::count(keys.begin(), keys.end(), "lm_head") == 1);
   CHECK(std::count(keys.begin(), keys.end(), "embed") == 1);
@@ -85,6 +85,6 @@ TEST_CASE("nesting keys of which one lies inside another is a problem that names
   options.nest = false;
   CHECK(convert(*reader, work.path() / "flat", options).ok());
   options.nest = true;
-  options.selection.skip = {"a"};
+  options.selection.skip = {key_pattern::exactly("a")};
   CHECK(convert(*reader, work.path() / "nested", options).ok());
 }

@@ -235,7 +235,7 @@ TEST_CASE("a damaged record of an object or of an opaque tensor is found by veri
     CHECK_FALSE(fs::exists(copy.beside("copy")));
     // What does not touch the damaged entry is not held up by it.
     selection_options others;
-    others.skip = {key};
+    others.skip = {key_pattern::exactly(key)};
     CHECK(
         convert(*damaged, copy.beside("rest"), {.to = target_format::dcp, .selection = others, .saving = fast()}).ok());
     fs::remove_all(copy.beside("rest"));

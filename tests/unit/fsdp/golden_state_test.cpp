@@ -337,7 +337,7 @@ TEST_CASE("state dicts load back, and keys that do not fit are reported as PyTor
       // Where PyTorch could not even save, the last parameter is the one to remove.
       std::string removed = expected.value("removed", "");
       if (removed.empty()) removed = fsdp_models::keys_of(c).back();
-      std::vector<load_report> reports(static_cast<std::size_t>(world));
+      std::vector<load_state_report> reports(static_cast<std::size_t>(world));
       std::vector<std::string> differing(static_cast<std::size_t>(world));
       const auto ran = run_ranks(world, [&](any_communicator& comm) -> result<void> {
         const auto r = static_cast<std::size_t>(comm.rank());

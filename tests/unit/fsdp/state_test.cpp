@@ -165,7 +165,7 @@ TEST_CASE("optimizer state that is laid out like the parameters is saved by para
 
 TEST_CASE("whole tensors that one rank has are loaded by all, under any name of a parameter") {
   std::vector<std::vector<float>> shards(3);
-  std::vector<load_report> reports(3);
+  std::vector<load_state_report> reports(3);
   const auto ran = run_ranks(3, [&](any_communicator& comm) -> result<void> {
     small_model m(comm.rank(), 3);
     state dict;
@@ -190,7 +190,7 @@ TEST_CASE("whole tensors that one rank has are loaded by all, under any name of 
 
 TEST_CASE("a state dict that does not fit is the same error on every rank, with its keys") {
   const auto load = [](any_communicator& comm, const std::string& key, host_tensor tensor, std::int32_t on_rank,
-                       load_state_options options = {}) -> result<load_report> {
+                       load_state_options options = {}) -> result<load_state_report> {
     small_model m(comm.rank(), 3);
     state dict;
     static_cast<void>(dict.set(path{"net.a"}, filled({3, 2}, 1)));
@@ -218,7 +218,7 @@ TEST_CASE("a state dict that does not fit is the same error on every rank, with 
                     }),
           {"missing net.a, net.b, net.c"});
   all_say(errors_of(3,
-                    [&](any_communicator& c) -> result<load_report> {
+                    [&](any_communicator& c) -> result<load_state_report> {
                       small_model m(c.rank(), 3);
                       state dict;
                       static_cast<void>(dict.set(path{"net.a"}, 1.5));

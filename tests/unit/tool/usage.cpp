@@ -38,6 +38,38 @@ TEST_CASE("values of options that make no sense are named in one plain line") {
   CHECK(says(misuse("inspect x --threads 99999"), "--threads"));
 }
 
+TEST_CASE("rules and destinations are refused in the words of the command line, in text and in JSON") {
+  const scratch_folder folder;
+  const std::string source = SHARDMESH_TEST_DATA "/golden/single_rank/checkpoint", to = (folder / "to").string();
+  const std::string other = SHARDMESH_TEST_DATA "/golden/dtensor_shard0_4/checkpoint";
+  const auto line = [&](const std::string& arguments, int status, const std::string& expected) {
+    INFO(arguments);
+    const auto run = run_tool(arguments);
+    CHECK(run.status == status);
+    CHECK(run.err == expected + "\n");
+    const auto document = json::parse(run_tool(arguments + " --json").out);
+    CHECK(document["problems"][0]["text"] == expected);
+  };
+  const std::string convert = "convert " + source + " " + to + " --to dcp ",
+                    lets = " matches no key; --allow-unused lets it pass";
+  line(convert + "--only 'no(thing)'", 2, "--only 'no(thing)'" + lets);
+  line(convert + "--skip 'a|b'", 2, "--skip 'a|b'" + lets);
+  line(convert + "--strip-prefix pre.", 2, "--strip-prefix 'pre.'" + lets);
+  line(convert + "--rename 'q+=r'", 2, "--rename 'q+=r'" + lets);
+  line(convert + "--dtype 'z+=half'", 2, "--dtype 'z+=half'" + lets);
+  line(convert + "--only 'a('", 2, "--only 'a(': missing ): a(");
+  line(convert + "--rename abc", 2, "--rename 'abc' is not RE=REPLACEMENT");
+  line(convert + "--dtype floaty", 2, "--dtype 'floaty': no dtype is called floaty");
+  line("reshard " + source + " " + to + " --mesh 2 --place 'q+=R'", 2,
+       "rule 'q+' matches no tensor; patterns match whole keys; --allow-unused ignores this");
+  line("reshard " + source + " " + to + " --mesh 2 --place '(=R'", 2, "'(' is not a regular expression: missing ): (");
+  REQUIRE(run_tool(convert).status == 0);
+  line(convert, 2, to + ": exists already; --force replaces it");
+  const auto like = run_tool("reshard " + source + " " + (folder / "like").string() + " --like " + other);
+  CHECK(like.status == 1);
+  CHECK(like.err.find(": the checkpoint given by --like has no such tensor") != std::string::npos);
+}
+
 TEST_CASE("with --json, one valid document even when there is nothing to open") {
   const scratch_folder folder;
   const std::string nothing = (folder / "nothing").string();

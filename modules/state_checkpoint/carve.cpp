@@ -1,44 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
+module;
 #include <fmt/format.h>
+#include <try.hpp>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include <try.hpp>
-
-#include "carved_reader.hpp"
+module shardmesh.state_checkpoint;
 
 import shardmesh.catalog;
 import shardmesh.torch_file;
-
-namespace tool {
+namespace shardmesh {
 namespace {
 
-using namespace shardmesh;
-
 // A nested path keeps what is in front of its last name.
-path where_of(const path& flat, const flat_spec_unit& unit, const std::string& name) {
-  if (flat.empty() || !unit.has_default_prefix || flat.back().is_index()) return {};
-  const std::string last(flat.back().name());
-  if (!last.ends_with(flat_parameter_key)) return {};
+path where_of(const path& flat, const flat_unit& unit, const std::string& name) {
+  const std::string last(flat.back().is_index() ? "" : flat.back().name());
+  if (!unit.has_default_prefix || !last.ends_with(flat_parameter_key)) return path{joined_key(unit.prefix, name)};
   path made = flat;
   made.pop_back();
   made.push_back(last.substr(0, last.size() - flat_parameter_key.size()) + name);
   return made;
 }
 
-class carved_reader final : public checkpoint_reader, public torch_file::archived_objects {
+class carved_reader final : public checkpoint_reader, public archived_objects {
  public:
   static result<std::unique_ptr<checkpoint_reader>> make(std::unique_ptr<checkpoint_reader> inner,
-                                                         std::span<const flat_spec_unit> units) {
+                                                         std::span<const flat_unit> units) {
     auto made = std::make_unique<carved_reader>(std::move(inner));
     SHARDMESH_CHECK(made->build(units));
     return std::unique_ptr<checkpoint_reader>(std::move(made));
@@ -73,9 +71,7 @@ class carved_reader final : public checkpoint_reader, public torch_file::archive
   }
   result<object_value> read_object(std::size_t index) override { return inner_->read_object(index); }
   result<std::vector<std::byte>> object_archive(std::size_t index) override { return inner_->object_archive(index); }
-  result<torch_file::opened_object> open_object(std::size_t index) override {
-    return torch_file::open_object(*inner_, index);
-  }
+  result<opened_object> open_object(std::size_t index) override { return shardmesh::open_object(*inner_, index); }
   const checkpoint_reader& stored() const override { return inner_->stored(); }
   void identify_opaque_tensors() override {
     inner_->identify_opaque_tensors();
@@ -112,10 +108,10 @@ class carved_reader final : public checkpoint_reader, public torch_file::archive
     extents sizes, strides;
   };
 
-  result<void> build(std::span<const flat_spec_unit> units) {
+  result<void> build(std::span<const flat_unit> units) {
     const catalog& stored = inner_->contents();
-    std::map<std::string_view, const flat_spec_unit*> by_key;
-    for (const flat_spec_unit& unit : units) by_key.emplace(unit.key, &unit);
+    std::map<std::string_view, const flat_unit*> by_key;
+    for (const flat_unit& unit : units) by_key.emplace(unit.key, &unit);
     for (std::size_t t = 0; t < stored.tensors.size(); ++t) {
       const tensor_entry& tensor = stored.tensors[t];
       const auto unit = by_key.find(tensor.key);
@@ -135,11 +131,12 @@ class carved_reader final : public checkpoint_reader, public torch_file::archive
     }
     if (!by_key.empty())
       return fail(errc::missing_key, "the flat spec has a unit of a tensor that the checkpoint has not")
-          .with_key(by_key.begin()->first);
+          .with_key(by_key.begin()->first)
+          .with_hint(did_you_mean(nearest_key(stored, by_key.begin()->first)));
     return {};
   }
 
-  result<void> add_unit(std::size_t t, const flat_spec_unit& unit) {
+  result<void> add_unit(std::size_t t, const flat_unit& unit) {
     const catalog& stored = inner_->contents();
     const tensor_entry& tensor = stored.tensors[t];
     std::vector<parameter_info> parameters = unit.parameters;
@@ -158,8 +155,8 @@ class carved_reader final : public checkpoint_reader, public torch_file::archive
     return {};
   }
 
-  result<void> add_parameter(std::size_t t, const flat_spec_unit& unit, const flat_parameter& flat,
-                             std::size_t parameter, const std::string& name) {
+  result<void> add_parameter(std::size_t t, const flat_unit& unit, const flat_parameter& flat, std::size_t parameter,
+                             const std::string& name) {
     const catalog& stored = inner_->contents();
     const tensor_entry& tensor = stored.tensors[t];
     const parameter_info& info = flat.parameters()[parameter];
@@ -218,9 +215,9 @@ class carved_reader final : public checkpoint_reader, public torch_file::archive
 
 }  // namespace
 
-result<std::unique_ptr<checkpoint_reader>> carve(std::unique_ptr<checkpoint_reader> inner,
-                                                 std::span<const flat_spec_unit> units) {
+result<std::unique_ptr<checkpoint_reader>> carve_flat_parameters(std::unique_ptr<checkpoint_reader> inner,
+                                                                 std::span<const flat_unit> units) {
   return carved_reader::make(std::move(inner), units);
 }
 
-}  // namespace tool
+}  // namespace shardmesh

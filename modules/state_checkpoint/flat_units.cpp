@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+module;
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <try.hpp>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <initializer_list>
 #include <iterator>
 #include <limits>
@@ -15,14 +19,11 @@
 #include <utility>
 #include <vector>
 
-#include <try.hpp>
+module shardmesh.state_checkpoint;
 
-#include "flat_spec.hpp"
-
-namespace tool {
+namespace shardmesh {
 namespace {
 
-using namespace shardmesh;
 using nlohmann::json;
 
 error wrong(const std::string& where, std::string expected, const json& found) {
@@ -77,9 +78,9 @@ result<json> list_of(const json& value, const std::string& where, const char* me
   return value[member];
 }
 
-result<flat_spec_unit> unit_of(const json& value, const std::string& where) {
+result<flat_unit> unit_of(const json& value, const std::string& where) {
   SHARDMESH_CHECK(check_members(value, where, {"key", "prefix", "alignment", "ranks", "parameters", "shared"}));
-  flat_spec_unit unit;
+  flat_unit unit;
   SHARDMESH_TRY(unit.key, text_of(value, where, "key"));
   unit.has_default_prefix = !value.contains("prefix");
   if (!unit.has_default_prefix) {
@@ -119,7 +120,9 @@ result<flat_spec_unit> unit_of(const json& value, const std::string& where) {
   return unit;
 }
 
-result<std::vector<flat_spec_unit>> units_of(const std::string& text) {
+}  // namespace
+
+result<std::vector<flat_unit>> parse_flat_units(const std::string& text) {
   SHARDMESH_CHECK(check_json_depth(text));
   json spec;
   try {
@@ -129,7 +132,7 @@ result<std::vector<flat_spec_unit>> units_of(const std::string& text) {
   }
   SHARDMESH_CHECK(check_members(spec, "the whole", {"units"}));
   SHARDMESH_TRY(const json listed, list_of(spec, "the whole", "units", true));
-  std::vector<flat_spec_unit> units;
+  std::vector<flat_unit> units;
   for (std::size_t i = 0; i < listed.size(); ++i) {
     SHARDMESH_TRY(units.emplace_back(), unit_of(listed[i], fmt::format("units[{}]", i)));
     for (std::size_t k = 0; k < i; ++k)
@@ -140,15 +143,13 @@ result<std::vector<flat_spec_unit>> units_of(const std::string& text) {
   return units;
 }
 
-}  // namespace
-
-result<std::vector<flat_spec_unit>> read_flat_spec(const std::string& file) {
+result<std::vector<flat_unit>> read_flat_units(const std::filesystem::path& file) {
   constexpr std::int64_t limit_bytes = std::int64_t{1} << 30;
   SHARDMESH_TRY(const std::vector<std::byte> bytes, read_file(file, limit_bytes));
   const std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  auto units = units_of(text);
-  if (!units) return std::move(units).error().with_file(file);
+  auto units = parse_flat_units(text);
+  if (!units) return std::move(units).error().with_file(file.string());
   return units;
 }
 
-}  // namespace tool
+}  // namespace shardmesh

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// outline: the state dict that a checkpoint holds, without its tensors: what is read, and where it goes. All of it that
+// does not depend on the type of the tensors.
+export module shardmesh.state_checkpoint:outline;
+
+import shardmesh.std;
+import shardmesh.fsdp;
+import shardmesh.checkpoint;
+
+export namespace shardmesh {
+
+/// What of a checkpoint is read, and how.
+struct read_state_options {
+  selection_options selection{};  // which entries, under which names and dtypes; a renamed entry lies at the top
+  bool objects = true;            // false: tensors alone
+  load_options loading{};         // threads, deadline and cancellation; casts are those of the selection
+  open_options opening{};         // of a checkpoint that is given by its path
+};
+
+}  // namespace shardmesh
+
+namespace shardmesh::detail {
+
+struct outlined_tensor {
+  std::string key;  // in the checkpoint
+  path where;       // in the state dict
+  dtype type = dtype::undefined;
+  extents shape;                 // of the whole
+  std::optional<layout> placed;  // of which this rank's part is read; none: the whole is
+};
+
+/// A leaf of the state dict: the tensor of this number, or else a value.
+struct outlined_leaf {
+  std::optional<std::size_t> tensor;
+  plain_value value;
+};
+
+struct state_outline {
+  std::vector<outlined_tensor> tensors;
+  tree_spec spec;
+  std::vector<outlined_leaf> leaves;  // in the order of the spec
+};
+
+/// A reader whose entries are all that there is: what holds tensors in objects is taken apart.
+class opened_state {
+ public:
+  static result<opened_state> open(checkpoint_reader& reader);
+  checkpoint_reader& reader() const { return *reader_; }
+
+ private:
+  std::unique_ptr<checkpoint_reader> split_;
+  checkpoint_reader* reader_ = nullptr;
+};
+
+/// What the state dict of the whole checkpoint is. Objects are read.
+result<state_outline> outline_of(checkpoint_reader& reader, const read_state_options& options);
+
+/// Gives every tensor its layout over the mesh, and checks that `rank` can hold its part.
+result<void> place(state_outline& outline, const device_mesh& mesh, std::span<const placement_rule> rules,
+                   std::int32_t rank, const placement_options& placing);
+
+/// Sizes of what `rank` holds of a tensor.
+extents local_shape(const outlined_tensor& tensor, std::int32_t rank);
+
+/// What a rank of `placed` holds of a stored tensor, as requests into its local memory; null: the rank holds nothing.
+result<std::vector<load_request>> requests_of(const checkpoint_reader& reader, std::string_view key,
+                                              const layout& placed, std::int32_t rank, const tensor_view* local);
+
+/// Fills `views`, one per tensor of the outline.
+result<void> fill(checkpoint_reader& reader, const state_outline& outline, std::int32_t rank,
+                  std::span<const tensor_view> views, const load_options& options);
+
+/// A state dict of tensors that were filled; `held(i)` gives the value of tensor i.
+template <allocatable_tensor T, class Held>
+result<state_dict<T>> assemble(state_outline outline, Held&& held) {
+  std::vector<state_value<T>> leaves;
+  leaves.reserve(outline.leaves.size());
+  for (outlined_leaf& leaf : outline.leaves) {
+    if (!leaf.tensor) {
+      leaves.push_back(value_of<T>(std::move(leaf.value)));
+      continue;
+    }
+    result<state_value<T>> value = held(*leaf.tensor);
+    if (!value) return std::move(value).error().with_key(outline.tensors[*leaf.tensor].key);
+    leaves.push_back(*std::move(value));
+  }
+  return state_dict<T>::make(std::move(outline.spec), std::move(leaves));
+}
+
+/// New tensors for what `rank` reads, filled.
+template <allocatable_tensor T>
+result<std::vector<T>> read_tensors(checkpoint_reader& reader, const state_outline& outline, std::int32_t rank,
+                                    const load_options& options) {
+  std::vector<T> tensors;
+  std::vector<tensor_view> views;
+  tensors.reserve(outline.tensors.size());
+  for (const outlined_tensor& one : outline.tensors) {
+    auto made = allocated<T>(one.type, local_shape(one, rank), device{});
+    if (!made) return std::move(made).error().with_key(one.key);
+    tensors.push_back(*std::move(made));
+    views.push_back(adapter<T>::view(tensors.back()));
+  }
+  if (auto filled = fill(reader, outline, rank, views, options); !filled) return std::move(filled).error();
+  return tensors;
+}
+
+}  // namespace shardmesh::detail

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// read_state_dict: a checkpoint of any format as a state dict, whole, in one process.
+export module shardmesh.state_checkpoint:read_state_dict;
+
+import shardmesh.std;
+import shardmesh.fsdp;
+import shardmesh.checkpoint;
+import :outline;
+
+export namespace shardmesh {
+
+/// The state dict in a checkpoint: every tensor whole and in new memory, and every object, each at its entry's path.
+/// Names are mappings and indices sequences, as the path of DCP's planner data and of .pt files say; keys of
+/// safetensors and of Hugging Face folders are one name each, dots and all ("a.b.0" is a key of the top mapping).
+/// Objects that are containers of plain values (dicts, lists, tuples) come as such, other Python objects as
+/// `opaque_object`, which `save` writes as it was. Objects that hold tensors are taken apart as `convert` does.
+/// \errors errc::invalid_argument (a rule of the selection that matches nothing, with a key that is near; entries that
+///         cannot stand in one tree); errc::unsupported for tensors of an unknown representation and for objects of
+///         which the checkpoint keeps a type name only; the checkpoint's own problems, of which the first is given;
+///         what `allocate` throws; those of `load`. Each names file and key.
+/// Cost: reads the bytes of the tensors and objects once; O(entries · depth) beside that.
+/// Source: torch.load; torch.distributed.checkpoint.state_dict_loader._load_state_dict_from_keys
+template <allocatable_tensor T>
+result<state_dict<T>> read_state_dict(checkpoint_reader& checkpoint, const read_state_options& options = {}) {
+  auto opened = detail::opened_state::open(checkpoint);
+  if (!opened) return std::move(opened).error();
+  auto outline = detail::outline_of(opened->reader(), options);
+  if (!outline) return std::move(outline).error();
+  auto tensors = detail::read_tensors<T>(opened->reader(), *outline, 0, options.loading);
+  if (!tensors) return std::move(tensors).error();
+  return detail::assemble<T>(*std::move(outline), [&](std::size_t i) -> result<state_value<T>> {
+    return state_value<T>(std::move((*tensors)[i]));
+  });
+}
+
+/// The same of a path. \errors those of `open_checkpoint`, too
+template <allocatable_tensor T>
+result<state_dict<T>> read_state_dict(const std::filesystem::path& checkpoint, const read_state_options& options = {}) {
+  auto reader = open_checkpoint(checkpoint, options.opening);
+  if (!reader) return std::move(reader).error();
+  return read_state_dict<T>(**reader, options);
+}
+
+}  // namespace shardmesh
