@@ -2,8 +2,8 @@
 // The concepts of room sharding: what is one and what is not. Compiling is the test.
 #include <shardmesh/shard_adapter.hpp>
 
-#include <catch2/catch_test_macros.hpp>
 #include <array>
+#include <catch2/catch_test_macros.hpp>
 #include <concepts>
 #include <cstdint>
 #include <list>
@@ -159,8 +159,12 @@ template <class D>
 concept asked = requires(const D& d, host_tensor& local) {
   { fragments_of(d, 0) } -> std::same_as<result<std::vector<fragment>>>;
   { plan(d, d, dtype::float32) } -> std::same_as<result<transfer_plan>>;
-  { for_each_element(d, 0, [](const extents&, const extents&) {}) } -> std::same_as<result<void>>;
-  { for_each_element<float>(d, 0, local, [](const extents&, float&) {}) } -> std::same_as<result<void>>;
+  {
+    for_each_element(d, 0, [](const extents&, const extents&) {})
+  } -> std::same_as<result<void>>;
+  {
+    for_each_element<float>(d, 0, local, [](const extents&, float&) {})
+  } -> std::same_as<result<void>>;
 };
 template <class D, class Side, class Report, class Text>
 concept answered = requires(const D& d, host_tensor& local) {

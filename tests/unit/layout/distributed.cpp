@@ -25,8 +25,7 @@ result<distribution> distribution_of(const pairs& p) {
 }  // namespace users
 
 TEST_CASE("the fragments of an owner are listed, whatever is distributed") {
-  const layout rows =
-      layout::make(device_mesh::make({2}).value(), {placement::shard(0)}, {5, 3}).value();
+  const layout rows = layout::make(device_mesh::make({2}).value(), {placement::shard(0)}, {5, 3}).value();
   const std::vector<fragment> lower{{{{3, 0}, {2, 3}}, 1, 0, {0, 0}, 0}};
   CHECK(fragments_of(rows, 1).value() == lower);
   CHECK(fragments_of(distribute(rows).value(), 1).value() == lower);

@@ -24,10 +24,9 @@ TEST_CASE("a plan between two layouts says what moves") {
   const transfer_plan planned = plan(rows, columns, dtype::float32).value();
   CHECK(planned.bytes_moved() == 2 * 4 * 4);  // of its eight elements each rank keeps four
   CHECK(planned.bytes(0, 1) == 16);
-  CHECK(planned.digest() ==
-        plan({{distribute(rows).value(), distribute(columns).value(), dtype::float32, dtype::float32}})
-            .value()
-            .digest());
+  CHECK(
+      planned.digest() ==
+      plan({{distribute(rows).value(), distribute(columns).value(), dtype::float32, dtype::float32}}).value().digest());
   CHECK(plan(rows, distribute(columns).value(), dtype::float32).value().digest() == planned.digest());
   CHECK(plan(users::silent(), rows, dtype::float32).error().message == "it does not say");
   CHECK(plan(rows, users::silent(), dtype::float32).error().message == "it does not say");
