@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // fsdp_extension: what FSDP asks of someone who has cut parameters before it, and its model for tensor parallelism.
-// Not here: who holds what of the flat parameters that come out (parallel).
+// Not here: who holds what of the flat parameters that come out (parallel_parameters).
 export module shardmesh.fsdp:extension;
 
 import shardmesh.std;
 import shardmesh.state;
 import :chunk;
 import :mover;
-import :parallel;
+import :parallel_parameters;
 import :unit;
 
 export namespace shardmesh {

@@ -10,7 +10,7 @@ export import :flat_range;
 export import :flat_parameter;
 export import :shard_group;
 export import :flat_distribution;
-export import :parallel;
+export import :parallel_parameters;
 export import :unit;
 export import :chunk;
 export import :model;

@@ -8,7 +8,7 @@ import shardmesh.core;
 import shardmesh.layout;
 import :flat_distribution;
 import :flat_parameter;
-import :parallel;
+import :parallel_parameters;
 import :shard_group;
 
 export namespace shardmesh {

@@ -8,7 +8,7 @@ export module shardmesh.sharding:dtensor;
 
 import shardmesh.std;
 import shardmesh.transfer;
-import :run;
+import :shard_moves;
 
 namespace shardmesh::detail {
 result<void> check_member(const layout& l, std::int32_t rank);

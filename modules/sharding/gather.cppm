@@ -8,7 +8,7 @@ export module shardmesh.sharding:gather;
 import shardmesh.std;
 import shardmesh.transfer;
 import :metadata;
-import :run;
+import :shard_moves;
 import :shard;
 
 export namespace shardmesh {

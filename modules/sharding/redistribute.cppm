@@ -8,7 +8,7 @@ export module shardmesh.sharding:redistribute;
 import shardmesh.std;
 import shardmesh.transfer;
 import :dtensor;
-import :run;
+import :shard_moves;
 import :shard;
 
 namespace shardmesh::detail {

@@ -7,7 +7,7 @@ export module shardmesh.sharding:reshard;
 import shardmesh.std;
 import shardmesh.transfer;
 import :metadata;
-import :run;
+import :shard_moves;
 import :shard;
 import :spec;
 

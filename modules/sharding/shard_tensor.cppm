@@ -6,7 +6,7 @@ export module shardmesh.sharding:shard_tensor;
 import shardmesh.std;
 import shardmesh.transfer;
 import :metadata;
-import :run;
+import :shard_moves;
 import :shard;
 import :spec;
 

@@ -24,5 +24,5 @@ export import :dtensor;
 export import :elements;
 
 // Nothing in these two is for users; room state reads and writes the same bytes.
-export import :run;
-export import :wire;
+export import :shard_moves;
+export import :metadata_wire;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // held_by: what this rank holds of a state dict, as room tree's held_state, for saving and loading on many ranks.
 // Not here: doing so (checkpoint).
-export module shardmesh.state:held;
+export module shardmesh.state:held_by;
 
 import shardmesh.std;
 import shardmesh.sharding;

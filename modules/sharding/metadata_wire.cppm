@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Metadata of shards as bytes between ranks. For this room and those above it, not for users.
-export module shardmesh.sharding:wire;
+export module shardmesh.sharding:metadata_wire;
 
 import shardmesh.std;
 import shardmesh.transfer;

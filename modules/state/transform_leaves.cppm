@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // transform: a state dict with leaves kept, replaced (by a leaf or a whole dict) or dropped. Not here: containers that
 // change (room tree's transform on dict_node).
-export module shardmesh.state:transform;
+export module shardmesh.state:transform_leaves;
 
 import shardmesh.std;
 import shardmesh.sharding;

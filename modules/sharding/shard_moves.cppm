@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What gather, reshard and shard_tensor share: agreeing to begin, memory for new shards, and the way to the one planner
 // and executor. For this room only.
-export module shardmesh.sharding:run;
+export module shardmesh.sharding:shard_moves;
 
 import shardmesh.std;
 import shardmesh.transfer;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // parallel_parameters: parameters that tensor parallelism has cut over some dimensions of a mesh before FSDP flattens
 // what is left of them over another one. Not here: memory, state dicts.
-export module shardmesh.fsdp:parallel;
+export module shardmesh.fsdp:parallel_parameters;
 
 import shardmesh.std;
 import shardmesh.core;
