@@ -14,6 +14,8 @@ module;
 #include <utility>
 module shardmesh.checkpoint;
 
+import shardmesh.catalog;
+
 namespace shardmesh {
 namespace {
 

@@ -104,8 +104,7 @@ class resolver {
       if (!is_used)
         made_.errors.push_back(
             fail(errc::invalid_argument, fmt::format("rule '{}' matches no tensor", rule.pattern.text()))
-                .with_hint(suggestion(rules_[r].pattern, keys) +
-                           "patterns match whole keys; allow_unused ignores this"));
+                .with_hint(suggestion(rule.pattern, keys) + "patterns match whole keys; allow_unused ignores this"));
   }
 
   // For optimizer state without a rule: which tensor's placement it takes.

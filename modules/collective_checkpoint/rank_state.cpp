@@ -293,7 +293,7 @@ result<void> guarded(function_ref<result<void>()> part) {
   }
 }
 
-result<void> guarded(any_communicator& comm, function_ref<result<void>()> phases) {
+result<void> guarded(communicator_ref comm, function_ref<result<void>()> phases) {
   bool threw = true;
   auto done = guarded([&] {
     auto ended = phases();

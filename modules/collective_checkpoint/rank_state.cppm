@@ -95,6 +95,6 @@ struct round_of_ranks {
 result<void> guarded(function_ref<result<void>()> part);
 // The same of several phases with their rounds. What is thrown between the rounds ends the communicator, since the
 // others wait in the next one.
-result<void> guarded(any_communicator& comm, function_ref<result<void>()> phases);
+result<void> guarded(communicator_ref comm, function_ref<result<void>()> phases);
 
 }  // namespace shardmesh

@@ -52,8 +52,8 @@ void compare(trial& t, const numbers& expected, const numbers& found, std::strin
 }
 
 struct one_piece final : lender {
-  tensor_view view;
-  tensor_view piece(std::size_t) const override { return view; }
+  const_tensor_view view;
+  const_tensor_view piece(std::size_t) const override { return view; }
 };
 
 }  // namespace
@@ -113,7 +113,7 @@ void check_lending(trial& t) {
   if (!t.succeeds(started ? result<void>{} : result<void>(started.error()), "start_lending") ||
       !t.succeeds(started->wait_ready(), "wait_ready"))
     return;
-  const tensor_view view = started->from(0).piece(0);
+  const const_tensor_view view = started->from(0).piece(0);
   numbers got(static_cast<std::size_t>(block));
   std::memcpy(got.data(), view.data, got.size() * sizeof got[0]);
   started->give_back();

@@ -88,7 +88,7 @@ result<std::optional<T>> gather(const sharded_tensor<T>& tensor, std::int32_t de
 /// Into a new tensor, of a type that cannot be made.
 template <local_tensor T>
   requires(!allocatable_tensor<T>)
-result<std::optional<T>> gather(const sharded_tensor<T>& tensor, std::int32_t destination_rank, any_communicator& comm,
+result<std::optional<T>> gather(const sharded_tensor<T>& tensor, std::int32_t destination_rank, communicator_ref comm,
                                 const gather_options& options = {}) =
     SHARDMESH_REFUSE(
         "this gather makes a new tensor: give adapter<T> an allocate(dtype, sizes, device), or give the "

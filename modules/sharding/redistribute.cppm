@@ -66,7 +66,7 @@ result<dtensor<T>> redistribute(const dtensor<T>& tensor, const layout& to, comm
 /// Of tensors that cannot be made.
 template <local_tensor T>
   requires(!allocatable_tensor<T>)
-result<dtensor<T>> redistribute(const dtensor<T>& tensor, const layout& to, any_communicator& comm,
+result<dtensor<T>> redistribute(const dtensor<T>& tensor, const layout& to, communicator_ref comm,
                                 const redistribute_options& options = {}) =
     SHARDMESH_REFUSE("a redistributed dtensor is a new one: give adapter<T> an allocate(dtype, sizes, device)");
 

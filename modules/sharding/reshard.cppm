@@ -39,7 +39,7 @@ result<sharded_tensor<T>> reshard(const sharded_tensor<T>& tensor, const shardin
 /// Of tensors that cannot be made.
 template <local_tensor T>
   requires(!allocatable_tensor<T>)
-result<sharded_tensor<T>> reshard(const sharded_tensor<T>& tensor, const sharding_spec& spec, any_communicator& comm,
+result<sharded_tensor<T>> reshard(const sharded_tensor<T>& tensor, const sharding_spec& spec, communicator_ref comm,
                                   const call_options& call = {}) =
     SHARDMESH_REFUSE("resharding makes new tensors: give adapter<T> an allocate(dtype, sizes, device)");
 

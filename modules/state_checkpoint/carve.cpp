@@ -20,6 +20,7 @@ module shardmesh.state_checkpoint;
 
 import shardmesh.catalog;
 import shardmesh.torch_file;
+
 namespace shardmesh {
 namespace {
 
@@ -33,7 +34,7 @@ path where_of(const path& flat, const flat_unit& unit, const std::string& name) 
   return made;
 }
 
-class carved_reader final : public checkpoint_reader, public archived_objects {
+class carved_reader final : public checkpoint_reader, public torch_file::archived_objects {
  public:
   static result<std::unique_ptr<checkpoint_reader>> make(std::unique_ptr<checkpoint_reader> inner,
                                                          std::span<const flat_unit> units) {
@@ -71,7 +72,9 @@ class carved_reader final : public checkpoint_reader, public archived_objects {
   }
   result<object_value> read_object(std::size_t index) override { return inner_->read_object(index); }
   result<std::vector<std::byte>> object_archive(std::size_t index) override { return inner_->object_archive(index); }
-  result<opened_object> open_object(std::size_t index) override { return shardmesh::open_object(*inner_, index); }
+  result<torch_file::opened_object> open_object(std::size_t index) override {
+    return torch_file::open_object(*inner_, index);
+  }
   const checkpoint_reader& stored() const override { return inner_->stored(); }
   void identify_opaque_tensors() override {
     inner_->identify_opaque_tensors();

@@ -21,6 +21,8 @@ module;
 
 module shardmesh.state_checkpoint;
 
+import shardmesh.storage;
+
 namespace shardmesh {
 namespace {
 

@@ -15,6 +15,9 @@ module;
 #include <vector>
 module shardmesh.state_checkpoint;
 
+import shardmesh.catalog;
+import shardmesh.torch_file;
+
 namespace shardmesh::detail {
 namespace {
 
@@ -28,7 +31,7 @@ result<held_object> read_object(checkpoint_reader& reader, std::size_t index) {
   const object_entry& entry = reader.contents().objects[index];
   const auto read = [&]() -> result<held_object> {
     SHARDMESH_TRY(const std::vector<std::byte> archive, reader.object_archive(index));
-    return object_of_archive(archive);
+    return torch_file::object_of_archive(archive);
   };
   auto object = read();
   if (object) return object;
@@ -107,7 +110,7 @@ class grafting {
 
 result<opened_state> opened_state::open(checkpoint_reader& reader) {
   opened_state made;
-  SHARDMESH_TRY(made.split_, split_objects(reader));
+  SHARDMESH_TRY(made.split_, torch_file::split_objects(reader));
   made.reader_ = made.split_ ? made.split_.get() : &reader;
   // A state dict without the entries that could not be read would look whole.
   if (!made.reader_->problems().empty()) return made.reader_->problems().front();

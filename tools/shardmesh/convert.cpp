@@ -15,6 +15,7 @@
 #include "signals.hpp"
 
 import shardmesh;
+import shardmesh.catalog;
 
 namespace tool {
 namespace {
