@@ -12,6 +12,7 @@ import sys
 import time
 from pathlib import Path
 
+import against
 import ranks
 import redistribute
 import validate
@@ -61,10 +62,10 @@ class Bench:
             raise RuntimeError(f"{' '.join(str(a) for a in line[-6:])}: {done.stderr.strip()[-500:]}")
         return json.loads(done.stdout.strip().splitlines()[-1])
 
-    def shardmesh(self, *arguments):
+    def shardmesh(self, *arguments, tool=None):
         """(seconds, peak resident bytes) of one run of the command line."""
         begin = time.perf_counter()
-        process = subprocess.Popen([str(self.tool), *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        process = subprocess.Popen([str(tool or self.tool), *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         message = process.stderr.read()
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
@@ -236,6 +237,8 @@ def main():
     parser.add_argument("--list", action="store_true", help="name the benchmarks")
     parser.add_argument("--runs", type=int, default=6, help="timed runs of each side (at least 5)")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--against", type=against.build_of, metavar="BUILD",
+                        help="our own sides alone, beside those of another checkout's build folder: before and now")
     parser.add_argument("names", nargs="*", help="benchmarks to run (default: all); a prefix names several")
     given = parser.parse_args()
     if given.list:
@@ -247,6 +250,9 @@ def main():
     given.work.mkdir(parents=True, exist_ok=True)
     bench = Bench(given.build, given.work, max(5, given.runs), given.threads)
     print(f"{os.cpu_count()} cores, {given.threads} threads, warm cache; median (min..max); xN: time relative to shardmesh's")
+    if given.against:
+        against.against(bench, given.against, bench.runs)
+        chosen = []
     for name in chosen:
         try:
             CASES[name](bench)
