@@ -220,7 +220,8 @@ std::vector<double> time_load(const arguments& given, std::int64_t& bytes) {
     times.push_back(seconds_of([&] {
       if (!together.empty()) {  // one process holds all destination ranks: shared ranges are read once
         const auto opened = need(open_checkpoint(given.path));
-        return need(load(*opened, together, {.threads = given.threads}));
+        need(load(*opened, together, {.threads = given.threads}));
+        return;
       }
       for (const wanted& part : parts) {  // every destination rank opens the checkpoint for itself
         const auto opened = need(open_checkpoint(given.path));

@@ -44,7 +44,7 @@ bool holders() {
 }
 
 // fsdp_extension: parameters that tensor parallelism has cut before FSDP flattens them.
-bool flat_unit() {
+bool flattens() {
   const device_mesh mesh = device_mesh::make({1, 1}, {"fsdp", "tp"}).value();
   std::vector<named_parameter<tensor>> named;
   named.push_back({"weight", state_value<tensor>(tensor::zeros(dtype::float32, {4, 2}).value())});
@@ -110,7 +110,8 @@ bool numbers() {
 }  // namespace
 
 int main() {
-  const bool good = without_optimizer() && holders() && flat_unit() && among_threads() && add_up() && read_items() && numbers();
+  const bool good =
+      without_optimizer() && holders() && flattens() && among_threads() && add_up() && read_items() && numbers();
   std::puts(good ? "every concept has a model" : "something is wrong");
   return good ? 0 : 1;
 }

@@ -34,13 +34,14 @@ int main() {
     auto rows = host_tensor::zeros(dtype::float32, training::local_shape(comm.rank()));
     if (!rows) return rows.error();
     for (float& value : rows->values<float>()) value = static_cast<float>(comm.rank());
-    tensor_binding from{{adapter<host_tensor>::view(*rows)}}, to;
+    const const_tensor_binding from{{view_of(*rows)}};
+    tensor_binding to;
     host_tensor columns;
     if (comm.rank() < serving::size()) {
       auto made = host_tensor::zeros(dtype::float32, serving::local_shape(comm.rank()));
       if (!made) return made.error();
       columns = *std::move(made);
-      to.slots.push_back(adapter<host_tensor>::view(columns));
+      to.slots.push_back(view_of(columns));
     }
     if (auto done = exchange->run({&from, 1}, {&to, 1}); !done) return done.error();
     if (comm.rank() == 1) std::printf("row 7 of rank 1 came from rank %g\n", columns.values<float>()[7 * 3]);

@@ -40,8 +40,7 @@ struct message_group {
 /// The collectives made of messages, each byte sent as often as must be: for communicators without better ones. Terms
 /// are combined in ascending rank order, in float32 or wider, and rounded once.
 /// \errors errc::invalid_argument (sizes that do not fit the group or the dtype), errc::unsupported (a reduction that
-/// is
-///         not defined on the dtype), each naming the rank; errc::no_memory; those of `start`
+///         is not defined on the dtype), each naming the rank; errc::no_memory; those of `start`
 /// Cost: `reduce_scatter` and `all_reduce` take memory for the terms of one block of `send`.
 result<pending> all_gather_into_by_messages(message_group group, std::span<const std::byte> send,
                                             std::span<std::byte> receive, const call_options& options);

@@ -37,8 +37,7 @@ struct metadata {
 /// Reads the pickle of a `.metadata` or `__N.metadata` file, of any PyTorch since 1.13. Unknown classes and attributes
 /// are kept as inert records. `file` is for messages.
 /// \errors errc::bad_pickle; errc::bad_format when the root is no Metadata. Defects of single entries (a negative size,
-/// a
-///         chunk out of bounds, a path that leaves the folder) are problems, each naming file and key.
+///         a chunk out of bounds, a path that leaves the folder) are problems, each naming file and key.
 /// `budget`: what is made of the bytes is built there; null: one of its own.
 /// Cost: O(bytes). Source: torch/distributed/checkpoint/metadata.py, filesystem.py
 result<metadata> parse_metadata(std::vector<std::byte> bytes, std::string_view file, read_budget* budget = nullptr);

@@ -20,17 +20,8 @@ constexpr std::size_t most_problems = 200;
 
 }  // namespace
 
-bool parse_account::spend(std::size_t bytes, std::string_view key) {
-  if (refusal_) return false;
-  if (auto done = budget_.build(static_cast<std::int64_t>(bytes)); !done)
-    refusal_ = std::move(done).error().with_file(file_).with_key(key.substr(0, 200));
-  return !refusal_;
-}
-
-pickle::value parse_account::field(const pickle::value& object, std::string_view attribute) {
-  const pickle::value state = object.state();
-  if (state.size() > 16 && !spend(8 * state.size(), {})) return {};
-  return object.attribute(attribute);
+void parse_account::refuse(error e, std::string_view key) {
+  refusal_ = std::move(e).with_file(file_).with_key(key.substr(0, 200));
 }
 
 error& parse_account::problem(errc code, std::string message, std::string_view key) {

@@ -16,11 +16,19 @@ class parse_account {
 
   std::string_view file() const { return file_; }
   /// Counts what is about to be built for `key`; false beyond the limit, from where on nothing is read.
-  bool spend(std::size_t bytes, std::string_view key);
+  inline bool spend(std::size_t bytes, std::string_view key) {
+    if (refusal_) return false;
+    if (auto done = budget_.build(static_cast<std::int64_t>(bytes)); !done) refuse(std::move(done).error(), key);
+    return !refusal_;
+  }
   /// Why nothing more is read: a limit was met.
   const std::optional<error>& refusal() const { return refusal_; }
   /// An attribute; looking for it costs as much as the object has.
-  pickle::value field(const pickle::value& object, std::string_view attribute);
+  inline pickle::value field(const pickle::value& object, std::string_view attribute) {
+    const pickle::value state = object.state();
+    if (state.size() > 16 && !spend(8 * state.size(), {})) return {};
+    return object.attribute(attribute);
+  }
 
   /// Notes a problem, with the file. The first ones are kept, the others counted.
   void problem(error e, std::string_view key);
@@ -30,6 +38,7 @@ class parse_account {
 
  private:
   error& add(error e, std::string_view key);
+  void refuse(error e, std::string_view key);
 
   std::string_view file_;
   read_budget& budget_;

@@ -14,8 +14,8 @@ export namespace shardmesh::dcp {
 /// as PyTorch's own, objects verbatim, planner data from the entries' paths, `extras` carried through. Streams from
 /// `source`. The folder also gets the record of `checksum`, which PyTorch ignores.
 /// \errors in the report: two entries of one key; chunks that do not tile their tensor; a dtype that PyTorch lacks;
-/// those
-///         of source, staged output and executor. Source: torch/distributed/checkpoint/{filesystem,default_planner}.py
+///         those of source, staged output and executor. Source:
+///         torch/distributed/checkpoint/{filesystem,default_planner}.py
 save_report save(const std::filesystem::path& destination, std::vector<output_tensor> tensors,
                  std::span<const output_object> objects, any_item_source source, const dcp::extras& extras,
                  const save_options& options = {});

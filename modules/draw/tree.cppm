@@ -20,8 +20,7 @@ export namespace shardmesh {
 ///        `- [1]  0.99
 /// \param leaf_labels  a label for each leaf, in leaf order; where there are too few, the other leaves have none
 /// \returns at most `max_lines` lines and one that counts the other nodes; each cut at `max_columns` characters, but
-/// for
-///          the lines that lead to it. Ends with a newline; empty for an empty spec
+///          for the lines that lead to it. Ends with a newline; empty for an empty spec
 /// Cost: O(lines * depth + children of the containers drawn). No recursion.
 std::string draw_tree(const tree_spec& tree, std::span<const std::string> leaf_labels = {},
                       const draw_options& options = {});

@@ -41,8 +41,7 @@ result<sharded_tensor_metadata> chunk_metadata(const extents& shape, const tenso
 /// \errors errc::mixed_partial (terms are not shards), errc::invalid_argument (fewer ranks than the mesh's), those of
 ///         `distribute`
 /// Source: torch.distributed.tensor.parallel.fsdp._create_sharded_tensor_md_from_dt, _create_shard_md_from_dt, which
-/// are
-///         right for even shards of a 1-D mesh, and for coordinate 0, only
+///         are right for even shards of a 1-D mesh, and for coordinate 0, only
 result<sharded_tensor_metadata> shards_of_layout(const layout& l, const tensor_properties& properties,
                                                  std::int32_t rank, const rank_group& ranks, device where,
                                                  std::int32_t devices_per_node = 0);

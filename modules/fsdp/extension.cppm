@@ -113,8 +113,7 @@ struct tensor_parallel_extension {
   /// This rank's part in the layout of `strided_chunk_layout`: what a rank holds already, so nothing is sent.
   /// \param rank  in the numbering of the mesh
   /// \errors errc::invalid_argument (no tensor, another mesh, cut along FSDP's dimension), errc::unsupported when a
-  /// rank
-  ///         would need what another holds (uneven cuts that do not nest): `sharded_state_dict` moves it
+  ///         rank would need what another holds (uneven cuts that do not nest): `sharded_state_dict` moves it
   /// Cost: a copy of the chunk; O(mesh) boxes
   /// Source: DTensorExtensions.chunk_dtensor, which gives [Shard(0), Shard(0)] where both cut dimension 0 and sends for
   ///         that, cuts whole tensors along the first mesh dimension and is wrong where tensor parallelism is uneven

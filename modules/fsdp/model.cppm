@@ -48,8 +48,7 @@ enum class fsdp_entries : std::uint8_t { names, flat, all };
 /// The entries in key order. A flat entry that `order` does not list comes before the first listed key of its module,
 /// as in PyTorch's module order. With `all`, units that share one prefix have no flat entries.
 /// \errors errc::duplicate_key naming the key; errc::shape_mismatch (a shard of another size), errc::invalid_argument
-/// (a
-///         group of another size), each naming the key and the rank
+///         (a group of another size), each naming the key and the rank
 /// Cost: O(n log n).
 result<std::vector<fsdp_entry>> entries_of(const fsdp_model& model, fsdp_entries which = fsdp_entries::names);
 

@@ -141,8 +141,8 @@ export namespace shardmesh {
 /// when the first name is made, and wait for their turn.
 /// \param model  its memory does not change meanwhile
 /// \errors those of `plan_full`, the executor and the visitor, what `allocate` throws, errc::unsupported (memory that
-/// is
-///         not the host's) naming the key; every rank gets one. errc::disagreement when ranks describe different models
+///         is not the host's) naming the key; every rank gets one. errc::disagreement when ranks describe different
+///         models
 /// Cost: the bytes that receivers lack travel once, whatever the number of their names.
 template <allocatable_tensor T, tensor_visitor<T> V>
 result<fsdp_profile> stream_full_state_dict(const fsdp_model& model, communicator_ref comm, V&& visit,
@@ -172,8 +172,7 @@ result<saved_state<T>> full_state_dict(const fsdp_model& model, communicator_ref
 /// `options.memory_bytes` (0: 256 MiB) of results (at least one part) and as much of messages are alive at a time, so
 /// that a model is saved or sent on without a second copy of its shards.
 /// \errors those of `plan_sharded`, the executor and the visitor, what `allocate` throws, errc::unsupported (memory
-/// that
-///         is not the host's) naming the key; every rank gets one. errc::disagreement
+///         that is not the host's) naming the key; every rank gets one. errc::disagreement
 /// Cost: only bytes that change owner travel; no parameter is whole anywhere.
 template <allocatable_tensor T, tensor_visitor<state_value<T>> V>
 result<fsdp_profile> stream_sharded_state_dict(const fsdp_model& model, communicator_ref comm, V&& visit,

@@ -74,7 +74,7 @@ struct combined_terms {
   std::int64_t divisor = 1;  // what dimensions of `avg` average over
   std::int64_t terms = 1;
 };
-constexpr combined_terms terms_of(std::span<const std::int64_t> mesh, std::span<const placement> placements) {
+constexpr combined_terms combine_terms(std::span<const std::int64_t> mesh, std::span<const placement> placements) {
   combined_terms made;
   for (std::size_t m = 0; m < placements.size(); ++m) {
     if (placements[m].kind != placement_kind::partial) continue;

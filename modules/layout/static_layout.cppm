@@ -63,10 +63,10 @@ class static_layout {
   static constexpr std::int64_t size() { return box::whole(mesh()).volume(); }
 
   /// As of `layout`: how the terms on partial mesh dimensions combine, over how many an average is, how many there are.
-  static constexpr reduce_op reduction() { return detail::terms_of(Mesh.values, each_).reduction; }
-  static constexpr std::int64_t divisor() { return detail::terms_of(Mesh.values, each_).divisor; }
+  static constexpr reduce_op reduction() { return detail::combine_terms(Mesh.values, each_).reduction; }
+  static constexpr std::int64_t divisor() { return detail::combine_terms(Mesh.values, each_).divisor; }
   static constexpr std::int32_t terms() {
-    return static_cast<std::int32_t>(detail::terms_of(Mesh.values, each_).terms);
+    return static_cast<std::int32_t>(detail::combine_terms(Mesh.values, each_).terms);
   }
   /// The number of the term that a rank holds; 0 when there are no terms. Precondition: 0 <= at < size().
   static constexpr std::int32_t term(std::int64_t at) { return detail::term_at(Mesh.values, each_, coordinate_of(at)); }
@@ -111,16 +111,16 @@ class static_layout {
   }
 
   /// The mesh cuts a size of this tensor dimension evenly when it is a multiple of this number: every rank gets equally
-  /// many indices, and every piece of a strided shard too. Nothing when it does not fit in 64 bits.
-  static constexpr std::optional<std::int64_t> even_multiple(std::size_t dim) {
+  /// many indices, and every piece of a strided shard too. The largest number when it does not fit in 64 bits.
+  static constexpr std::int64_t even_multiple(std::size_t dim) {
     std::int64_t multiple = 1, parts = 1;  // parts: into how many the mesh dimensions so far have cut
     for (std::size_t m = 0; m < mesh_rank; ++m) {
       if (!cuts(m, dim) || Mesh.values[m] == 1) continue;
       parts *= Mesh.values[m];  // at most the number of ranks
       const auto pieces = checked_multiply(parts, each_[m].split_factor);
-      if (!pieces) return std::nullopt;
-      const auto both = checked_multiply(multiple / std::gcd(multiple, *pieces), *pieces);
-      if (!both) return std::nullopt;
+      const auto both =
+          pieces ? checked_multiply(multiple / std::gcd(multiple, *pieces), *pieces) : std::optional<std::int64_t>();
+      if (!both) return std::numeric_limits<std::int64_t>::max();
       multiple = *both;
     }
     return multiple;
@@ -152,7 +152,7 @@ concept compile_time_layout = requires(std::int64_t at, std::size_t dim) {
   { T::terms() } -> std::same_as<std::int32_t>;
   { T::term(at) } -> std::same_as<std::int32_t>;
   { T::boxes(at) } -> std::same_as<std::vector<placed_box>>;
-  { T::even_multiple(dim) } -> std::same_as<std::optional<std::int64_t>>;
+  { T::even_multiple(dim) } -> std::same_as<std::int64_t>;
   { T::as_layout() } -> std::same_as<layout>;
 };
 
@@ -161,10 +161,9 @@ concept compile_time_layout = requires(std::int64_t at, std::size_t dim) {
 namespace shardmesh::detail {
 
 // The least size that is cut evenly and not below this one; the largest number when there is none.
-constexpr std::int64_t next_even_size(std::int64_t size, std::optional<std::int64_t> multiple) {
+constexpr std::int64_t next_even_size(std::int64_t size, std::int64_t multiple) {
   if (size == 0) return 0;
-  const auto next = multiple ? checked_multiply((size - 1) / *multiple + 1, *multiple) : std::nullopt;
-  return next.value_or(std::numeric_limits<std::int64_t>::max());
+  return checked_multiply((size - 1) / multiple + 1, multiple).value_or(std::numeric_limits<std::int64_t>::max());
 }
 
 // The compiler prints the arguments, and both sizes.

@@ -42,7 +42,7 @@ error refusal(const layout_problem& problem, const device_mesh& mesh, std::span<
     case layout_fault::mixed_reductions:
       return fail(errc::mixed_partial,
                   fmt::format("reductions {} and {} cannot be combined",
-                              to_string(detail::terms_of(mesh.sizes(), placements.first(m)).reduction),
+                              to_string(detail::combine_terms(mesh.sizes(), placements.first(m)).reduction),
                               to_string(placements[m].reduction)));
     case layout_fault::listed_rule_of_strided:
       return fail(errc::invalid_argument, fmt::format("split rule {} cannot cut a strided shard", to_string(rules[m])));
@@ -87,7 +87,7 @@ result<layout> layout::make(device_mesh mesh, std::vector<placement> placements,
     if (p.is_shard())
       d->cuts[static_cast<std::size_t>(p.dim)].push_back({m, {d->mesh.sizes()[m], p.split_factor, d->rules[m]}});
   }
-  const detail::combined_terms terms = detail::terms_of(d->mesh.sizes(), d->placements);
+  const detail::combined_terms terms = detail::combine_terms(d->mesh.sizes(), d->placements);
   d->reduction = terms.reduction;
   d->divisor = terms.divisor;
   d->terms = terms.terms;

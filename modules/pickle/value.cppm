@@ -268,8 +268,7 @@ class graph {
   /// Parses one pickle at the start of `bytes`, which must outlive the graph. What follows its STOP is ignored: see
   /// `consumed_bytes`.
   /// \errors errc::bad_pickle with the opcode and its byte offset: malformed, truncated, a protocol above 5,
-  /// out-of-band
-  ///   buffers, or an object that BUILD or APPEND cannot apply to
+  ///   out-of-band buffers, or an object that BUILD or APPEND cannot apply to
   /// Cost: O(bytes) time and memory: about 4 bytes a byte of real metadata, refused beyond 256 MiB and 8 a byte.
   /// Source: Lib/pickletools.py, Lib/pickle.py of CPython.
   static result<graph> parse(std::span<const std::byte> bytes);

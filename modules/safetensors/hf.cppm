@@ -80,11 +80,10 @@ struct hf_folder {
 /// *.safetensors of the folder in name order. Files with PyTorch's DCP_SHARDING_INFO hold parts: their global shape is
 /// max(offset + size). The pool must outlive the folder.
 /// \errors those of `safetensors::parse_header` and `parse_hf_index`; errc::missing_key (a tensor the index names is
-/// not in its
-///         file, or a file's sharding info lacks a tensor), errc::duplicate_key (one tensor in two files), errc::io
-///         (a file the index names does not exist), errc::dtype_mismatch and errc::shape_mismatch between parts,
-///         errc::bad_format (no safetensors file at all, several indices, a tensor of a file that the index does not
-///         name, an index that names nothing beside files that have tensors); naming key and files.
+///         not in its file, or a file's sharding info lacks a tensor), errc::duplicate_key (one tensor in two files),
+///         errc::io (a file the index names does not exist), errc::dtype_mismatch and errc::shape_mismatch between
+///         parts, errc::bad_format (no safetensors file at all, several indices, a tensor of a file that the index does
+///         not name, an index that names nothing beside files that have tensors); naming key and files.
 /// Cost: O(headers).
 result<hf_folder> open_hf_folder(const std::filesystem::path& path, file_pool& pool);
 

@@ -30,8 +30,7 @@ std::vector<error> problems_of(std::span<const tensor> tensors);
 /// Orders the tensors as the Rust writer (dtype descending, so that everything stays aligned, then name) and makes the
 /// header. float4_e2m1fn_x2 is written as F4 with twice the last size.
 /// \errors the first of `safetensors::problems_of`, with the other keys in its message; errc::unsupported for metadata
-/// that
-///         is not UTF-8 or a header beyond 100,000,000 bytes; errc::duplicate_key in metadata.
+///         that is not UTF-8 or a header beyond 100,000,000 bytes; errc::duplicate_key in metadata.
 /// Cost: O(n log n).
 result<file_layout> layout_file(std::span<const tensor> tensors,
                                 std::span<const std::pair<std::string, std::string>> metadata = {});

@@ -72,7 +72,7 @@ class shard_checker {
                "offsets and sizes are no box")
               .with_values("as many offsets as sizes, none negative",
                            fmt::format("offsets {}, sizes {}", numbers_text(m.offsets()), numbers_text(m.sizes()))));
-    if (m.sizes().size() <= max_rank) add(raise_if_mismatch(extents(m.sizes()), shard_.sizes, "size", rank_));
+    if (m.sizes().size() <= max_rank) add(check_match(extents(m.sizes()), shard_.sizes, "size", rank_));
   }
 
   void check_place(const rank_group& group) {
@@ -99,9 +99,9 @@ class shard_checker {
 
   void check_equal(const tensor_properties& first) {
     const tensor_properties& mine = shard_.properties;
-    add(raise_if_mismatch(first.type, mine.type, "dtype", rank_));
-    add(raise_if_mismatch(first.requires_grad, mine.requires_grad, "requires_grad", rank_));
-    add(raise_if_mismatch(first.pin_memory, mine.pin_memory, "pin_memory", rank_));
+    add(check_match(first.type, mine.type, "dtype", rank_));
+    add(check_match(first.requires_grad, mine.requires_grad, "requires_grad", rank_));
+    add(check_match(first.pin_memory, mine.pin_memory, "pin_memory", rank_));
   }
 
  private:
@@ -185,12 +185,12 @@ std::vector<error> global_metadata_problems(const gathered_metadata& gathered, c
       continue;
     }
     const tensor_properties &a = first->properties(), &b = mine.properties();
-    append(problems, raise_if_mismatch(first_size, *size, "global_size", first_rank, rank));
-    append(problems, raise_if_mismatch(a.type, b.type, "dtype", first_rank, rank));
-    append(problems, raise_if_mismatch(a.storage, b.storage, "layout", first_rank, rank));
-    append(problems, raise_if_mismatch(a.requires_grad, b.requires_grad, "requires_grad", first_rank, rank));
-    append(problems, raise_if_mismatch(a.format, b.format, "memory_format", first_rank, rank));
-    append(problems, raise_if_mismatch(a.pin_memory, b.pin_memory, "pin_memory", first_rank, rank));
+    append(problems, check_match(first_size, *size, "global_size", first_rank, rank));
+    append(problems, check_match(a.type, b.type, "dtype", first_rank, rank));
+    append(problems, check_match(a.storage, b.storage, "layout", first_rank, rank));
+    append(problems, check_match(a.requires_grad, b.requires_grad, "requires_grad", first_rank, rank));
+    append(problems, check_match(a.format, b.format, "memory_format", first_rank, rank));
+    append(problems, check_match(a.pin_memory, b.pin_memory, "pin_memory", first_rank, rank));
   }
   if (first && options.global_size && first_size != *options.global_size)
     problems.push_back(fail(errc::shape_mismatch, "the metadata is of a tensor of another size")

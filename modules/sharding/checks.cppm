@@ -49,12 +49,11 @@ concept tensor_property = std::equality_comparable<V> && requires(const V& value
 
 /// Error when two shards of one rank differ in a property. `rank` is the global rank.
 /// \errors errc::dtype_mismatch for a dtype, errc::shape_mismatch for sizes, else errc::invalid_argument, with
-/// PyTorch's
-///         text, the rank and both values
+///         PyTorch's text, the rank and both values
 /// Source: torch.distributed._shard.sharded_tensor.utils._raise_if_mismatch(is_local=True). Sizes are equal when their
 /// numbers are, whatever they were written as.
 template <tensor_property V>
-result<void> raise_if_mismatch(const V& expected, const V& actual, std::string_view property, std::int32_t rank) {
+result<void> check_match(const V& expected, const V& actual, std::string_view property, std::int32_t rank) {
   if (expected == actual) return {};
   return detail::local_mismatch(detail::torch_text(expected), detail::torch_text(actual), property, rank);
 }
@@ -62,8 +61,8 @@ result<void> raise_if_mismatch(const V& expected, const V& actual, std::string_v
 /// Error when two ranks differ in a property: names both ranks and both values. \errors as above
 /// Source: torch.distributed._shard.sharded_tensor.utils._raise_if_mismatch(is_local=False).
 template <tensor_property V>
-result<void> raise_if_mismatch(const V& expected, const V& actual, std::string_view property,
-                               std::int32_t expected_rank, std::int32_t actual_rank) {
+result<void> check_match(const V& expected, const V& actual, std::string_view property, std::int32_t expected_rank,
+                         std::int32_t actual_rank) {
   if (expected == actual) return {};
   return detail::global_mismatch(detail::torch_text(expected), detail::torch_text(actual), property, expected_rank,
                                  actual_rank);

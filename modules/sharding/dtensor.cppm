@@ -40,8 +40,7 @@ class dtensor {
   /// \param rank   this process, in the numbering of the mesh
   /// \param where  the device that `adapter<T>::allocate` is asked for
   /// \errors errc::invalid_argument when the rank is not in the mesh, naming both (`make` makes the tensor of a rank
-  /// that
-  ///         holds nothing); errc::no_memory and what else `allocate` throws, naming the sizes
+  ///         that holds nothing); errc::no_memory and what else `allocate` throws, naming the sizes
   static result<dtensor> allocate(shardmesh::layout l, std::int32_t rank, dtype type, device where = {})
     requires allocatable_tensor<T>
   {

@@ -156,8 +156,7 @@ result<void> for_each_element(const dtensor<T>& tensor, F&& f) {
 /// The elements of a shard, of any type; of one that holds a sharded tensor those of the innermost shards, with local
 /// indices in their tensors.
 /// \errors errc::shape_mismatch, errc::out_of_bounds when the metadata is no box of the tensor's sizes, each naming
-/// rank
-///         and box
+///         rank and box
 template <shard_like S, index_visitor F>
 result<void> for_each_element(const S& shard, F&& f) {
   std::vector<std::pair<box, const_tensor_view>> tensors;
@@ -170,8 +169,7 @@ result<void> for_each_element(const S& shard, F&& f) {
 /// Calls f for every element of this rank's part, which it may change: `for_each_element<float>(tensor, f)`.
 /// \param f  `f(const extents& global, E& element)`; its index in the whole tensor, and the element
 /// \errors errc::dtype_mismatch when the tensor's elements are no E, errc::unsupported for memory that is not the
-/// host's,
-///         errc::unaligned for memory that is not aligned to E, each before f is called; those of `distribute`
+///         host's, errc::unaligned for memory that is not aligned to E, each before f is called; those of `distribute`
 /// Cost: O(elements), any strides. No communication.
 template <native_element E, local_tensor T, element_visitor<E> F>
 result<void> for_each_element(dtensor<T>& tensor, F&& f) {

@@ -55,8 +55,7 @@ export namespace shardmesh {
 ///         errc::shape_mismatch, errc::dtype_mismatch, errc::unsupported (nested shards: flatten them first; memory
 ///         that is not the host's), errc::gap, errc::disagreement, those of the communicator
 /// Source: torch.distributed._shard.sharded_tensor.ShardedTensor.gather, which goes through a float32 buffer and fails
-/// on
-///         sub-groups and scalars
+///         on sub-groups and scalars
 template <local_tensor T>
 result<void> gather(const sharded_tensor<T>& tensor, std::int32_t destination_rank,
                     const std::optional<tensor_view>& destination, communicator_ref comm,

@@ -42,8 +42,7 @@ export namespace shardmesh {
 /// \param source_rank  in the group (group rank)
 /// \errors errc::invalid_argument (no such rank, no tensor there), and those of `reshard`
 /// Source: torch.distributed._shard._shard_tensor (chunk specs; fails on the last ranks when there are fewer chunks
-/// than
-///         ranks)
+///         than ranks)
 template <allocatable_tensor T>
 result<sharded_tensor<T>> shard_tensor(const T* tensor, const sharding_spec& spec, std::int32_t source_rank,
                                        communicator_ref comm, const rank_group& group,

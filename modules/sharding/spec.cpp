@@ -187,8 +187,7 @@ sharding_spec infer_sharding_spec_from_shards_metadata(const shard_metadata_list
   return made;
 }
 
-result<index_range> get_chunk_sharding_params(std::int64_t dim_size, const chunk_sharding_spec& spec,
-                                              std::int32_t rank) {
+result<index_range> chunk_sharding_params(std::int64_t dim_size, const chunk_sharding_spec& spec, std::int32_t rank) {
   const auto chunks = static_cast<std::int64_t>(spec.placements.size());
   if (dim_size < 0 || chunks == 0 || !spec.rule.fits(dim_size, chunks))
     return fail(errc::invalid_argument, "the dimension cannot be cut by this spec")

@@ -60,13 +60,13 @@ sharding_spec infer_sharding_spec_from_shards_metadata(const shard_metadata_list
 
 /// Length of every chunk but the last ones: ceil(dim_size / chunks). Precondition: dim_size >= 0, chunks >= 1.
 /// Source: torch.distributed._shard.sharding_spec._internals.get_split_size.
-constexpr std::int64_t get_split_size(std::int64_t dim_size, std::int64_t chunks) {
+constexpr std::int64_t split_size(std::int64_t dim_size, std::int64_t chunks) {
   return dim_size / chunks + (dim_size % chunks != 0 ? 1 : 0);
 }
 
 /// Length of chunk `index` when chunks have `split_size`: what is left of it within the dimension, at least 0.
 /// Precondition: all at least 0. Source: torch.distributed._shard.sharding_spec._internals.get_chunked_dim_size.
-constexpr std::int64_t get_chunked_dim_size(std::int64_t dim_size, std::int64_t split_size, std::int64_t index) {
+constexpr std::int64_t chunked_dim_size(std::int64_t dim_size, std::int64_t split_size, std::int64_t index) {
   if (split_size == 0 || index > dim_size / split_size) return 0;
   const std::int64_t left = dim_size - split_size * index;
   return left < split_size ? left : split_size;
@@ -75,10 +75,8 @@ constexpr std::int64_t get_chunked_dim_size(std::int64_t dim_size, std::int64_t 
 /// Where the (first) chunk of a rank begins and how long it is.
 /// \param rank  global rank, as placements name it
 /// \errors errc::invalid_argument when no placement is on that rank (PyTorch answers with the last chunk's length at
-/// 0),
-///         or the rule does not fit
+///         0), or the rule does not fit
 /// Source: torch.distributed._shard.sharding_spec._internals.get_chunk_sharding_params.
-result<index_range> get_chunk_sharding_params(std::int64_t dim_size, const chunk_sharding_spec& spec,
-                                              std::int32_t rank);
+result<index_range> chunk_sharding_params(std::int64_t dim_size, const chunk_sharding_spec& spec, std::int32_t rank);
 
 }  // namespace shardmesh

@@ -25,9 +25,8 @@ std::string describe(const cover_problem& problem, const shard_metadata_list& sh
 
 /// Error when two shards share a cell, whatever tensor they are of.
 /// \errors errc::overlap naming both shards, their ranks, and the cells; errc::shape_mismatch when shards differ in
-/// their
-///         number of dimensions; errc::out_of_bounds for negative numbers and ends beyond 2^63. The first problem is
-///         named and the others counted.
+///         their number of dimensions; errc::out_of_bounds for negative numbers and ends beyond 2^63. The first problem
+///         is named and the others counted.
 /// Cost: O(n) when all is right, O(n log n + problems) otherwise.
 /// Source: torch.distributed._shard.sharding_spec._internals.validate_non_overlapping_shards_metadata (up to O(n^2);
 /// takes an empty shard inside another and two shards of a 0-d tensor for overlaps)

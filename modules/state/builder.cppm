@@ -64,8 +64,7 @@ using state_entry = std::pair<path, state_value<T>>;
 /// The state dict whose leaves have these paths, in any order. Containers whose keys are all indices become sequences,
 /// with empty leaves where an index is missing; others mappings, in order of first appearance.
 /// \errors errc::duplicate_key; errc::invalid_argument when one path leads through another or more than 2^20 indices
-/// are
-///         missing; each names the paths
+///         are missing; each names the paths
 /// Cost: O(total length of the paths).
 template <local_tensor T>
 result<state_dict<T>> build_state_dict(std::vector<state_entry<T>> entries) {

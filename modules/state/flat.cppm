@@ -74,8 +74,7 @@ result<std::vector<named_part<T>>> flatten(state_dict<T> dict, key_policy policy
 /// not say (tuples, mappings with keys 0, 1, ..., and under PyTorch's policies empty mappings) is not brought back: for
 /// that give the spec.
 /// \errors errc::duplicate_key; errc::invalid_argument when one path leads through another or more than 2^20 indices
-/// are
-///         missing; each names the paths
+///         are missing; each names the paths
 /// Cost: O(nodes + total length of the paths).
 /// Source: torch.distributed.checkpoint._nested_dict.unflatten_state_dict
 template <local_tensor T>

@@ -154,8 +154,8 @@ export namespace shardmesh {
 /// without nested shards is `kept`: its own shards, in its own group. `nested_options::inner_metadata` gets the empty
 /// path.
 /// \errors as for state dicts, without a key; errc::invalid_argument when the adapter's rank is not in its group, or
-/// its
-///         local shards are not those of its metadata; errc::unsupported with torch_compatible for more than one level
+///         its local shards are not those of its metadata; errc::unsupported with torch_compatible for more than one
+///         level
 /// Cost: O(shards) when all is right.
 template <sharded_tensor_like S>
 result<flat_shards> flatten_nested_shards(const S& outer, const nested_options& options = {}) {

@@ -98,7 +98,7 @@ result<std::vector<shard_metadata>> in_torch_order(std::vector<shard_metadata> s
   if (chunks == nullptr) return shards;
   const auto dim =
       static_cast<std::size_t>(chunks->dim < 0 ? chunks->dim + static_cast<std::int32_t>(size.rank()) : chunks->dim);
-  const std::int64_t split = get_split_size(size[dim], static_cast<std::int64_t>(chunks->placements.size()));
+  const std::int64_t split = split_size(size[dim], static_cast<std::int64_t>(chunks->placements.size()));
   SHARDMESH_TRY(auto made, build_metadata(spec, size));
   for (const auto& [i, shard] : ranges::views::enumerate(made.shards))
     if (shard.offsets[dim] != split * static_cast<std::int64_t>(i)) return shards;

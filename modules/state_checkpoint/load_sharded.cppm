@@ -21,8 +21,7 @@ struct load_sharded_options {
 /// the rank holds is read.
 /// \param rank  in the numbering of the mesh
 /// \errors errc::invalid_argument: a rank outside the mesh, rules that do not fit (`resolve_placements`: the first of
-/// its
-///         errors; a pattern that matches no key names a near one); errc::unsupported for a Partial placement;
+///         its errors; a pattern that matches no key names a near one); errc::unsupported for a Partial placement;
 ///         errc::unaligned when elements smaller than a byte are cut; those of `read_state_dict`. Each names the key.
 /// Cost: as `load`: of rows the bytes of this rank; O(keys · rules).
 /// Source: torch.distributed.checkpoint.load into a state dict of DTensors, which the caller makes first

@@ -41,8 +41,7 @@ struct flatten_options {
 
 /// Entries in Python's order of iteration.
 /// \errors errc::bad_format when the root is not a mapping; errc::unsupported for a mapping inside itself, or beyond
-/// the
-///   limits; errc::duplicate_key when two paths have one fqn
+///   the limits; errc::duplicate_key when two paths have one fqn
 /// Cost: O(entries * depth).
 result<std::vector<flat_entry>> flatten_state_dict(const torch_file::item& item, const pickle::value& root,
                                                    const flatten_options& options = {});

@@ -86,8 +86,7 @@ result<std::vector<std::byte>> read_storage(const byte_source& source, const tor
 
 /// A tensor's elements: row-major, contiguous, little-endian, conjugation and negation applied.
 /// \errors those of `read_storage`; errc::invalid_argument for more than `limit_bytes`; errc::unsupported where
-/// negation
-///         makes no sense
+///         negation makes no sense
 /// Cost: reads the whole storage.
 result<std::vector<std::byte>> read_tensor(const byte_source& source, const torch_file::item& item, std::size_t tensor,
                                            std::int64_t limit_bytes, bool check_crc = true);

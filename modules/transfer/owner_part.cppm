@@ -99,16 +99,6 @@ constexpr given_bytes given_by(const Class& c, owner_id owner) {
   return given;
 }
 
-// Bytes that travel from one owner to another.
-template <class Class>
-constexpr std::int64_t bytes_between(const Class& c, owner_id from, owner_id to) {
-  std::int64_t sum = 0;
-  rules::expand(c, from, c.from.space(), [&](const step& s) {
-    if (s.from.owner == from && s.to.owner == to && c.travels(s)) sum += bytes_of(s.where.volume(), c.wire_bits_of(s));
-  });
-  return sum;
-}
-
 // Cells that the owner wants and has: over pairs of its boxes, or by a search when those are many.
 template <class Class>
 constexpr std::int64_t held_volume(const Class& c, const groups& wants, owner_id owner) {

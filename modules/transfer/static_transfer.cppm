@@ -63,7 +63,15 @@ struct static_distribution {
   template <class Visit>
   constexpr void overlapping(const box& where, Visit&& visit) const {
     for (const fragment& f : fragment_table<Layout>)
-      if (intersect(f.where, where) && !visit(f)) return;
+      if (touches(f.where, where) && !visit(f)) return;
+  }
+
+ private:
+  // As `intersect`, without the box: this is asked of every fragment.
+  static constexpr bool touches(const box& a, const box& b) {
+    for (std::size_t d = 0; d < a.rank(); ++d)
+      if (a.offsets[d] >= b.end(d) || b.offsets[d] >= a.end(d)) return false;
+    return true;
   }
 };
 
@@ -85,32 +93,61 @@ inline constexpr basic_transfer_class<static_distribution<From>, static_distribu
     mode_between(static_distribution<From>(), static_distribution<To>()),
     plan_options().reduce_grain_bytes};
 
-// What one rank does, for the constants of `static_transfer`.
-template <compile_time_layout From, compile_time_layout To, dtype Type, owner_id Rank>
-struct static_part {
-  static constexpr owner_steps make() {
-    return rules::steps_of(static_class<From, To, Type>, Rank, owner_space::ranks);
-  }
-
-  static constexpr std::vector<moved_box> moved(bool sent) {
-    std::vector<moved_box> boxes;
-    const owner_steps part = make();
-    for (const auto& [peer, index] : sent ? part.sends : part.receives)
-      boxes.push_back({peer, part.steps[index].where});
-    return boxes;
-  }
-  static constexpr std::vector<box> kept() {
-    std::vector<box> boxes;
-    const owner_steps part = make();
-    for (std::size_t i = 0; i < part.steps.size(); ++i) {
-      const step_table::head& s = part.steps.head_of(i);
-      if (s.kind == step_kind::copy && s.from_owner == s.to_owner && s.from_side == buffer_side::source &&
-          s.to_side == buffer_side::destination)
-        boxes.push_back(part.steps[i].where);
-    }
-    return boxes;
-  }
+// What one rank does, in arrays.
+struct part_sizes {
+  std::size_t steps = 0, sends = 0, receives = 0, kept = 0;
 };
+template <std::size_t Steps, std::size_t Sends, std::size_t Receives, std::size_t Kept>
+struct static_part {
+  std::array<step, Steps> steps{};
+  std::array<moved_box, Sends> sends{};
+  std::array<std::int64_t, Sends> sent_bytes{};  // of each
+  std::array<moved_box, Receives> receives{};
+  std::array<box, Kept> kept{};
+};
+
+// What a rank copies from its old part of the tensor to its new one.
+constexpr bool is_kept(const step_table::head& s) {
+  return s.kind == step_kind::copy && s.from_owner == s.to_owner && s.from_side == buffer_side::source &&
+         s.to_side == buffer_side::destination;
+}
+constexpr part_sizes sizes_of(const owner_steps& part) {
+  part_sizes sizes{part.steps.size(), part.sends.size(), part.receives.size()};
+  for (std::size_t i = 0; i < sizes.steps; ++i) sizes.kept += is_kept(part.steps.head_of(i)) ? 1 : 0;
+  return sizes;
+}
+template <std::size_t Steps, std::size_t Sends, std::size_t Receives, std::size_t Kept, class Class>
+constexpr auto make_part(const Class& c, const owner_steps& part) {
+  static_part<Steps, Sends, Receives, Kept> made;
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < Steps; ++i) {
+    made.steps[i] = part.steps[i];
+    if (is_kept(part.steps.head_of(i))) made.kept[kept++] = made.steps[i].where;
+  }
+  for (std::size_t i = 0; i < Sends; ++i) {
+    const step& sent = made.steps[part.sends[i].second];
+    made.sends[i] = {part.sends[i].first, sent.where};
+    made.sent_bytes[i] = rules::bytes_of(sent.where.volume(), c.wire_bits_of(sent));
+  }
+  for (std::size_t i = 0; i < Receives; ++i)
+    made.receives[i] = {part.receives[i].first, made.steps[part.receives[i].second].where};
+  return made;
+}
+template <compile_time_layout From, compile_time_layout To, dtype Type, owner_id Rank>
+inline constexpr part_sizes sizes_of_rank =
+    sizes_of(rules::steps_of(static_class<From, To, Type>, Rank, owner_space::ranks));
+template <compile_time_layout From, compile_time_layout To, dtype Type, owner_id Rank>
+inline constexpr auto part_of_rank =
+    make_part<sizes_of_rank<From, To, Type, Rank>.steps, sizes_of_rank<From, To, Type, Rank>.sends,
+              sizes_of_rank<From, To, Type, Rank>.receives, sizes_of_rank<From, To, Type, Rank>.kept>(
+        static_class<From, To, Type>, rules::steps_of(static_class<From, To, Type>, Rank, owner_space::ranks));
+
+template <class Part>
+constexpr std::int64_t bytes_to(const Part& part, owner_id receiver) {
+  std::int64_t sum = 0;
+  for (std::size_t i = 0; i < part.sends.size(); ++i) sum += part.sends[i].peer == receiver ? part.sent_bytes[i] : 0;
+  return sum;
+}
 
 // Bytes of all ranks together. Each rank's are a constant evaluation of its own, which has a limit of its own.
 struct static_totals {
@@ -150,11 +187,10 @@ export namespace shardmesh {
 ///     static_assert(static_transfer<rows, columns>::is_minimal);
 /// What `plan` refuses does not compile. The ranks of both layouts are those of one communicator.
 /// Cost: each rank is a constant evaluation of its own, of O(fragments of both layouts + copies of the rank) steps;
-/// with the compiler's default limit of 2^20 steps (-fconstexpr-steps), layouts of some hundred ranks.
+/// with the default limit of 2^20 steps (-fconstexpr-steps), 64 ranks that exchange shards, or 16 that gather all of
+/// them.
 template <compile_time_layout From, compile_time_layout To, dtype Type = dtype::float32>
 class static_transfer {
-  template <owner_id Rank>
-  using part = detail::static_part<From, To, Type, Rank>;
   static_assert(From::shape() == To::shape(), "source and destination are different tensors: give both one shape");
   static_assert(Type != dtype::undefined, "the dtype of a transfer is not undefined");
   static_assert(has_countable_bytes(From::shape(), Type, Type), "the bytes of the tensor do not fit in 64 bits");
@@ -168,31 +204,29 @@ class static_transfer {
   /// Ranks that take part: the larger number of both layouts'.
   static constexpr owner_id ranks = static_cast<owner_id>(std::max(From::size(), To::size()));
 
-  /// What one rank does: the steps of the run-time plan's `for_owner(rank)`, in its order. Ranks beyond `ranks` do
-  /// nothing.
-  static constexpr owner_steps for_owner(owner_id rank) {
-    return rules::steps_of(detail::static_class<From, To, Type>, rank, owner_space::ranks);
-  }
-
+  /// What one rank does: the steps of the run-time plan's `for_owner(Rank)`, in its order: a std::array of `step`.
+  template <owner_id Rank>
+    requires(Rank >= 0 && Rank < ranks)
+  static constexpr auto steps = detail::part_of_rank<From, To, Type, Rank>.steps;
   /// The boxes that a rank sends, by peer, then in wire order: a std::array of `moved_box`. Terms of a Partial go to
   /// the rank where they are combined, results from there to the others.
   template <owner_id Rank>
     requires(Rank >= 0 && Rank < ranks)
-  static constexpr auto sends = detail::to_fixed<part<Rank>::moved(true).size()>(part<Rank>::moved(true));
+  static constexpr auto sends = detail::part_of_rank<From, To, Type, Rank>.sends;
   /// The boxes that a rank receives, in the same order.
   template <owner_id Rank>
     requires(Rank >= 0 && Rank < ranks)
-  static constexpr auto receives = detail::to_fixed<part<Rank>::moved(false).size()>(part<Rank>::moved(false));
+  static constexpr auto receives = detail::part_of_rank<From, To, Type, Rank>.receives;
   /// The boxes that a rank copies from its old part of the tensor to its new one, in their order: a std::array of
   /// `box`.
   template <owner_id Rank>
     requires(Rank >= 0 && Rank < ranks)
-  static constexpr auto kept = detail::to_fixed<part<Rank>::kept().size()>(part<Rank>::kept());
+  static constexpr auto kept = detail::part_of_rank<From, To, Type, Rank>.kept;
 
   /// Bytes that travel from one rank to another.
-  static constexpr std::int64_t bytes(owner_id from, owner_id to) {
-    return rules::bytes_between(detail::static_class<From, To, Type>, from, to);
-  }
+  template <owner_id Sender, owner_id Receiver>
+    requires(Sender >= 0 && Sender < ranks && Receiver >= 0 && Receiver < ranks)
+  static constexpr std::int64_t bytes = detail::bytes_to(detail::part_of_rank<From, To, Type, Sender>, Receiver);
 
  private:
   static constexpr detail::static_totals totals_ =

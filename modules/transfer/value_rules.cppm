@@ -39,6 +39,19 @@ constexpr owner_list receivers_of(const Class& c, std::span<const fragment> want
   return receivers;
 }
 
+// From whom one of those that want a cell takes it: the i-th of its receivers from holder i of k, modulo k.
+// Precondition: `owner` is one of `wanting`. Cost: O(holders * log wanting), the list of receivers is not made.
+template <class Class>
+constexpr owner_id giver_to(const Class& c, owner_id owner, const owner_list& wanting, const owner_list& holders) {
+  auto position = std::lower_bound(wanting.begin(), wanting.end(), owner) - wanting.begin();
+  if (c.one_space()) {
+    if (contains(holders, owner)) return owner;
+    for (const owner_id holder : holders)
+      if (holder < owner && contains(wanting, holder)) --position;
+  }
+  return holders[static_cast<std::size_t>(position) % holders.size()];
+}
+
 // What a destination owner does without anybody: fills other terms with the identity, repeats a box that it has in
 // several slots, and scales the one term of an average.
 template <class Class, class Emit>
@@ -52,7 +65,8 @@ constexpr void finish_destination(const Class& c, owner_id owner, std::span<cons
       first = &f;
     else if (wants_value(c, f.term))
       emit(copy_step(step_phase::repeat, f.where, end_in(*first, buffer_side::destination, f.where), here, f.term));
-    step last = copy_step(step_phase::finish, f.where, {owner, buffer_side::destination, f.slot, here.offsets}, here, f.term);
+    step last =
+        copy_step(step_phase::finish, f.where, {owner, buffer_side::destination, f.slot, here.offsets}, here, f.term);
     last.reduction = op;
     if (!wants_value(c, f.term)) {
       last.kind = step_kind::fill;
@@ -76,18 +90,14 @@ constexpr void receive_values(const Class& c, owner_id owner, Emit&& emit) {
     for (const std::int32_t term : terms_of(own.group(g))) {
       if (!wants_value(c, term)) continue;
       const fragment& target = *find(own.group(g), owner, term);
+      const owner_list wanting = owners_of(sharing.all, term);
       const std::int32_t from_term = source_term(c, term);
       for (std::size_t s = 0; s < sources.ranges.size(); ++s) {
         const auto source = sources.group(s);
         const owner_list holders = owners_of(source, from_term);
         if (holders.empty()) continue;
         const box cell = *intersect(source.front().where, where);
-        owner_id giver = owner;
-        if (!c.one_space() || !contains(holders, owner)) {
-          const owner_list receivers = receivers_of(c, sharing.all, term, holders);
-          const auto position = std::lower_bound(receivers.begin(), receivers.end(), owner) - receivers.begin();
-          giver = holders[static_cast<std::size_t>(position) % holders.size()];
-        }
+        const owner_id giver = giver_to(c, owner, wanting, holders);
         emit(copy_step(step_phase::gather, cell, end_in(*find(source, giver, from_term), buffer_side::source, cell),
                        end_in(target, buffer_side::destination, cell), from_term));
       }

@@ -80,8 +80,7 @@ result<flat_view<detail::node_in<Root>>> flatten_tree(Root&& root) {
 
 /// The tree of this shape with these leaves, in leaf order: the inverse of `flatten_tree`.
 /// \errors errc::invalid_argument when the leaves are not as many as the spec's, or the spec is empty; and the errors
-/// of
-///         Node's `make`
+///         of Node's `make`
 /// Cost: O(nodes). No recursion.
 template <buildable_state_node Node>
 result<Node> build(const tree_spec& spec, std::vector<Node> leaves) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A const tensor is no destination of a copy.
-// expect: error: no matching function.*no known conversion from 'const_tensor_view'
+// expect: error: no viable conversion from 'const_tensor_view' to 'const tensor_view'
 #include <shardmesh/tensor_view.hpp>
 
 import shardmesh.kernels;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The sizes of a mesh say how many ranks it has.
-// says: the number of ranks follows from the sizes; what comes after them are names
+// says: the number of ranks follows from the sizes
 import shardmesh.layout;
 
 int main() {

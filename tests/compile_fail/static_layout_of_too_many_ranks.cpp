@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks are numbered in 32 bits.
-// expect: error: static assertion failed.*a mesh has at most 2\^31 - 1 ranks
+// expect: error: static assertion failed.*a mesh has at most 2.31 - 1 ranks
 import shardmesh.layout;
 
 using namespace shardmesh;

@@ -95,7 +95,8 @@ def name_of(declaration):
     plain = re.sub(r"\brequires\s*\(.*?\)\s*(?=\w)", "", plain)
     function = FUNCTION.search(plain)
     if function and "=" not in plain[: function.start()]:
-        return function.group(1), False
+        is_member = plain[: function.start()].endswith("::")  # the body of a member, behind its class
+        return None if is_member else (function.group(1), False)
     variable = re.search(r"(\w+)(?:\[\w*\])?$", plain.split("=")[0].rstrip("; "))
     return (variable.group(1), False) if variable else None
 

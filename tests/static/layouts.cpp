@@ -102,7 +102,7 @@ template <std::int64_t Size, placement... Placements>
 void check_even(bool expected) {
   INFO("size " << Size);
   using cut = static_layout<static_extents{2, 3}, static_extents{Size}, Placements...>;
-  const bool even = Size % *cut::even_multiple(0) == 0;
+  const bool even = Size % cut::even_multiple(0) == 0;
   CHECK(even == expected);
   for (std::int64_t rank = 1; even && rank < 6; ++rank) CHECK(cut::local_shape(rank) == cut::local_shape(0));
 }

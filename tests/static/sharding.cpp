@@ -249,7 +249,7 @@ static_assert(std::regular<shard_metadata> && std::regular<sharded_tensor_metada
               std::regular<tensor_properties> && std::regular<placed_device>);
 static_assert(std::totally_ordered<shard_metadata>);
 
-static_assert(get_split_size(10, 4) == 3 && get_chunked_dim_size(10, 3, 3) == 1 && get_chunked_dim_size(10, 3, 4) == 0);
+static_assert(split_size(10, 4) == 3 && chunked_dim_size(10, 3, 3) == 1 && chunked_dim_size(10, 3, 4) == 0);
 
 }  // namespace
 

@@ -22,7 +22,7 @@ static_assert(transposed::sends<1>[0] == moved_box{0, {{2, 0}, {2, 2}}});
 static_assert(transposed::sends<1>[1] == moved_box{2, {{2, 4}, {2, 2}}});
 static_assert(transposed::sends<1>[2] == moved_box{3, {{2, 6}, {2, 2}}});
 static_assert(transposed::receives<1>[0] == moved_box{0, {{0, 2}, {2, 2}}});
-static_assert(transposed::bytes(1, 3) == 16 && transposed::bytes(1, 1) == 0);
+static_assert(transposed::bytes<1, 3> == 16 && transposed::bytes<1, 1> == 0);
 static_assert(transposed::bytes_total == 256 && transposed::bytes_moved == 192 && transposed::lower_bound == 192);
 static_assert(transposed::is_minimal);
 static_assert(static_transfer<rows, columns, dtype::bfloat16>::bytes_moved == 96);
@@ -52,7 +52,7 @@ using scattered = static_transfer<terms, halves>;
 static_assert(scattered::sends<0>.size() == 1 && scattered::sends<0>[0] == moved_box{1, {{2}, {2}}});
 static_assert(scattered::sends<1>[0] == moved_box{0, {{0}, {2}}} && scattered::kept<0>.empty());
 static_assert(scattered::bytes_moved == 16 && scattered::is_minimal);
-static_assert(scattered::for_owner(0).steps[0].to.side == buffer_side::staging);
+static_assert(scattered::steps<0>[0].to.side == buffer_side::staging);
 using reduced = static_transfer<terms, static_layout<static_extents{2}, static_extents{4}, placement::replicate()>>;
 static_assert(reduced::bytes_moved == 32 && reduced::lower_bound == 32);
 
@@ -72,8 +72,9 @@ using swapped_blocks = static_layout<mesh, matrix, placement::shard(1), placemen
 static_assert(static_transfer<blocks, swapped_blocks>::bytes_moved == 56 * 128 * 128 * 4);
 static_assert(static_transfer<blocks, swapped_blocks>::is_minimal);
 static_assert(static_transfer<blocks, swapped_blocks>::sends<1>[0] == moved_box{8, {{0, 128}, {128, 128}}});
-using everywhere = static_layout<mesh, matrix, placement::replicate(), placement::replicate()>;
-static_assert(static_transfer<blocks, everywhere>::bytes_moved == 63LL * 1024 * 1024 * 4);
+using sixteen = static_layout<static_extents{4, 4}, matrix, placement::shard(0), placement::shard(1)>;
+using everywhere = static_layout<static_extents{4, 4}, matrix, placement::replicate(), placement::replicate()>;
+static_assert(static_transfer<sixteen, everywhere>::bytes_moved == 15 * 1024 * 1024 * 4);
 using thin = static_layout<static_extents{64}, matrix, placement::shard(0)>;
 static_assert(static_transfer<blocks, thin>::bytes_moved == 64LL * (16 * 1024 - 16 * 128) * 4);
 

@@ -33,12 +33,12 @@ TEST_CASE("a matrix is drawn with its boxes, coordinates and owners") {
 TEST_CASE("whatever is distributed is drawn as its distribution") {
   const layout l = layout::make(parse_mesh("2").value(), parse_placements("S(0)").value(), {2}).value();
   const std::string picture =
-      "  0     1     2\n"
-      "0 +-----+-----+\n"
-      "  |  0  |  1  |\n"
-      "1 +-----+-----+\n";
-  CHECK(draw_layout(l, {.max_columns = 16}).value() == draw_layout(grid("2", "S(0)", {2}), {.max_columns = 16}));
-  CHECK(draw_layout(l, {.max_columns = 16}).value() == picture);
+      "0           1           2\n"
+      "+-----------+-----------+\n"
+      "|     0     |     1     |\n"
+      "+-----------+-----------+\n";
+  CHECK(draw_layout(l, {.max_columns = 30}).value() == draw_layout(grid("2", "S(0)", {2}), {.max_columns = 30}));
+  CHECK(draw_layout(l, {.max_columns = 30}).value() == picture);
   CHECK(svg_layout(l).value() == svg_layout(grid("2", "S(0)", {2})));
 }
 

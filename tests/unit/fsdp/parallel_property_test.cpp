@@ -145,7 +145,7 @@ numbers local_elements(const parallel_parameter_info& p, const device_mesh& mesh
 }
 
 // What a rank's flat shard holds, from the definition; empty outside the mesh.
-numbers flat_shard(const parallel_parameters& unit, const std::vector<wanted>& parameters, std::int32_t rank) {
+numbers flat_memory(const parallel_parameters& unit, const std::vector<wanted>& parameters, std::int32_t rank) {
   if (!unit.mesh().coordinate_of(rank)) return {};
   const flat_parameter& options = unit.flat(0);
   numbers flat;
@@ -166,7 +166,7 @@ numbers flat_shard(const parallel_parameters& unit, const std::vector<wanted>& p
 
 struct rank_model {
   rank_model(const described& d, const std::vector<wanted>& parameters, std::int32_t rank, bool filled) {
-    for (const parallel_parameters& unit : d.units) memory.push_back(flat_shard(unit, parameters, rank));
+    for (const parallel_parameters& unit : d.units) memory.push_back(flat_memory(unit, parameters, rank));
     for (std::size_t u = 0; u < d.units.size(); ++u) {
       if (!filled)
         for (std::int64_t& value : memory[u])
@@ -283,7 +283,7 @@ TEST_CASE("overlapping boxes of a parameter are equal boxes, and each is what it
         const distribution all = distribution_of(unit, i).value();
         REQUIRE(check_cover(all).ok());
         for (std::int32_t rank = 0; rank < world; ++rank) {
-          numbers memory = flat_shard(unit, parameters, rank);
+          numbers memory = flat_memory(unit, parameters, rank);
           std::set<std::int64_t> expected, found;
           for (const std::int64_t e : memory)
             if (e >= w.first && e < w.first + 1'000'000) expected.insert(e);

@@ -120,8 +120,8 @@ TEST_CASE("layouts hold what PyTorch's DTensors hold, in the same local order", 
         REQUIRE(!b.where.is_empty());
         cells += b.where.volume();
         for (std::size_t dim = 0; dim < local.rank(); ++dim)
-          for (std::int64_t i = 0; i < b.where.sizes[dim]; ++i)
-            REQUIRE(indices[dim].at(static_cast<std::size_t>(b.local_offsets[dim] + i)) == b.where.offsets[dim] + i);
+          for (std::int64_t k = 0; k < b.where.sizes[dim]; ++k)
+            REQUIRE(indices[dim].at(static_cast<std::size_t>(b.local_offsets[dim] + k)) == b.where.offsets[dim] + k);
       }
       REQUIRE(cells == box::whole(local).volume());
       several += l.boxes(rank).size() > 1 ? 1 : 0;

@@ -20,25 +20,25 @@ remote_device on(std::int32_t rank) {
 
 constexpr std::int64_t huge = std::numeric_limits<std::int64_t>::max();
 
-static_assert(get_split_size(10, 4) == 3);
-static_assert(get_split_size(0, 4) == 0);
-static_assert(get_split_size(huge, 2) == huge / 2 + 1);
-static_assert(get_chunked_dim_size(10, 3, 3) == 1);
-static_assert(get_chunked_dim_size(5, 2, 3) == 0);
-static_assert(get_chunked_dim_size(0, 0, 3) == 0);
-static_assert(get_chunked_dim_size(huge, huge / 2 + 1, 1) == huge / 2);
-static_assert(get_chunked_dim_size(huge, huge / 2 + 1, huge) == 0);
+static_assert(split_size(10, 4) == 3);
+static_assert(split_size(0, 4) == 0);
+static_assert(split_size(huge, 2) == huge / 2 + 1);
+static_assert(chunked_dim_size(10, 3, 3) == 1);
+static_assert(chunked_dim_size(5, 2, 3) == 0);
+static_assert(chunked_dim_size(0, 0, 3) == 0);
+static_assert(chunked_dim_size(huge, huge / 2 + 1, 1) == huge / 2);
+static_assert(chunked_dim_size(huge, huge / 2 + 1, huge) == 0);
 
 }  // namespace
 
 TEST_CASE("chunk sizes are torch.chunk's") {
   for (std::int64_t length = 0; length < 40; ++length)
     for (std::int64_t chunks = 1; chunks < 12; ++chunks) {
-      const std::int64_t split = get_split_size(length, chunks);
+      const std::int64_t split = split_size(length, chunks);
       std::int64_t left = length;  // torch.chunk takes `split` from what is left
       for (std::int64_t i = 0; i < chunks; ++i) {
         const std::int64_t size = std::min(split, left);
-        REQUIRE(get_chunked_dim_size(length, split, i) == size);
+        REQUIRE(chunked_dim_size(length, split, i) == size);
         left -= size;
       }
       REQUIRE(left == 0);
@@ -47,15 +47,15 @@ TEST_CASE("chunk sizes are torch.chunk's") {
 
 TEST_CASE("a rank's chunk begins where the chunks before it end") {
   const chunk_sharding_spec spec{0, {on(3), on(1), on(7), on(1)}};
-  CHECK(get_chunk_sharding_params(10, spec, 3).value() == index_range{0, 3});
-  CHECK(get_chunk_sharding_params(10, spec, 1).value() == index_range{3, 3});  // the first of two
-  CHECK(get_chunk_sharding_params(5, spec, 7).value() == index_range{4, 1});
-  const auto absent = get_chunk_sharding_params(10, spec, 0);
+  CHECK(chunk_sharding_params(10, spec, 3).value() == index_range{0, 3});
+  CHECK(chunk_sharding_params(10, spec, 1).value() == index_range{3, 3});  // the first of two
+  CHECK(chunk_sharding_params(5, spec, 7).value() == index_range{4, 1});
+  const auto absent = chunk_sharding_params(10, spec, 0);
   REQUIRE(!absent);
   CHECK(to_string(absent.error()) ==
         "no chunk of the spec is on this rank (rank 0): expected a rank of one of 4 placements, found 0");
-  CHECK(!get_chunk_sharding_params(-1, spec, 3));
-  CHECK(!get_chunk_sharding_params(10, chunk_sharding_spec{}, 0));
+  CHECK(!chunk_sharding_params(-1, spec, 3));
+  CHECK(!chunk_sharding_params(10, chunk_sharding_spec{}, 0));
 }
 
 TEST_CASE("any split rule cuts, and one that does not fit is refused") {

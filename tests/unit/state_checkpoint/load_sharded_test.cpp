@@ -17,7 +17,9 @@
 #include <utility>
 #include <vector>
 
+import shardmesh.catalog;
 import shardmesh.state_checkpoint;
+import shardmesh.storage;
 
 using namespace shardmesh;
 namespace fs = std::filesystem;

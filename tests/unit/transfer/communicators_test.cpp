@@ -60,7 +60,8 @@ std::string run_two(communicator_ref a, communicator_ref b, bool first_is_b) {
     const auto view = [](std::array<std::int32_t, 2>& numbers, extents sizes) {
       return tensor_view{reinterpret_cast<std::byte*>(numbers.data()), dtype::int32, {}, sizes, {sizes[1], 1}};
     };
-    const tensor_binding from{{view(parts[i].from, {1, 2})}}, to{{view(parts[i].to, {2, 1})}};
+    const const_tensor_binding from{{view(parts[i].from, {1, 2})}};
+    const tensor_binding to{{view(parts[i].to, {2, 1})}};
     auto started = parts[i].runs->start(std::span(&from, 1), std::span(&to, 1));
     if (!started) return to_string(started.error());
     parts[i].work = *std::move(started);
