@@ -29,7 +29,7 @@ enum class errc {
   checksum_mismatch,   // bytes differ from their checksum
   incomplete_save,     // an interrupted save
   unsafe_path,         // a path that leaves the checkpoint's folder
-  destination_exists,  // and --force was not given
+  destination_exists,  // and it may not be replaced
   io,                  // the operating system said no (see sys)
   no_space,            // ... because the disk is full
   cancelled,           // by the caller

@@ -5,6 +5,7 @@
 // A checkpoint's metadata can have millions of small objects, so a value is 8 bytes (a tag and a payload), everything
 // lives in one arena of 8-byte words, and strings and numbers stay where they are in the input: the value is the offset
 // of the opcode. Shared references and cycles are values with equal bits; whoever walks a graph must expect them.
+// Members in classes say `inline`: in a module they are not by themselves, and readers call them for every value.
 export module shardmesh.pickle:value;
 
 import shardmesh.std;
@@ -49,11 +50,11 @@ class word_array {
   word_array() = default;
   word_array(const word_array&) = delete;
   ~word_array() { std::free(data_); }
-  std::uint64_t* data() { return data_; }
-  const std::uint64_t* data() const { return data_; }
-  std::size_t size() const { return size_; }
-  std::uint64_t& operator[](std::uint64_t i) { return data_[i]; }
-  std::uint64_t operator[](std::uint64_t i) const { return data_[i]; }
+  inline std::uint64_t* data() { return data_; }
+  inline const std::uint64_t* data() const { return data_; }
+  inline std::size_t size() const { return size_; }
+  inline std::uint64_t& operator[](std::uint64_t i) { return data_[i]; }
+  inline std::uint64_t operator[](std::uint64_t i) const { return data_[i]; }
   std::uint64_t grow(std::size_t count);  // index of `count` new zero words
   void shrink_to_fit();
   std::size_t capacity() const { return capacity_; }
@@ -129,15 +130,15 @@ class value {
  public:
   /// Absent.
   value() = default;
-  value(const pickle::arena* arena, std::uint64_t bits) : arena_(arena), bits_(bits) {}
+  inline value(const pickle::arena* arena, std::uint64_t bits) : arena_(arena), bits_(bits) {}
 
   pickle::kind kind() const;
   /// False for an absent value only.
-  explicit operator bool() const { return bits_ != 0; }
+  inline explicit operator bool() const { return bits_ != 0; }
   /// Equal exactly for the same object (or equal small immutable value): the key for visited sets and caches.
-  std::uint64_t identity() const { return bits_; }
+  inline std::uint64_t identity() const { return bits_; }
 
-  bool is_none() const { return tag_of(bits_) == tag::none; }
+  inline bool is_none() const { return tag_of(bits_) == tag::none; }
   std::optional<bool> as_bool() const;
   /// An integer that fits into 64 bits; nothing for bools.
   std::optional<std::int64_t> as_int() const;
@@ -181,14 +182,14 @@ class value {
   /// The id of a persistent reference (text for protocol 0).
   value persistent_id() const;
   /// The code of an EXT opcode.
-  std::uint64_t extension_code() const { return bits_ >> 5; }
+  inline std::uint64_t extension_code() const { return bits_ >> 5; }
 
   friend bool operator==(const value&, const value&) = default;
 
  private:
   friend class writer;
   value at(std::uint64_t word) const;
-  std::uint64_t payload() const { return bits_ >> 5; }
+  inline std::uint64_t payload() const { return bits_ >> 5; }
   const arena* arena_ = nullptr;
   std::uint64_t bits_ = 0;
 };
@@ -197,29 +198,29 @@ class value {
 class items {
  public:
   items() = default;
-  items(const pickle::arena* arena, std::uint64_t first, std::size_t count)
+  inline items(const pickle::arena* arena, std::uint64_t first, std::size_t count)
       : arena_(arena), first_(first), count_(count) {}
-  std::size_t size() const { return count_; }
-  bool empty() const { return count_ == 0; }
-  value operator[](std::size_t i) const { return {arena_, arena_->words[first_ + i]}; }
+  inline std::size_t size() const { return count_; }
+  inline bool empty() const { return count_ == 0; }
+  inline value operator[](std::size_t i) const { return {arena_, arena_->words[first_ + i]}; }
 
   class iterator {
    public:
     using value_type = value;
     using difference_type = std::ptrdiff_t;
     iterator() = default;
-    iterator(const items* run, std::size_t i) : run_(run), i_(i) {}
-    value operator*() const { return (*run_)[i_]; }
-    iterator& operator++() { return ++i_, *this; }
-    iterator operator++(int) { return {run_, i_++}; }
+    inline iterator(const items* run, std::size_t i) : run_(run), i_(i) {}
+    inline value operator*() const { return (*run_)[i_]; }
+    inline iterator& operator++() { return ++i_, *this; }
+    inline iterator operator++(int) { return {run_, i_++}; }
     friend bool operator==(const iterator&, const iterator&) = default;
 
    private:
     const items* run_ = nullptr;
     std::size_t i_ = 0;
   };
-  iterator begin() const { return {this, 0}; }
-  iterator end() const { return {this, count_}; }
+  inline iterator begin() const { return {this, 0}; }
+  inline iterator end() const { return {this, count_}; }
 
  private:
   const arena* arena_ = nullptr;
@@ -235,28 +236,28 @@ struct pair {
 class pairs {
  public:
   pairs() = default;
-  explicit pairs(items flat) : flat_(flat) {}
-  std::size_t size() const { return flat_.size() / 2; }
-  bool empty() const { return flat_.empty(); }
-  pair operator[](std::size_t i) const { return {flat_[2 * i], flat_[2 * i + 1]}; }
+  inline explicit pairs(items flat) : flat_(flat) {}
+  inline std::size_t size() const { return flat_.size() / 2; }
+  inline bool empty() const { return flat_.empty(); }
+  inline pair operator[](std::size_t i) const { return {flat_[2 * i], flat_[2 * i + 1]}; }
 
   class iterator {
    public:
     using value_type = pair;
     using difference_type = std::ptrdiff_t;
     iterator() = default;
-    iterator(const pairs* run, std::size_t i) : run_(run), i_(i) {}
-    pair operator*() const { return (*run_)[i_]; }
-    iterator& operator++() { return ++i_, *this; }
-    iterator operator++(int) { return {run_, i_++}; }
+    inline iterator(const pairs* run, std::size_t i) : run_(run), i_(i) {}
+    inline pair operator*() const { return (*run_)[i_]; }
+    inline iterator& operator++() { return ++i_, *this; }
+    inline iterator operator++(int) { return {run_, i_++}; }
     friend bool operator==(const iterator&, const iterator&) = default;
 
    private:
     const pairs* run_ = nullptr;
     std::size_t i_ = 0;
   };
-  iterator begin() const { return {this, 0}; }
-  iterator end() const { return {this, size()}; }
+  inline iterator begin() const { return {this, 0}; }
+  inline iterator end() const { return {this, size()}; }
 
  private:
   items flat_;
@@ -275,7 +276,7 @@ class graph {
   /// The same; the graph owns the bytes.
   static result<graph> parse(std::vector<std::byte> bytes);
 
-  value root() const { return {arena_.get(), arena_->root}; }
+  inline value root() const { return {arena_.get(), arena_->root}; }
   /// The highest PROTO seen; 0 when there was none (protocols 0 and 1).
   int protocol() const { return arena_->protocol; }
   /// Length of the pickle, with its STOP.

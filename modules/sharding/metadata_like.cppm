@@ -52,7 +52,7 @@ class seen_numbers {
       seen_ = std::span<const std::int64_t>(numbers);
   }
   seen_numbers() = default;
-  std::span<const std::int64_t> get() const { return own_ ? std::span<const std::int64_t>(*own_) : seen_; }
+  inline std::span<const std::int64_t> get() const { return own_ ? std::span<const std::int64_t>(*own_) : seen_; }
 
  private:
   std::span<const std::int64_t> seen_;
@@ -77,11 +77,11 @@ class shard_metadata_view {
       own_ = shard_metadata_adapter<M>::placement(m);
   }
 
-  std::span<const std::int64_t> offsets() const { return offsets_.get(); }
-  std::span<const std::int64_t> sizes() const { return sizes_.get(); }
-  const std::optional<remote_device>& placement() const { return seen_ != nullptr ? *seen_ : own_; }
+  inline std::span<const std::int64_t> offsets() const { return offsets_.get(); }
+  inline std::span<const std::int64_t> sizes() const { return sizes_.get(); }
+  inline const std::optional<remote_device>& placement() const { return seen_ != nullptr ? *seen_ : own_; }
   /// The global rank of the placement, or nothing.
-  std::optional<std::int32_t> rank() const { return placement() ? placement()->rank : std::nullopt; }
+  inline std::optional<std::int32_t> rank() const { return placement() ? placement()->rank : std::nullopt; }
   /// As many offsets as sizes, at most `max_rank`: it can be a box, though perhaps one with negative numbers.
   bool has_box() const { return offsets().size() == sizes().size() && sizes().size() <= max_rank; }
   /// It has a box, no number is negative and every end fits in 64 bits.
@@ -121,10 +121,10 @@ class shard_metadata_list {
       };
     }
   }
-  std::size_t size() const { return size_; }
-  bool empty() const { return size_ == 0; }
+  inline std::size_t size() const { return size_; }
+  inline bool empty() const { return size_ == 0; }
   /// Precondition: i < size().
-  shard_metadata_view operator[](std::size_t i) const { return at_(shards_, i); }
+  inline shard_metadata_view operator[](std::size_t i) const { return at_(shards_, i); }
 
  private:
   const void* shards_ = nullptr;
@@ -205,7 +205,7 @@ class gathered_metadata {
     };
   }
   /// Number of ranks.
-  std::size_t size() const { return size_; }
+  inline std::size_t size() const { return size_; }
   /// Nothing for a rank without shards. Precondition: i < size().
   std::optional<sharded_tensor_metadata_view> operator[](std::size_t i) const { return at_(metadata_, i); }
 

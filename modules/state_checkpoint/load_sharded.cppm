@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // load_sharded: one rank's part of a checkpoint, laid out over a mesh by placement rules. Not here: what the rules mean
 // (checkpoint's placement_rules), ranks that share what they read (collective_checkpoint).
+module;
+#include <shardmesh/refuse.hpp>
+
 export module shardmesh.state_checkpoint:load_sharded;
 
 import shardmesh.std;
@@ -55,6 +58,14 @@ result<state_dict<T>> load_sharded(const std::filesystem::path& checkpoint, cons
   if (!reader) return std::move(reader).error();
   return load_sharded<T>(**reader, mesh, rules, rank, options);
 }
+
+/// Into tensors that cannot be made.
+template <class T, class Checkpoint>
+  requires(!allocatable_tensor<T>)
+void load_sharded(Checkpoint&& checkpoint, const device_mesh& mesh, std::span<const placement_rule> rules,
+                  std::int32_t rank, const load_sharded_options& options = {}) =
+    SHARDMESH_REFUSE(
+        "the tensors of a checkpoint are new ones: give adapter<T> a view and allocate(dtype, sizes, device)");
 
 /// What this rank holds of a dtensor, out of a stored tensor of any layout; only that is read. A rank outside of the
 /// mesh reads nothing.

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // read_state_dict: a checkpoint of any format as a state dict, whole, in one process.
+module;
+#include <shardmesh/refuse.hpp>
+
 export module shardmesh.state_checkpoint:read_state_dict;
 
 import shardmesh.std;
@@ -40,5 +43,11 @@ result<state_dict<T>> read_state_dict(const std::filesystem::path& checkpoint, c
   if (!reader) return std::move(reader).error();
   return read_state_dict<T>(**reader, options);
 }
+
+/// Into tensors that cannot be made.
+template <class T, class Checkpoint>
+  requires(!allocatable_tensor<T>)
+void read_state_dict(Checkpoint&& checkpoint, const read_state_options& options = {}) = SHARDMESH_REFUSE(
+    "the tensors of a checkpoint are new ones: give adapter<T> a view and allocate(dtype, sizes, device)");
 
 }  // namespace shardmesh

@@ -81,8 +81,14 @@ constexpr owner_steps steps_of(const Class& c, owner_id owner, owner_space space
   return made;
 }
 
-// Bytes that an owner of the source gives: all, and those that leave it. Every copy is counted at its giver; only
-// copies between slots are elsewhere.
+// Whether the owner gives what this step copies: every copy is counted once, at its giver, which is an owner of the
+// source; only copies between slots are elsewhere.
+constexpr bool gives(owner_id owner, const step& s) {
+  return s.from.owner == owner && s.from.side != buffer_side::destination && s.kind != step_kind::scale &&
+         s.kind != step_kind::divide && s.kind != step_kind::fill;
+}
+
+// Bytes that an owner of the source gives: all, and those that leave it.
 struct given_bytes {
   std::int64_t total = 0, moved = 0;
 };
@@ -90,8 +96,7 @@ template <class Class>
 constexpr given_bytes given_by(const Class& c, owner_id owner) {
   given_bytes given;
   rules::expand(c, owner, c.from.space(), [&](const step& s) {
-    if (s.from.owner != owner || s.from.side == buffer_side::destination) return;
-    if (s.kind == step_kind::scale || s.kind == step_kind::divide || s.kind == step_kind::fill) return;
+    if (!gives(owner, s)) return;
     const std::int64_t size = bytes_of(s.where.volume(), c.wire_bits_of(s));
     given.total += size;
     if (c.travels(s)) given.moved += size;

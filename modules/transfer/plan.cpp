@@ -190,7 +190,6 @@ std::shared_ptr<const plan_clock> make_clock(const transfer_plan::state& s) {
 
 }  // namespace
 
-// Every copy is counted at its giver, which is an owner of the source; only copies between slots are elsewhere.
 transfer_plan::state::given_bytes transfer_plan::state::count_given(owner_id owner) const {
   given_bytes made;
   std::map<owner_id, std::int64_t> to;
@@ -202,9 +201,8 @@ transfer_plan::state::given_bytes transfer_plan::state::count_given(owner_id own
     owner_id peer = -1;
     std::int64_t* sum = nullptr;
     expand(c, owner, c.from.space(), [&](const step& s) {
-      if (s.from.owner != owner || s.from.side == buffer_side::destination) return;
-      if (s.kind == step_kind::scale || s.kind == step_kind::divide || s.kind == step_kind::fill) return;
-      const std::int64_t size = s.where.volume() * c.wire_bits_of(s) / 8 * times;
+      if (!rules::gives(owner, s)) return;
+      const std::int64_t size = rules::bytes_of(s.where.volume(), c.wire_bits_of(s)) * times;
       if (!c.travels(s)) {
         made.at_home += size;
         return;

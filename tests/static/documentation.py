@@ -6,6 +6,7 @@
 - A block ```cpp is code that is compiled and run: its first line is `// FILE`, an example or a test, and its lines stand
   in that file, one after the other, whatever their indentation there. `// ...` stands for lines left out. (Or it stands
   behind `<!-- compiled -->`: doc_code.py makes a unit of it.)
+- Code of ours stands in such blocks: an indented block has no line with `import shardmesh` or `shardmesh::` but CMake's.
 - A link to a file of the project leads to one, and its #anchor to a heading of it.
 - The page of a room (docs/rooms/ROOM.md) names every interface file of it in its table, and no file that is not there;
   the tests that it names exist. Every room of a format has such a page.
@@ -16,8 +17,8 @@ from pathlib import Path
 
 COMPILED = ("examples/", "tests/static/", "tests/unit/", "tests/distributed/", "test_package/")
 FORMATS = "storage pickle catalog torch_file dcp safetensors checkpoint collective_checkpoint".split()
-BLOCK = re.compile(r"(^<!-- compiled -->\n)?^```cpp\n(.*?)^```$", re.M | re.S)
-FENCE = re.compile(r"^```.*?^```$", re.M | re.S)
+BLOCK = re.compile(r"(^<!-- compiled -->\n)?^ *```cpp\n(.*?)^ *```$", re.M | re.S)
+FENCE = re.compile(r"^ *```.*?^ *```$", re.M | re.S)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
 
@@ -54,6 +55,13 @@ def check_blocks(root, page, say):
                 say(f"{where}: not (or not in this order) in {name}: {part[0]!r} and what follows")
                 break
             part = []
+
+
+def check_indented(root, page, say):
+    text = FENCE.sub(lambda fence: "\n" * fence.group().count("\n"), page.read_text())
+    for number, line in enumerate(text.splitlines(), 1):
+        if re.match(r" {4,}(import shardmesh|(?!target_link_libraries|find_package).*\bshardmesh::)", line):
+            say(f"{page.relative_to(root)}:{number}: code of ours that no test compiles: {line.strip()!r}")
 
 
 def anchors(page):
@@ -101,6 +109,7 @@ def main(root):
     pages = [*root.glob("*.md"), *sorted((root / "docs").rglob("*.md"))]
     for page in pages:
         check_blocks(root, page, wrong.append)
+        check_indented(root, page, wrong.append)
         check_links(root, page, wrong.append)
     for room in sorted({*FORMATS, *(page.stem for page in (root / "docs/rooms").glob("*.md"))}):
         check_room(root, room, wrong.append)

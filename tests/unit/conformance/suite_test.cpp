@@ -15,6 +15,7 @@
 #include <vector>
 #include <watchdog.hpp>
 import shardmesh.conformance;
+import shardmesh.test.forwarding;
 
 using namespace shardmesh;
 using namespace std::chrono_literals;
@@ -37,19 +38,8 @@ class group_factory {
   std::vector<thread_group> groups_;
 };
 
-// A sound communicator, for models with a defect to differ from.
-struct sound {
-  thread_communicator inner;
-  std::int32_t rank() const { return inner.rank(); }
-  std::int32_t size() const { return inner.size(); }
-  result<std::vector<std::vector<std::byte>>> all_gather(std::span<const std::byte> bytes, const call_options& o) {
-    return inner.all_gather(bytes, o);
-  }
-  result<pending> start_exchange(std::span<const outgoing> s, std::span<const incoming> r, const call_options& o) {
-    return inner.start_exchange(s, r, o);
-  }
-  void abort(const error& reason) { inner.abort(reason); }
-};
+// For models with a defect to differ from.
+using sound = test::forwarding_communicator;
 
 struct gathers_in_reverse : sound {
   result<std::vector<std::vector<std::byte>>> all_gather(std::span<const std::byte> bytes, const call_options& o) {

@@ -12,26 +12,13 @@
 #include <utility>
 #include <vector>
 #include <watchdog.hpp>
+import shardmesh.test.forwarding;
 import shardmesh.test.layouts;
 import shardmesh.transfer;
 
 using namespace shardmesh;
 
 namespace {
-
-// A model of somebody else's: only what the concept asks for.
-struct foreign {
-  thread_communicator inner;
-  std::int32_t rank() const { return inner.rank(); }
-  std::int32_t size() const { return inner.size(); }
-  result<std::vector<std::vector<std::byte>>> all_gather(std::span<const std::byte> bytes, const call_options& o) {
-    return inner.all_gather(bytes, o);
-  }
-  result<pending> start_exchange(std::span<const outgoing> s, std::span<const incoming> r, const call_options& o) {
-    return inner.start_exchange(s, r, o);
-  }
-  void abort(const error& reason) { inner.abort(reason); }
-};
 
 transfer_plan rows_to_columns() {
   const auto cut = [](const char* how) {
@@ -108,8 +95,8 @@ TEST_CASE("executors on a communicator and on one that owns a copy of it keep th
 
 TEST_CASE("executors on a communicator that keeps no numbers keep their messages apart") {
   on_two_ranks([](thread_communicator inner) {
-    foreign mine{inner};
-    any_communicator owning(foreign{inner});
+    test::forwarding_communicator mine{inner};
+    any_communicator owning(test::forwarding_communicator{inner});
     const std::string wrong = run_two(mine, owning, mine.rank() == 1);
     return wrong.empty() ? run_two(mine, mine, mine.rank() == 1) : wrong;
   });
