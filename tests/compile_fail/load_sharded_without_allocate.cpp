@@ -11,5 +11,5 @@ struct shardmesh::adapter<view_only> {
   static tensor_view view(const view_only&) { return {}; }
 };
 int main() {
-  auto read = shardmesh::load_sharded<view_only>("model.safetensors", shardmesh::device_mesh(), {}, 0);
+  shardmesh::load_sharded<view_only>("model.safetensors", shardmesh::device_mesh(), {}, 0);
 }

@@ -11,5 +11,5 @@ struct shardmesh::adapter<view_only> {
   static tensor_view view(const view_only&) { return {}; }
 };
 int main() {
-  auto read = shardmesh::read_state_dict<view_only>("model.safetensors");
+  shardmesh::read_state_dict<view_only>("model.safetensors");
 }
