@@ -44,6 +44,8 @@ struct communicator_calls {
                                          const call_options&) const = 0;
   virtual result<pending> all_reduce(void*, std::span<const std::byte>, std::span<std::byte>, dtype, reduce_op,
                                      const call_options&) const = 0;
+  virtual device memory(const void*) const = 0;
+  virtual bool is_ordered(const void*) const = 0;
   virtual std::uint32_t next_number(void*) const = 0;
   virtual void skip_to(void*, std::uint32_t) const = 0;
 
@@ -121,6 +123,22 @@ struct calls_of final : communicator_calls {
     else
       return no_collectives();
   }
+  device memory(const void* c) const override {
+    if constexpr (requires(const C& model) {
+                    { model.memory() } -> std::same_as<device>;
+                  })
+      return it(c).memory();
+    else
+      return {};
+  }
+  bool is_ordered(const void* c) const override {
+    if constexpr (requires(const C& model) {
+                    { model.is_ordered() } -> std::same_as<bool>;
+                  })
+      return it(c).is_ordered();
+    else
+      return false;
+  }
   std::uint32_t next_number(void* c) const override {
     if constexpr (numbers_objects<C>)
       return it(c).next_number();
@@ -197,6 +215,13 @@ class communicator_ref {
                              const call_options& options) const {
     return calls_->all_reduce(object_, send, receive, type, op, options);
   }
+
+  /// The memory in which the bytes of exchanges and collectives lie: the host's, or the device's that a model names.
+  /// Bytes of `all_gather` are always the host's.
+  device memory() const { return calls_->memory(object_); }
+  /// True when messages are matched by the order in which they are started, not by tag (NCCL): all ranks start the same
+  /// exchanges in the same order, and runs that may overlap freely take a communicator each.
+  bool is_ordered() const { return calls_->is_ordered(object_); }
 
   /// The communicator itself, when it is a C; null otherwise.
   template <communicator C>

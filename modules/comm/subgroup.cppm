@@ -30,6 +30,8 @@ class subgroup_communicator {
   result<pending> start_exchange(std::span<const outgoing> sends, std::span<const incoming> receives,
                                  const call_options& options);
   bool shares_memory() const { return whole_.shares_memory(); }
+  device memory() const { return whole_.memory(); }
+  bool is_ordered() const { return whole_.is_ordered(); }
   result<lending> start_lending(std::span<const lent> lends, std::span<const borrowed> borrows,
                                 const call_options& options);
   void abort(const error& reason) { whole_.abort(reason); }

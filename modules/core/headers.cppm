@@ -3,6 +3,7 @@
 // them without `import`.
 module;
 #include <shardmesh/adapter.hpp>
+#include <shardmesh/reduce_op.hpp>
 #include <shardmesh/remote_device.hpp>
 #include <shardmesh/tensor_properties.hpp>
 export module shardmesh.core:headers;
@@ -15,6 +16,7 @@ using shardmesh::device_type;
 using shardmesh::dtype;
 using shardmesh::extents;
 using shardmesh::max_rank;
+using shardmesh::reduce_op;
 using shardmesh::memory_format;
 using shardmesh::remote_device;
 using shardmesh::tensor_properties;

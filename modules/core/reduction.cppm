@@ -3,12 +3,9 @@
 export module shardmesh.core:reduction;
 
 import shardmesh.std;
+import :headers;
 
 export namespace shardmesh {
-
-/// How terms of a Partial are combined; `none` when there are no terms. An average is the sum, divided at the end by
-/// the number of terms.
-enum class reduce_op : std::uint8_t { none, sum, avg, product, min, max, band, bor, bxor };
 
 /// Whether partial mesh dimensions with these reductions make one tensor together: equal ones, and sum with avg (an
 /// average of sums).

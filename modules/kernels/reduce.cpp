@@ -135,9 +135,8 @@ void change_floats(lane which, pass_buffer& lanes, std::int64_t count, Function 
 template <class Function>
 result<void> change_view(const tensor_view& view, std::string_view what, Function function) {
   SHARDMESH_CHECK(check_host_memory(view));
-  const dtype_kind k = kind(view.type);
   const lane which = lane_of(view.type);
-  if ((k != dtype_kind::floating && k != dtype_kind::complex) || which == lane::none || bits(view.type) % 8 != 0)
+  if (!is_scalable(view.type))
     return fail(errc::unsupported, "cannot " + std::string(what) + " " + std::string(name(view.type)));
   for_each_pass(view, view, [&](pass_buffer& lanes, const std::byte*, std::int64_t, std::int64_t count) {
     change_floats(which, lanes, count, function);
@@ -237,6 +236,11 @@ result<void> fill_identity(const tensor_view& view, reduce_op op) {
   std::byte element[16]{};
   write_identity(view.type, op, element);
   return copy(view, {element, view.type, device{}, view.sizes, extents::filled(view.sizes.rank(), 0)});
+}
+
+bool is_scalable(dtype type) {
+  const bool floats = kind(type) == dtype_kind::floating || kind(type) == dtype_kind::complex;
+  return floats && lane_of(type) != lane::none && bits(type) % 8 == 0;
 }
 
 result<void> scale(const tensor_view& view, double factor) {

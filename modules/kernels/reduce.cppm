@@ -24,6 +24,9 @@ result<void> accumulate(const tensor_view& to, const const_tensor_view& from, re
 /// dtype.
 result<void> fill_identity(const tensor_view& view, reduce_op op);
 
+/// True when `scale` and `divide` are defined on this dtype: floats and complex types of whole bytes.
+bool is_scalable(dtype type);
+
 /// view[i] = view[i] * factor, computed in double and rounded to the dtype as `copy` does. errc::unsupported on
 /// integers, bool, bits and sub-byte types.
 result<void> scale(const tensor_view& view, double factor);

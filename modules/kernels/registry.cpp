@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include <algorithm>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+module shardmesh.kernels;
+
+namespace shardmesh {
+namespace {
+
+struct open_scopes {
+  std::mutex lock;
+  std::vector<std::shared_ptr<kernel_backend>> backends;  // the last one that was opened is the last
+};
+
+open_scopes& scopes() {
+  static open_scopes all;
+  return all;
+}
+
+}  // namespace
+
+result<std::shared_ptr<kernel_backend>> backend_for(device where) {
+  {
+    open_scopes& all = scopes();
+    const std::scoped_lock locked(all.lock);
+    for (auto one = all.backends.rbegin(); one != all.backends.rend(); ++one)
+      if ((*one)->reaches(where)) return *one;
+  }
+  auto host = host_backend();
+  if (host->reaches(where)) return host;
+  return fail(errc::unsupported, "no backend reaches memory on " + to_string(where))
+      .with_hint("open a backend_scope of one that does (shardmesh.kokkos, shardmesh.cuda)");
+}
+
+backend_scope::backend_scope(std::shared_ptr<kernel_backend> backend) : backend_(std::move(backend)) {
+  open_scopes& all = scopes();
+  const std::scoped_lock locked(all.lock);
+  all.backends.push_back(backend_);
+}
+
+backend_scope::~backend_scope() {
+  open_scopes& all = scopes();
+  const std::scoped_lock locked(all.lock);
+  const auto last = std::find(all.backends.rbegin(), all.backends.rend(), backend_);
+  if (last != all.backends.rend()) all.backends.erase(std::next(last).base());
+}
+
+}  // namespace shardmesh
