@@ -32,6 +32,12 @@ class device_event {
   virtual result<void> hold(stream_ref stream) = 0;
 };
 
+/// A stream that somebody owns; it ends when its work is done. Without a stream: the backend's own order.
+struct owned_stream {
+  stream_ref stream{};
+  std::shared_ptr<void> owner{};
+};
+
 /// Kernels and memory of some devices. Chosen at run time by where memory is (`backend_for`), never a template
 /// parameter: so it is a class with virtual functions, each of which does much work.
 ///
@@ -64,6 +70,8 @@ class kernel_backend {
                                    std::int64_t size_bytes, stream_ref stream) = 0;
 
   virtual result<std::unique_ptr<device_event>> record(device where, stream_ref stream) = 0;
+  /// A stream beside the backend's own order, where it has such.
+  virtual result<owned_stream> make_stream(device) { return owned_stream{}; }
 };
 
 }  // namespace shardmesh

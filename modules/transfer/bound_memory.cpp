@@ -109,11 +109,19 @@ bool is_same_view(const const_tensor_view& a, const const_tensor_view& b) {
   return a.data == b.data && a.type == b.type && a.where == b.where && a.sizes == b.sizes && a.strides == b.strides;
 }
 
+template <tensor_view_type View>
+bool have_same_shapes(const std::vector<View>& a, const std::vector<View>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const View& x, const View& y) {
+    return x.type == y.type && x.sizes == y.sizes && x.strides == y.strides;
+  });
+}
+
 }  // namespace
 
-bound_memory::bound_memory(const transfer_plan& plan, owner_id rank)
+bound_memory::bound_memory(const transfer_plan& plan, owner_id rank, device memory)
     : plan_(plan),
       rank_(rank),
+      memory_(memory),
       sources_(side_of<const_tensor_view>(plan, rank)),
       destinations_(side_of<tensor_view>(plan, rank)) {}
 
@@ -141,6 +149,7 @@ bound_memory::side<View> bound_memory::side_of(const transfer_plan& plan, owner_
     next += made.slots.back();
     made.needs.insert(made.needs.end(), needs.begin(), needs.end());
   }
+  made.bound.resize(next);
   made.views.resize(next);
   return made;
 }
@@ -150,7 +159,7 @@ bool bound_memory::is_bound(const side<View>& s, std::span<const basic_tensor_bi
   for (std::size_t t = 0; t < s.slots.size(); ++t) {
     if (bindings[t].slots.size() < s.slots[t]) return false;
     for (std::size_t i = 0; i < s.slots[t]; ++i)
-      if (!is_same_view(bindings[t].slots[i], s.views[s.first[t] + i])) return false;
+      if (!is_same_view(bindings[t].slots[i], s.bound[s.first[t] + i])) return false;
   }
   return true;
 }
@@ -174,7 +183,10 @@ result<void> bound_memory::check(const side<View>& s, std::span<const basic_tens
           .with_values(fmt::format("{} slots or more", need.slot + 1), fmt::format("{}", slots.size()));
     const View& view = slots[static_cast<std::size_t>(need.slot)];
     if (!check_host_memory(view))
-      return problem(errc::unsupported, "is not in host memory").with_values("cpu", to_string(view.where));
+      if (const auto backend = backend_for(view.where); !backend)
+        return problem(errc::unsupported, "lies in memory that no backend reaches")
+            .with_values("cpu, or a device of a backend", to_string(view.where))
+            .with_hint(backend.error().hint);
     if (view.data == nullptr) return problem(errc::invalid_argument, "has no memory");
     if (view.type != type)
       return problem(errc::dtype_mismatch, "has another dtype")
@@ -198,9 +210,33 @@ result<void> bound_memory::check(const side<View>& s, std::span<const basic_tens
 }
 
 template <tensor_view_type View>
-void bound_memory::keep(side<View>& s, std::span<const basic_tensor_binding<View>> bindings) {
+result<void> bound_memory::keep(side<View>& s, std::span<const basic_tensor_binding<View>> bindings) {
   for (std::size_t t = 0; t < s.slots.size(); ++t)
-    for (std::size_t i = 0; i < s.slots[t]; ++i) s.views[s.first[t] + i] = bindings[t].slots[i];
+    for (std::size_t i = 0; i < s.slots[t]; ++i) s.bound[s.first[t] + i] = bindings[t].slots[i];
+  s.views = s.bound;
+  for (const slot_need& need : s.needs) {
+    View& view = s.views[s.first[need.transfer] + static_cast<std::size_t>(need.slot)];
+    if (slot_mirrors::lies_in(view, memory_)) continue;
+    extents reached = need.region.sizes;
+    for (std::size_t d = 0; d < reached.rank(); ++d) reached[d] = need.region.end(d);
+    view.sizes = reached;  // the slot may be larger
+    if constexpr (side<View>::is_source) {
+      SHARDMESH_TRY(view, mirrors_.of_source(view, memory_));
+    } else {
+      SHARDMESH_TRY(view, mirrors_.of_destination(view, memory_, is_written_whole(need)));
+    }
+  }
+  return {};
+}
+
+// The fragments of a destination's slot are all of it, so that nothing that was there before is seen again.
+bool bound_memory::is_written_whole(const slot_need& need) const {
+  std::int64_t written = 0;
+  plan_.transfers()[need.transfer].to.fragments_of(rank_, [&](const fragment& f) {
+    if (f.slot == need.slot) written += f.where.volume();
+    return true;
+  });
+  return need.region.offsets == extents::filled(need.region.rank(), 0) && written == need.region.volume();
 }
 
 // Nothing is written to this slot but each element over itself.
@@ -210,8 +246,9 @@ bool bound_memory::stays_as_it_is(const route& r, const slot_need& need) const {
     const step s = steps[i];
     if (s.to.owner != rank_ || s.to.side != buffer_side::destination || s.to.slot != need.slot) continue;
     if (s.kind != step_kind::copy || s.from.owner != rank_ || s.from.side != buffer_side::source) return false;
-    const auto from = piece_of(source(need.transfer, s.from.slot), s.from.offsets, s.where.sizes);
-    const auto to = piece_of(destination(need.transfer, s.to.slot), s.to.offsets, s.where.sizes);
+    const auto from = piece_of(sources_.bound[source_index(need.transfer, s.from.slot)], s.from.offsets, s.where.sizes);
+    const auto to =
+        piece_of(destinations_.bound[destination_index(need.transfer, s.to.slot)], s.to.offsets, s.where.sizes);
     if (!from || !to || !is_same_memory(*from, *to)) return false;
   }
   return true;
@@ -220,7 +257,8 @@ bool bound_memory::stays_as_it_is(const route& r, const slot_need& need) const {
 // The part of a slot that its fragments lie in.
 const_tensor_view bound_memory::needed_part(const slot_need& need, bool is_source) const {
   const const_tensor_view slot =
-      is_source ? source(need.transfer, need.slot) : const_tensor_view(destination(need.transfer, need.slot));
+      is_source ? sources_.bound[source_index(need.transfer, need.slot)]
+                : const_tensor_view(destinations_.bound[destination_index(need.transfer, need.slot)]);
   return piece_of(slot, need.region.offsets, need.region.sizes).value_or(slot);
 }
 
@@ -265,10 +303,16 @@ result<void> bound_memory::bind(const route& r, std::span<const const_tensor_bin
           .with_values(fmt::to_string(transfers), fmt::to_string(bindings));
   if (bound_ && is_bound(sources_, from) && is_bound(destinations_, to)) return {};
   bound_ = false;
+  mirrors_.clear();
   SHARDMESH_CHECK(check(sources_, from, name_of));
   SHARDMESH_CHECK(check(destinations_, to, name_of));
-  keep(sources_, from);
-  keep(destinations_, to);
+  const std::vector<const_tensor_view> sources = sources_.views;
+  const std::vector<tensor_view> destinations = destinations_.views;
+  SHARDMESH_CHECK(keep(sources_, from));
+  SHARDMESH_CHECK(keep(destinations_, to));
+  if (shapes_ == 0 || !have_same_shapes(sources, sources_.views) ||
+      !have_same_shapes(destinations, destinations_.views))
+    ++shapes_;
   SHARDMESH_CHECK(check_sharing(r, name_of));
   bound_ = true;
   return {};

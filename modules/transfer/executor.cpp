@@ -186,8 +186,17 @@ result<executor> executor::make(transfer_plan plan, communicator_ref comm, std::
   const std::vector<std::string> names = names_of(plan, keys);
   if (sound) sound = check_transfers(plan, comm.size(), names);
 
+  // The host's own kernels work piece by piece, on each other's memory where ranks share it; others on tables.
+  std::shared_ptr<kernel_backend> backend;
+  if (auto found = backend_for(comm.memory()); !found) {
+    if (sound) sound = std::move(found).error().with_rank(comm.rank());
+  } else if (*found != host_backend()) {
+    backend = *std::move(found);
+  }
+
   agree_options agreement{.what = "transfers", .ordered = true};
-  ability own{.number = comm.next_number(), .lends = options.in_place && comm.shares_memory() ? 1U : 0U};
+  const bool lends = options.in_place && comm.shares_memory() && !backend;
+  ability own{.number = comm.next_number(), .lends = lends ? 1U : 0U};
   own.collects = !plan.options().deterministic && comm.has_collectives() ? 1U : 0U;
   rank_plan mine = plan.for_owner(comm.rank());
   if (sound) choose(mine, own);
@@ -203,7 +212,7 @@ result<executor> executor::make(transfer_plan plan, communicator_ref comm, std::
   if (all.collects != 0) collectives = collectives_in(plan, comm.rank(), comm.size());
   for (const collective_use& use : collectives) mine.leave_out(use.transfer);
   auto made = std::make_shared<state>(std::move(plan), mine, comm, names, options, all.lends != 0, all.number,
-                                      all.rounds, std::move(collectives));
+                                      all.rounds, std::move(collectives), std::move(backend));
   made->moved_bytes = all.sent_bytes;
   return executor(std::move(made));
 }

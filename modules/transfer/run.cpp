@@ -21,6 +21,7 @@ module;
 #include <vector>
 module shardmesh.transfer;
 
+import :batched_work;
 import :bound_memory;
 import :collective;
 import :rank_plan;
@@ -53,7 +54,8 @@ result<std::byte*> scratch::reserve(std::int64_t size_bytes) {
 
 executor::state::state(transfer_plan p, const rank_plan& mine, communicator_ref c,
                        std::vector<std::string> transfer_names, const run_options& o, bool lend, std::uint32_t number,
-                       std::int64_t rounds_of_all, std::vector<collective_use> collectives)
+                       std::int64_t rounds_of_all, std::vector<collective_use> collectives,
+                       std::shared_ptr<kernel_backend> backend)
     : plan(std::move(p)),
       rounds(rounds_of_all),
       comm_(c),
@@ -62,8 +64,9 @@ executor::state::state(transfer_plan p, const rank_plan& mine, communicator_ref 
       lends_(lend),
       number_(number),
       route_(make_route(plan, mine, schedule(mine.clock(), rounds_of_all), !lend)),
-      memory_(plan, c.rank()),
+      memory_(plan, c.rank(), c.memory()),
       collectives_(std::move(collectives)) {
+  if (backend) batched_.emplace(std::move(backend), c.memory());
   std::size_t sends = 0, receives = 0;
   for (const batch_route& batch : route_.batches)
     for (const message_round* round : {&batch.gather, &batch.deliver}) {
@@ -74,8 +77,9 @@ executor::state::state(transfer_plan p, const rank_plan& mine, communicator_ref 
     const std::int64_t item = bits(route_.types[use.transfer].from) / 8, blocks = use.scatters ? c.size() : 1;
     const std::int64_t slab = std::min(std::max<std::int64_t>(collective_bytes(plan) / item / blocks, 1) * item,
                                        use.wanted.where.volume() * item);
-    route_.peak_bytes = std::max(route_.peak_bytes, (blocks + 1) * slab);  // packed, and where it arrives
+    collective_room_ = std::max(collective_room_, (blocks + 1) * slab);
   }
+  route_.peak_bytes = std::max(route_.peak_bytes, collective_room_);
   arrived_.reserve(receives);
   lenders_.reserve(sends);
   (lends_ ? lent_.reserve(sends) : outgoing_.reserve(sends));
@@ -140,6 +144,7 @@ result<void> executor::state::begin(std::span<const const_tensor_binding> from, 
   call_ = options.named("executor::run");
   auto sound = check_call();
   if (sound) sound = memory_.bind(route_, from, to, [this](std::size_t t) { return names_[t]; });
+  if (sound && batched_) sound = prepare_batches();
   if (options_.check == check_policy::every_run) {
     const agree_options agreement{.what = "runs", .problem = sound ? nullptr : &sound.error()};
     const std::vector<agreement_record> record{{"plan", to_hex(plan.digest())}};
@@ -149,11 +154,16 @@ result<void> executor::state::begin(std::span<const const_tensor_binding> from, 
     return sound;
   }
   call_.tag = options.tag % tag_stride + (number_ % executor_numbers + 1) * tag_stride;
+  if (auto pulled = memory_.mirrors().pull(stream_call()); !pulled) {
+    comm_.abort(pulled.error());
+    return pulled;
+  }
   running_ = true;
   delivers_ = false;
   stage_ = run_stage::begin;
   batch_ = 0;
   collective_ = 0;
+  draining_ = false;
   slabs_.reset();
   in_slab_ = false;
   return {};
@@ -163,9 +173,10 @@ std::optional<result<void>> executor::state::advance_safely(bool may_block) {
   const auto give_up = [this](error reason) {
     running_ = false;
     comm_.abort(reason);
-    // What is in flight ends now, with the reason that poisoned the communicator.
+    // What is in flight ends now, with the reason that poisoned the communicator; and so does what was enqueued.
     const auto exchanged = exchange_.wait();
     const auto read = loan_.wait();
+    if (batched_) finish_stream();
     return reason;
   };
   try {
@@ -195,16 +206,17 @@ result<bool> executor::state::advance(bool may_block) {
     const message_round& round = delivers_ ? batch.deliver : batch.gather;
     switch (stage_) {
       case run_stage::begin:
-        if (!delivers_) {
+        if (!delivers_ && !batched_) {
           const std::int64_t messages = std::max(packed_bytes(batch.gather), packed_bytes(batch.deliver));
           SHARDMESH_TRY(staging_, scratch_.reserve(batch.staging_bytes + messages));
         }
         SHARDMESH_CHECK(begin_round(round));
-        SHARDMESH_CHECK(work_through(round.early));
+        if (!batched_) SHARDMESH_CHECK(work_through(round.early));
         stage_ = run_stage::wait;
         break;
       case run_stage::wait:
-        if (!may_block && !is_ready()) return false;
+        // On a stream, waiting is for the messages to be enqueued.
+        if (!may_block && !is_on_stream() && !is_ready()) return false;
         SHARDMESH_CHECK(wait_for_messages());
         SHARDMESH_CHECK(read_round(round));
         if (lends_) loan_.give_back();
@@ -215,22 +227,29 @@ result<bool> executor::state::advance(bool may_block) {
         if (lends_) SHARDMESH_CHECK(loan_.wait());
         stage_ = run_stage::begin;
         if (!delivers_) {
-          SHARDMESH_CHECK(work_through(batch.middle));
-          SHARDMESH_CHECK(round_sums(batch));
+          SHARDMESH_CHECK(work_between(batch));
           delivers_ = true;
         } else {
-          SHARDMESH_CHECK(work_through(batch.finish));
+          SHARDMESH_CHECK(work_at_end(batch));
           delivers_ = false;
           ++batch_;
         }
+        break;
+      case run_stage::drain:
+        break;
     }
   }
-  return true;
+  if (stage_ != run_stage::drain) {
+    SHARDMESH_CHECK(memory_.mirrors().push(stream_call()));
+    stage_ = run_stage::drain;
+  }
+  return !batched_ || drain(may_block);
 }
 
 // --- messages ---
 
 result<void> executor::state::begin_round(const message_round& round) {
+  if (batched_) return begin_batched_exchange(round);
   if (round.sends.empty() && round.receives.empty()) return {};
   return lends_ ? begin_lending(round) : begin_exchange(round);
 }
@@ -359,6 +378,10 @@ result<void> executor::state::work_through(std::span<const task> tasks) {
 
 // What came, and what waited for its turn: terms are combined in the order of the table.
 result<void> executor::state::read_round(const message_round& round) {
+  if (batched_) {
+    const batched_route& work = batched_->routes[batch_];
+    return launch(delivers_ ? work.deliver.after : work.gather.after);
+  }
   for (const task& work : round.late) {
     const step s = step_of(work);
     if (work.message == no_message) {
@@ -373,6 +396,16 @@ result<void> executor::state::read_round(const message_round& round) {
     }
   }
   return {};
+}
+
+result<void> executor::state::work_between(const batch_route& batch) {
+  if (batched_) return launch(batched_->routes[batch_].middle);
+  SHARDMESH_CHECK(work_through(batch.middle));
+  return round_sums(batch);
+}
+
+result<void> executor::state::work_at_end(const batch_route& batch) {
+  return batched_ ? launch(batched_->routes[batch_].finish) : work_through(batch.finish);
 }
 
 // Sums in a wider type become elements of the source's type, in place: the narrower ones never overtake the wider.

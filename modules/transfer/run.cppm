@@ -6,6 +6,7 @@ import shardmesh.std;
 import shardmesh.core;
 import shardmesh.comm;
 import shardmesh.kernels;
+import :batched_work;
 import :binding;
 import :bound_memory;
 import :collective;
@@ -29,7 +30,7 @@ class scratch {
   std::int64_t capacity_ = 0;
 };
 
-enum class run_stage : std::uint8_t { begin, wait, read };
+enum class run_stage : std::uint8_t { begin, wait, read, drain };
 
 struct executor::state {
   // The pieces of one message, lent to a peer.
@@ -45,7 +46,7 @@ struct executor::state {
 
   state(transfer_plan p, const rank_plan& mine, communicator_ref c, std::vector<std::string> transfer_names,
         const run_options& o, bool lend, std::uint32_t number, std::int64_t rounds,
-        std::vector<collective_use> collectives);
+        std::vector<collective_use> collectives, std::shared_ptr<kernel_backend> backend);
   state(const state&) = delete;
   state& operator=(const state&) = delete;
 
@@ -60,7 +61,7 @@ struct executor::state {
   std::int64_t rounds = 1;
   std::int64_t moved_bytes = 0;  // by all ranks
   std::int64_t peak_bytes() const { return route_.peak_bytes; }
-  std::int64_t scratch_bytes() const { return scratch_.capacity(); }
+  std::int64_t scratch_bytes() const { return batched_ ? batched_->scratch_bytes() : scratch_.capacity(); }
   const rank_plan& steps() const { return route_.steps; }
   communicator_ref communicator() const { return comm_; }
 
@@ -72,11 +73,29 @@ struct executor::state {
   result<void> begin_round(const message_round& round);
   result<void> begin_lending(const message_round& round);
   result<void> begin_exchange(const message_round& round);
+  result<void> begin_batched_exchange(const message_round& round);
   result<void> pack(const message_round& round, const message& m, std::byte* to);
+  bool is_on_stream() const { return batched_ && batched_->stream.handle != nullptr; }
+  // The options of the run, on the stream that it has.
+  call_options stream_call() const {
+    call_options made = call_;
+    if (batched_) made.stream = batched_->stream;
+    return made;
+  }
   bool is_ready() const { return lends_ ? loan_.ready() : exchange_.done(); }
   result<void> wait_for_messages() { return lends_ ? loan_.wait_ready() : exchange_.wait(); }
   result<void> read_round(const message_round& round);
   result<void> work_through(std::span<const task> tasks);
+  result<void> work_between(const batch_route& batch);  // after the first round's messages
+  result<void> work_at_end(const batch_route& batch);   // after the second's
+  // With a backend: tables of the whole route's work, made when the shape of the memory changes; a stage of it.
+  result<void> prepare_batches();
+  result<void> prepare_round(const message_round& round, bool rounded, batched_round& made, std::int64_t& room);
+  result<void> launch(const batched_stage& stage);
+  result<bool> drain(bool may_block);
+  void finish_stream();  // after a failure: nothing touches memory any more
+  const std::byte* straight_source(const task& piece) const;
+  placed_view placed(const task& work, const step& s, bool is_target, bool rounded) const;
   result<void> carry_out(const task& work, const step& s, const const_tensor_view& from);
   result<void> round_sums(const batch_route& batch);
   result<void> check_interruption(std::int64_t bytes);
@@ -105,6 +124,7 @@ struct executor::state {
   route route_;
   bound_memory memory_;
   std::vector<collective_use> collectives_;
+  std::optional<batched_work> batched_;  // none: the host's kernels, piece by piece
 
   // The run at hand.
   call_options call_;
@@ -113,10 +133,12 @@ struct executor::state {
   run_stage stage_ = run_stage::begin;
   std::size_t batch_ = 0;
   std::size_t collective_ = 0;
-  std::optional<slab_walk> slabs_;  // of the collective at hand
+  std::optional<slab_walk> slabs_;    // of the collective at hand
+  std::int64_t collective_room_ = 0;  // bytes: a slab packed, and where it arrives
   box slab_;
   bool in_slab_ = false;
   std::byte* landing_ = nullptr;  // where the slab arrives
+  bool draining_ = false;
   std::int64_t unchecked_bytes_ = 0;
   std::int64_t unchecked_tasks_ = 0;
 

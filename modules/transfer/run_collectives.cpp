@@ -24,8 +24,8 @@ import :run;
 namespace shardmesh {
 namespace {
 
-tensor_view row_major(std::byte* data, dtype type, const extents& sizes) {
-  return {data, type, {}, sizes, contiguous_strides(sizes)};
+tensor_view row_major(std::byte* data, dtype type, device where, const extents& sizes) {
+  return {data, type, where, sizes, contiguous_strides(sizes)};
 }
 
 // A slab of a fragment in its slot. `slab` is of the fragment's own index space.
@@ -52,21 +52,28 @@ result<void> executor::state::begin_slab(const collective_use& use) {
       use.scatters ? slab_.sizes == use.wanted.where.sizes && is_contiguous(part_of(source, use.held, use.held.where))
                    : is_contiguous(first);
   const std::int64_t to_pack = sends_directly ? 0 : blocks * slab_bytes;
-  SHARDMESH_TRY(std::byte * room, scratch_.reserve(to_pack + (receives_directly ? 0 : slab_bytes)));
+  std::byte* room = nullptr;
+  if (batched_) {
+    room = batched_->scratch.data();
+  } else {
+    SHARDMESH_TRY(room, scratch_.reserve(to_pack + (receives_directly ? 0 : slab_bytes)));
+  }
+  const device where = comm_.memory();
   const std::byte* sent = first.data;
   if (!sends_directly) {
     for (std::int64_t b = 0; b < blocks; ++b) {
       box one = slab_;
       if (use.scatters) one.offsets[0] += b * use.wanted.where.sizes[0];
-      SHARDMESH_CHECK(copy(row_major(room + b * slab_bytes, type, slab_.sizes), part_of(source, use.held, one)));
+      SHARDMESH_CHECK(copy_between(row_major(room + b * slab_bytes, type, where, slab_.sizes),
+                                   part_of(source, use.held, one), stream_call()));
     }
     sent = room;
   }
   landing_ = receives_directly ? target.data : room + to_pack;
   const std::span<const std::byte> send(sent, static_cast<std::size_t>(blocks * slab_bytes));
   const std::span<std::byte> receive(landing_, static_cast<std::size_t>(slab_bytes));
-  SHARDMESH_TRY(exchange_, use.scatters ? comm_.reduce_scatter(send, receive, type, use.op, call_)
-                                        : comm_.all_reduce(send, receive, type, use.op, call_));
+  SHARDMESH_TRY(exchange_, use.scatters ? comm_.reduce_scatter(send, receive, type, use.op, stream_call())
+                                        : comm_.all_reduce(send, receive, type, use.op, stream_call()));
   return {};
 }
 
@@ -74,7 +81,7 @@ result<void> executor::state::end_slab(const collective_use& use) {
   const dtype type = plan.transfers()[use.transfer].from_type;
   const tensor_view target = part_of(memory_.destination(use.transfer, use.wanted.slot), use.wanted, slab_);
   if (target.data != landing_) {
-    SHARDMESH_CHECK(copy(target, row_major(landing_, type, slab_.sizes)));
+    SHARDMESH_CHECK(copy_between(target, row_major(landing_, type, comm_.memory(), slab_.sizes), stream_call()));
   }
   const std::int64_t size_bytes = slab_.volume() * (bits(type) / 8);
   report(size_bytes);
@@ -100,7 +107,7 @@ result<bool> executor::state::advance_collectives(bool may_block) {
       SHARDMESH_CHECK(begin_slab(use));
       in_slab_ = true;
     }
-    if (!may_block && !exchange_.done()) return false;
+    if (!may_block && !is_on_stream() && !exchange_.done()) return false;
     SHARDMESH_CHECK(exchange_.wait());
     in_slab_ = false;
     SHARDMESH_CHECK(end_slab(use));

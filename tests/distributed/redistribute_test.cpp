@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 #include <watchdog.hpp>
+import shardmesh.test.fake_device;
 import shardmesh.test.transfers;
 import shardmesh.transfer;
 
@@ -126,7 +127,23 @@ struct counting {
   void abort(const error& e) { inner->abort(e); }
 };
 
-enum class path { lending, messages, counted };
+enum class path {
+  lending,
+  messages,
+  counted,
+  mirrored,   // tensors on a device, messages in host memory
+  on_device,  // messages on the device, too
+  batched,    // host memory, tables of work
+};
+
+// The backend that a path needs, until the scope ends. Every rank has its own.
+std::unique_ptr<backend_scope> backends_of(path how) {
+  if (how == path::mirrored || how == path::on_device)
+    return std::make_unique<backend_scope>(std::make_shared<test::fake_backend>(device_type::cuda));
+  if (how == path::batched)
+    return std::make_unique<backend_scope>(std::make_shared<test::fake_backend>(device_type::cpu));
+  return nullptr;
+}
 
 // One rank's part of a scenario: two runs of the same cases.
 std::string play(any_communicator& world, const std::vector<tensor_case>& cases, const plan_options& options,
@@ -142,7 +159,9 @@ std::string play(any_communicator& world, const std::vector<tensor_case>& cases,
 
   std::int64_t sent = 0, gathers = 0, moved = 0;
   any_communicator counted(counting{&world, &sent, &gathers});
-  any_communicator& comm = how == path::counted ? counted : world;
+  const device gpu{device_type::cuda, static_cast<std::int16_t>(world.rank())};
+  any_communicator moving_there(test::device_communicator{&world, gpu});
+  any_communicator& comm = how == path::counted ? counted : how == path::on_device ? moving_there : world;
   run_options run_with{.progress = [&](std::int64_t bytes) { moved += bytes; }, .in_place = how != path::messages};
   auto made = executor::make(*planned, comm, keys, run_with);
   if (!made) return "no executor: " + to_string(made.error());
@@ -158,6 +177,10 @@ std::string play(any_communicator& world, const std::vector<tensor_case>& cases,
   for (const tensor_case& c : cases) {
     from.push_back(make_side(own, c.transfer.from, me, c.transfer.from_type));
     to.push_back(make_side(own, c.transfer.to, me, c.transfer.to_type));
+    if (how == path::mirrored || how == path::on_device)
+      for (side_memory* side : {&from.back(), &to.back()})
+        for (tensor_view& slot : side->binding.slots)
+          if (own.below(4) != 0) slot.where = gpu;
     from_bindings.push_back(from.back().binding);
     to_bindings.push_back(to.back().binding);
   }
@@ -236,6 +259,7 @@ void play_everywhere(path how, int rounds) {
       const std::uint64_t seed = seeds();
       INFO(kind.name << " with " << size << " ranks, scenario " << seed);
       REQUIRE(kind.run(size, [&](void* comm) {
+        const auto scopes = backends_of(how);
         return play_random(*static_cast<any_communicator*>(comm), seed, how);
       }) == "");
     }
@@ -255,16 +279,30 @@ TEST_CASE("random transfers send exactly the least number of bytes") {
   play_everywhere(path::counted, fabric::rounds(300));
 }
 
+TEST_CASE("random transfers between devices put every element where it belongs, with messages in host memory") {
+  play_everywhere(path::mirrored, fabric::rounds(200));
+}
+
+TEST_CASE("random transfers between devices put every element where it belongs, with messages on the devices") {
+  play_everywhere(path::on_device, fabric::rounds(300));
+}
+
+TEST_CASE("random transfers as tables of work put every element where it belongs and touch nothing else") {
+  play_everywhere(path::batched, fabric::rounds(300));
+}
+
 TEST_CASE("every one of PyTorch's redistribution cases puts every element where it belongs, at the least bytes") {
   const watchdog dog(std::chrono::seconds(600));
   for (const fabric::kind& kind : fabric::all()) {
     const std::int32_t size = *std::max_element(kind.sizes.begin(), kind.sizes.end());
     const std::vector<tensor_case> cases = transfers::golden_cases(size);
     if (size >= 8) CHECK(cases.size() == 300);
-    for (const path how : {path::lending, path::messages, path::counted})
+    for (const path how :
+         {path::lending, path::messages, path::counted, path::mirrored, path::on_device, path::batched})
       for (const std::int64_t budget : {0, 3'000}) {
         INFO(kind.name << " with " << size << " ranks and a budget of " << budget);
         CHECK(kind.run(size, [&](void* comm) {
+          const auto scopes = backends_of(how);
           // One by one, as PyTorch moves them; and all in one plan.
           for (const tensor_case& c : cases)
             if (std::string wrong = play(*static_cast<any_communicator*>(comm), {c}, {.memory_bytes = budget}, 1, how);
