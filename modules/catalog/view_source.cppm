@@ -13,7 +13,7 @@ export namespace shardmesh {
 struct view_source {
   std::vector<const_tensor_view> views;
   result<void> read(item_id item, const box& part, const tensor_view& to) {
-    return copy(to, subview(views[static_cast<std::size_t>(item.slot)], part));
+    return copy_between(to, subview(views[static_cast<std::size_t>(item.slot)], part));
   }
   bool reads_in_order(item_id) { return false; }
 };

@@ -37,7 +37,7 @@ result<void> check_request(const tensor_entry& tensor, const load_request& reque
     return fail(errc::shape_mismatch, "the tensor to load into does not have the sizes of the wanted box")
         .with_box(request.where)
         .with_values(to_string(request.where.sizes), to_string(request.to.sizes));
-  auto fits = check_host_memory(request.to);
+  auto fits = check_reachable(request.to);
   if (fits) fits = check_cast(tensor.type, request.to.type, options.allow_narrowing);
   if (!fits) return std::move(fits).error().with_box(request.where);
   return {};

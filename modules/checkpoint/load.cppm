@@ -71,12 +71,18 @@ result<load_report> load_into(checkpoint_reader& reader, std::string_view key, c
 template <local_tensor T>
 result<load_report> load_into(checkpoint_reader& reader, std::string_view key, T& to,
                               const load_options& options = {}) {
-  return load_into(reader, key, adapter<T>::view(to), options);
+  if (auto plain = check_tensor(to); !plain) return std::move(plain).error().with_key(key);
+  auto loaded = load_into(reader, key, adapter<T>::view(to), options);
+  if (loaded) note_written(to);
+  return loaded;
 }
 template <local_tensor T>
 result<load_report> load_into(checkpoint_reader& reader, std::string_view key, const box& where, T& to,
                               const load_options& options = {}) {
-  return load_into(reader, key, where, adapter<T>::view(to), options);
+  if (auto plain = check_tensor(to); !plain) return std::move(plain).error().with_key(key);
+  auto loaded = load_into(reader, key, where, adapter<T>::view(to), options);
+  if (loaded) note_written(to);
+  return loaded;
 }
 
 }  // namespace shardmesh

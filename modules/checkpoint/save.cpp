@@ -32,7 +32,7 @@ result<output_tensor> describe(const save_tensor& tensor, view_source& source) {
       return fail(errc::shape_mismatch, "the memory does not fit its box")
           .with_box(part.where)
           .with_values(to_string(part.where.sizes), to_string(part.from.sizes));
-    if (auto held = check_host_memory(part.from); !held) return std::move(held).error().with_box(part.where);
+    if (auto held = check_reachable(part.from); !held) return std::move(held).error().with_box(part.where);
     parts.add(0, static_cast<std::int32_t>(source.views.size()), part.where.offsets, part.where.sizes);
     source.views.push_back(part.from);
     if (!part.where.is_empty()) made.chunks.push_back({part.where, part.rank});

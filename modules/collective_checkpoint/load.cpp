@@ -65,7 +65,10 @@ class rank_load {
     if (!shared_.empty()) {
       SHARDMESH_CHECK(exchange());
     }
-    return set_objects(notes);
+    SHARDMESH_CHECK(set_objects(notes));
+    for (const held_tensor& tensor : wanted_.tensors)
+      if (tensor.written) tensor.written();
+    return {};
   }
 
   // What is wanted against what is there; the same problems on every rank.

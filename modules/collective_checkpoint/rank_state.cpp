@@ -38,7 +38,7 @@ result<void> check_part(const const_held_tensor& tensor, const const_held_part& 
   if (part.memory.type != tensor.type)
     return at(fail(errc::dtype_mismatch, "the memory has another dtype than the tensor")
                   .with_values(std::string(name(tensor.type)), std::string(name(part.memory.type))));
-  if (auto held = check_host_memory(part.memory); !held) return at(std::move(held).error());
+  if (auto held = check_reachable(part.memory); !held) return at(std::move(held).error());
   if (part.memory.data == nullptr && !part.where.is_empty())
     return at(fail(errc::invalid_argument, "the part has no memory"));
   return {};

@@ -72,7 +72,7 @@ class rank_save {
         for (const_tensor_view& view : work_.source.views) {
           SHARDMESH_TRY(host_tensor copied, host_tensor::make(view.type, view.sizes));
           const tensor_view to = adapter<host_tensor>::view(copied);
-          SHARDMESH_CHECK(copy(to, view));
+          SHARDMESH_CHECK(copy_between(to, view));
           copies_.push_back(std::move(copied));
           view = to;
         }

@@ -44,6 +44,28 @@ const_tensor_view view_of(const T& tensor) {
 template <local_tensor T>
 void view_of(const T&& tensor) = delete;
 
+/// A view of a tensor that is one: what its adapter's `check` says of others (lazily conjugated, sparse, ...) comes out
+/// as its error. Where an adapter has no `check`, every tensor is.
+template <local_tensor T>
+result<void> check_tensor(const T& tensor) {
+  if constexpr (requires {
+                  { adapter<T>::check(tensor) } -> std::same_as<result<void>>;
+                })
+    return adapter<T>::check(tensor);
+  else
+    return {};
+}
+
+/// Tells the adapter that the elements were written (its framework may count versions). Where it has no `written`,
+/// nothing is done.
+template <local_tensor T>
+  requires(!std::is_const_v<T>)
+void note_written(T& tensor) {
+  if constexpr (requires { adapter<T>::written(tensor); }) adapter<T>::written(tensor);
+}
+template <class T>
+concept counts_writes = requires(T& tensor) { adapter<T>::written(tensor); };
+
 /// Row-major strides, in elements. Sizes of 0 count as 1, as in PyTorch; a stride that does not fit then (or of sizes
 /// that are no valid tensor's) is 2^63 - 1.
 extents contiguous_strides(const extents& sizes);

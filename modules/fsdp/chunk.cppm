@@ -73,10 +73,12 @@ result<void> check_one_name(std::int32_t outside, std::int32_t inside);
 // A row-major copy of a box of a tensor.
 template <allocatable_tensor T>
 result<T> copy_of(const T& tensor, const box& where) {
+  if (auto plain = check_tensor(tensor); !plain) return std::move(plain).error();
   const const_tensor_view view = view_of(tensor);
   auto made = allocated<T>(view.type, where.sizes, view.where);
   if (!made) return made;
-  if (auto copied = copy(adapter<T>::view(*made), subview(view, where)); !copied) return std::move(copied).error();
+  if (auto copied = copy_between(adapter<T>::view(*made), subview(view, where)); !copied)
+    return std::move(copied).error();
   return made;
 }
 

@@ -123,6 +123,7 @@ struct tensor_parallel_extension {
     const dtensor<T>* placed = value.dtensor();
     if (placed && placed->has_local()) local = &placed->local();
     if (!local) return detail::no_tensor(value.kind());
+    if (auto plain = check_tensor(*local); !plain) return std::move(plain).error();
     const const_tensor_view from = view_of(*local);
     auto has = placed ? detail::lifted_layout(placed->layout(), mesh, rank)
                       : layout::make(mesh, std::vector<placement>(mesh.rank(), placement::replicate()), from.sizes);
@@ -252,7 +253,7 @@ result<flattened_unit<T>> flatten_parameters(std::vector<named_parameter<T>> par
     if (!slots) return std::move(slots).error();
     const auto boxes = held_boxes(flat, i, position);
     for (std::size_t s = 0; s < boxes.size(); ++s)
-      if (auto copied = copy((*slots)[s], subview(adapter<T>::view(locals[i]), boxes[s].where)); !copied)
+      if (auto copied = copy_between((*slots)[s], subview(adapter<T>::view(locals[i]), boxes[s].where)); !copied)
         return std::move(copied).error().with_key(flat.parameters()[i].fqn);
   }
   fsdp_unit unit = parallel_unit(options.prefix, *std::move(parallel), rank, memory);

@@ -237,7 +237,7 @@ result<void> flat_parameter::fill_padding(std::int32_t rank, const tensor_view& 
   const auto fill = [&](std::int64_t begin, std::int64_t end, std::int32_t value) -> result<void> {
     if (begin >= end) return {};
     const const_tensor_view constant{reinterpret_cast<const std::byte*>(&value), dtype::int32, {}, {end - begin}, {0}};
-    return copy(subview(shard, {{begin}, {end - begin}}), constant);
+    return copy_between(subview(shard, {{begin}, {end - begin}}), constant);
   };
   const index_range held = shard_range(rank);
   for (const flat_segment& s : segments()) {

@@ -127,10 +127,10 @@ class loader {
     return {};
   }
 
-  // Memory that is filled is the host's.
+  // Memory that is filled can be reached.
   result<void> check_targets() const {
     const auto check = [&](const tensor_view& view, const std::string& key) -> result<void> {
-      if (auto held = check_host_memory(view); !held)
+      if (auto held = check_reachable(view); !held)
         return std::move(held).error().with_key(key).with_rank(comm_.rank());
       return {};
     };
@@ -151,7 +151,7 @@ class loader {
                                  offers_flat_.contains(entry.unit);
       if (!offer.is_offered || is_superseded) continue;
       for (const const_tensor_view& view : offer.memory.slots)
-        if (auto held = check_host_memory(view); !held)
+        if (auto held = check_reachable(view); !held)
           return std::move(held).error().with_key(entry.key).with_rank(comm_.rank());
       if (offer.shape == shape_of(entry)) continue;
       error e = fail(errc::shape_mismatch, "the state dict has another shape than the model")

@@ -65,9 +65,10 @@ result<load_state_report> load_offers(const fsdp_model& model, communicator_ref 
                                       const load_state_options& options);
 
 template <local_tensor T>
-offered_value offer(const T& tensor) {
+result<offered_value> offer(const T& tensor) {
+  if (auto plain = check_tensor(tensor); !plain) return std::move(plain).error();
   const const_tensor_view view = view_of(tensor);
-  return {true, view.sizes, view.type, std::nullopt, {{view}}};
+  return offered_value{true, view.sizes, view.type, std::nullopt, {{view}}};
 }
 
 template <local_tensor T>

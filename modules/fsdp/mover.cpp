@@ -52,11 +52,11 @@ result<void> run_transfers(const result<void>& mine, std::vector<tensor_transfer
   return runner->run(from, to, call);
 }
 
-// What is read and what is filled is this process's host memory: said before anything is made or moved.
+// What is read and what is filled can be reached: said before anything is made or moved.
 result<void> check_memory(std::span<const planned_entry> planned) {
   for (const planned_entry& entry : planned) {
     const auto check = [&](device where) -> result<void> {
-      if (auto held = check_host_memory(where); !held) return std::move(held).error().with_key(entry.key);
+      if (auto held = check_reachable(where); !held) return std::move(held).error().with_key(entry.key);
       return {};
     };
     for (const const_tensor_view& view : entry.source.slots) SHARDMESH_CHECK(check(view.where));
@@ -150,7 +150,7 @@ result<void> entry_mover::move(std::size_t first, std::size_t last, std::span<co
       to.emplace_back();
       if (entry.has_part) to.back().slots.push_back(results[i - first]);
     } else if (done && entry.has_part && !entry.source.slots.empty()) {
-      done = copy(results[i - first], entry.source.slots[0]);
+      done = copy_between(results[i - first], entry.source.slots[0]);
       if (!done) done = std::move(done).error().with_key(entry.key);
     }
   }

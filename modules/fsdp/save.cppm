@@ -94,7 +94,8 @@ result<fsdp_profile> make_entries(entry_mover mover, std::int64_t run_bytes, Tak
       for (std::size_t i = first; moved && i < last; ++i)
         for (const std::size_t name : mover.other_names(i))
           if (moved && mover.entries()[i].has_part)
-            moved = copy(name < last ? views[name - first] : adapter<T>::view(waiting.at(name)), views[i - first]);
+            moved =
+                copy_between(name < last ? views[name - first] : adapter<T>::view(waiting.at(name)), views[i - first]);
       for (std::size_t i = first; moved && i < last; ++i)
         if (mover.entries()[i].form != entry_form::none)
           moved = take(std::move(mover.entries()[i]), std::move(tensors[i - first]));

@@ -79,4 +79,15 @@ result<void> copy_between(const tensor_view& to, const const_tensor_view& from, 
   return may_go_on ? result<void>() : wait_for(mover, to_device ? to.where : from.where, call.stream);
 }
 
+result<host_elements> on_host(const const_tensor_view& view, const call_options& call) {
+  if (view.where.type == device_type::cpu) return host_elements{view, {}};
+  SHARDMESH_TRY(const auto backend, backend_for(view.where));
+  SHARDMESH_TRY(device_buffer memory, backend->allocate_staging((numel(view) * bits(view.type) + 7) / 8, view.where));
+  const tensor_view copied{memory.data(), view.type, {}, view.sizes, contiguous_strides(view.sizes)};
+  call_options at_once = call;  // the host looks at it when this returns
+  at_once.stream = {};
+  SHARDMESH_CHECK(copy_between(copied, view, at_once));
+  return host_elements{copied, std::move(memory)};
+}
+
 }  // namespace shardmesh

@@ -4,6 +4,7 @@ export module shardmesh.kernels:copy_between;
 
 import shardmesh.std;
 import shardmesh.core;
+import :device_buffer;
 
 export namespace shardmesh {
 
@@ -13,5 +14,13 @@ export namespace shardmesh {
 /// passed it; without, the destination is whole when it returns.
 /// \errors those of `copy`; errc::unsupported naming the device that no backend reaches
 result<void> copy_between(const tensor_view& to, const const_tensor_view& from, const call_options& call = {});
+
+/// Elements where the host can look at them.
+struct host_elements {
+  const_tensor_view view;
+  device_buffer memory;  // of a copy; empty when the view is the tensor's own memory
+};
+/// The view itself when it is the host's, else a row-major copy of it. \errors errc::no_memory, those of `copy_between`
+result<host_elements> on_host(const const_tensor_view& view, const call_options& call = {});
 
 }  // namespace shardmesh

@@ -32,8 +32,15 @@ result<std::shared_ptr<kernel_backend>> backend_for(device where) {
   }
   auto host = host_backend();
   if (host->reaches(where)) return host;
-  return fail(errc::unsupported, "no backend reaches memory on " + to_string(where))
-      .with_hint("open a backend_scope of one that does (shardmesh.kokkos, shardmesh.cuda)");
+  return fail(errc::unsupported, "the memory is not the host's, and no backend reaches it")
+      .with_values("cpu, or a device of a backend", to_string(where))
+      .with_hint("open the scope of a backend that does (cuda_scope, kokkos_scope)");
+}
+
+result<void> check_reachable(device where) {
+  if (where.type == device_type::cpu) return {};
+  if (auto found = backend_for(where); !found) return std::move(found).error();
+  return {};
 }
 
 backend_scope::backend_scope(std::shared_ptr<kernel_backend> backend) : backend_(std::move(backend)) {

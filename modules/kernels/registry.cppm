@@ -15,6 +15,13 @@ std::shared_ptr<kernel_backend> host_backend();
 /// Keeps it alive. \errors errc::unsupported naming the device when nobody reaches it, and what would.
 result<std::shared_ptr<kernel_backend>> backend_for(device where);
 
+/// Whether tensors may be there: functions that move them ask first. \errors as `backend_for`
+result<void> check_reachable(device where);
+template <tensor_view_type View>
+result<void> check_reachable(const View& view) {
+  return check_reachable(view.where);
+}
+
 /// A backend is used from here to the end of the scope. Scopes end in any order. What has been prepared goes on with
 /// the backend that it has.
 class backend_scope {

@@ -27,10 +27,13 @@ class dtensor {
   /// \param rank   this process, in the numbering of the mesh
   /// \param local  what it holds: sizes are `l.local_shape(rank)`; nothing when the rank is not in the mesh
   /// \errors errc::shape_mismatch naming rank, expected and found sizes; errc::invalid_argument when a rank of the mesh
-  ///         has no tensor or one outside has
+  ///         has no tensor or one outside has; those of the adapter's `check`
   static result<dtensor> make(layout l, std::int32_t rank, std::optional<T> local) {
     extents sizes;
-    if (local) sizes = adapter<T>::view(*local).sizes;
+    if (local) {
+      if (auto plain = check_tensor(*local); !plain) return std::move(plain).error().with_rank(rank);
+      sizes = adapter<T>::view(*local).sizes;
+    }
     if (auto valid = detail::check_local_tensor(l, rank, local ? &sizes : nullptr); !valid)
       return std::move(valid).error();
     return dtensor(std::move(l), rank, std::move(local));

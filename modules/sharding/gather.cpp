@@ -28,7 +28,7 @@ result<void> check_arguments(const movable_tensor& tensor, std::int32_t destinat
     return fail(errc::dtype_mismatch, "the destination tensor of a gather does not have the tensor's dtype")
         .with_rank(here)
         .with_values(std::string(name(tensor.metadata.properties.type)), std::string(name((*destination)->type)));
-  if (*destination) return shardmesh::check_host_memory(**destination);
+  if (*destination) return shardmesh::check_reachable(**destination);
   return {};
 }
 

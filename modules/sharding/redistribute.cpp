@@ -40,8 +40,8 @@ result<void> redistribute(const layout& from, const layout& to, dtype type, std:
                           const redistribute_options& options) {
   const auto planned = [&]() -> result<transfer_plan> {
     if (!mine) return mine.error();
-    SHARDMESH_CHECK(check_host_memory(source));
-    for (const tensor_view& view : destination) SHARDMESH_CHECK(shardmesh::check_host_memory(view));
+    SHARDMESH_CHECK(check_reachable(source));
+    for (const tensor_view& view : destination) SHARDMESH_CHECK(shardmesh::check_reachable(view));
     // Also a rank that would hold nothing: the mesh is meant for another group.
     for (const device_mesh* mesh : {&from.mesh(), &to.mesh()})
       if (mesh->rank_limit() > comm.size())

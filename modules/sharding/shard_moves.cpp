@@ -31,11 +31,11 @@ result<void> check_movable(const sharded_tensor_metadata& metadata, std::span<co
       return fail(errc::dtype_mismatch, "a local shard does not have the tensor's dtype")
           .with_rank(group.global(rank))
           .with_values(std::string(name(metadata.properties.type)), std::string(name(view.type)));
-  return check_host_memory(views);
+  return check_reachable(views);
 }
 
-result<void> check_host_memory(std::span<const const_tensor_view> views) {
-  for (const const_tensor_view& view : views) SHARDMESH_CHECK(shardmesh::check_host_memory(view));
+result<void> check_reachable(std::span<const const_tensor_view> views) {
+  for (const const_tensor_view& view : views) SHARDMESH_CHECK(shardmesh::check_reachable(view));
   return {};
 }
 
@@ -44,7 +44,7 @@ error allocation_failed(const extents& sizes, std::string why) {
 }
 
 result<void> check_allocated(const const_tensor_view& made, dtype type, const extents& sizes) {
-  if (made.type == type && made.sizes == sizes) return check_host_memory(made);
+  if (made.type == type && made.sizes == sizes) return shardmesh::check_reachable(made);
   return fail(made.type == type ? errc::shape_mismatch : errc::dtype_mismatch,
               "the adapter's allocate made another tensor than it was asked for")
       .with_values(fmt::format("{} {}", name(type), to_string(sizes)),

@@ -55,7 +55,7 @@ result<T> allocated(dtype type, const extents& sizes, device where) {
 namespace shardmesh::detail {
 
 // All of them are in host memory. errc::unsupported naming the device
-result<void> check_host_memory(std::span<const const_tensor_view> views);
+result<void> check_reachable(std::span<const const_tensor_view> views);
 
 // For all functions of this room that talk: rank i of the communicator is rank i of the group.
 result<void> check_same_ranks(communicator_ref comm, const rank_group& group);
@@ -106,7 +106,7 @@ result<sharded_tensor<T>> moved_to(const sharding_spec& spec, const extents& siz
   result<void> mine = from ? result<void>() : from.error();
   auto to = destination_of(spec, size, properties, group);
   if (mine && !to) mine = to.error();
-  if (mine) mine = check_host_memory(source);
+  if (mine) mine = check_reachable(source);
   std::vector<shard<T>> shards;
   if (mine) {
     auto made = allocated_shards<T>(to->metadata, group.global(comm.rank()));

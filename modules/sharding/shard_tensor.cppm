@@ -50,9 +50,15 @@ result<sharded_tensor<T>> shard_tensor(const T* tensor, const sharding_spec& spe
   const bool is_source = comm.rank() == source_rank && tensor != nullptr;
   std::vector<const_tensor_view> source;
   std::optional<detail::tensor_facts> mine;
-  if (is_source) {
+  result<void> plain;
+  if (is_source) plain = check_tensor(*tensor);
+  if (is_source && plain) {
     source.push_back(view_of(*tensor));
     mine = detail::tensor_facts{source.front().sizes, properties_of(*tensor)};
+  }
+  if (!plain) {  // the others wait for what it is
+    comm.abort(plain.error());
+    return std::move(plain).error().with_rank(source_rank);
   }
   auto facts = detail::facts_from(source_rank, mine, comm, group, options.call.named("shard_tensor"));
   if (!facts) return std::move(facts).error();

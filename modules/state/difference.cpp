@@ -110,15 +110,16 @@ std::optional<value_difference> difference_of(const compared_tensor& a, const co
   if (a.view.where != b.view.where) return against(kind::placement, to_string(a.view.where), to_string(b.view.where));
   if (auto differs = difference_of_properties(a.properties, b.properties)) return differs;
   if (!values || is_same_memory(a.view, b.view)) return std::nullopt;
-  if (a.view.where.type != device_type::cpu)
-    return value_difference{kind::value, fmt::format("different memory on {}, not compared", to_string(a.view.where))};
-  const auto compared = compare(a.view, b.view);
+  const auto left = on_host(a.view), right = on_host(b.view);
+  if (!left) return value_difference{kind::value, to_string(left.error())};
+  if (!right) return value_difference{kind::value, to_string(right.error())};
+  const auto compared = compare(left->view, right->view);
   if (!compared) return value_difference{kind::value, to_string(compared.error())};
   if (compared->equal()) return std::nullopt;
-  return value_difference{
-      kind::value, fmt::format("{} of {} elements differ, first at {}: {} against {}", compared->different,
-                               numel(a.view), to_string(compared->first_index),
-                               value_text(a.view, compared->first_index), value_text(b.view, compared->first_index))};
+  return value_difference{kind::value, fmt::format("{} of {} elements differ, first at {}: {} against {}",
+                                                   compared->different, numel(a.view), to_string(compared->first_index),
+                                                   value_text(left->view, compared->first_index),
+                                                   value_text(right->view, compared->first_index))};
 }
 
 std::optional<value_difference> difference_of(const sharded_tensor_metadata& a, const rank_group& a_group,

@@ -46,10 +46,28 @@ void add_shards(Sharded& outer, std::vector<basic_held_part<view_through<Sharded
   }
 }
 
+// The tensors of a value that a load has filled.
+template <local_tensor T>
+void note_all_written(sharded_tensor<T>& outer) {
+  for (shard<T>& one : outer.local_shards()) {
+    if (one.is_nested())
+      note_all_written(one.nested());  // at most `max_shard_nesting` deep
+    else
+      note_written(one.tensor());
+  }
+}
+template <local_tensor T>
+void note_all_written(state_value<T>& value) {
+  if (T* const whole = value.tensor()) note_written(*whole);
+  if (auto* const sharded = value.sharded_tensor()) note_all_written(*sharded);
+  if (auto* const laid = value.dtensor(); laid && laid->has_local()) note_written(laid->local());
+}
+
 template <class Value>
 result<basic_held_tensor<view_through<Value>>> held_of(Value& value) {
   basic_held_tensor<view_through<Value>> made;
   if (auto* const whole = value.tensor()) {
+    if (auto plain = check_tensor(*whole); !plain) return std::move(plain).error();
     const auto view = view_of(*whole);
     made.shape = view.sizes;
     made.type = view.type;
@@ -73,6 +91,8 @@ result<basic_held_tensor<view_through<Value>>> held_of(Value& value) {
       made.parts.push_back({placed.where, *std::move(part)});
     }
   }
+  using tensor = typename std::remove_const_t<Value>::tensor_type;
+  if constexpr (!std::is_const_v<Value> && counts_writes<tensor>) made.written = [&value] { note_all_written(value); };
   return made;
 }
 

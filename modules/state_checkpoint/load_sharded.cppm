@@ -77,7 +77,9 @@ result<load_report> load_into(checkpoint_reader& reader, std::string_view key, d
   const tensor_view local = to.has_local() ? adapter<T>::view(to.local()) : tensor_view{};
   auto wanted = detail::requests_of(reader, key, to.layout(), to.rank(), to.has_local() ? &local : nullptr);
   if (!wanted) return std::move(wanted).error();
-  return load(reader, *wanted, options);
+  auto loaded = load(reader, *wanted, options);
+  if (loaded && to.has_local()) note_written(to.local());
+  return loaded;
 }
 
 }  // namespace shardmesh

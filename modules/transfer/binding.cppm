@@ -22,11 +22,15 @@ template <tensor_view_type View>
 struct basic_tensor_binding {
   std::vector<View> slots;
   slot_room room = slot_room::exact;
+  /// Why a tensor has no view (its adapter's `check`): the run says it, on every rank.
+  std::optional<error> problem{};
+  /// Called when a run has written the slots; empty for sources.
+  std::function<void()> written{};
 
   operator basic_tensor_binding<const_tensor_view>() const  // NOLINT: implicit, as of the views
     requires std::same_as<View, tensor_view>
   {
-    return {{slots.begin(), slots.end()}, room};
+    return {{slots.begin(), slots.end()}, room, problem, {}};
   }
 };
 

@@ -157,7 +157,7 @@ bound_memory::side<View> bound_memory::side_of(const transfer_plan& plan, owner_
 template <tensor_view_type View>
 bool bound_memory::is_bound(const side<View>& s, std::span<const basic_tensor_binding<View>> bindings) {
   for (std::size_t t = 0; t < s.slots.size(); ++t) {
-    if (bindings[t].slots.size() < s.slots[t]) return false;
+    if (bindings[t].problem || bindings[t].slots.size() < s.slots[t]) return false;
     for (std::size_t i = 0; i < s.slots[t]; ++i)
       if (!is_same_view(bindings[t].slots[i], s.bound[s.first[t] + i])) return false;
   }
@@ -168,6 +168,8 @@ template <tensor_view_type View>
 result<void> bound_memory::check(const side<View>& s, std::span<const basic_tensor_binding<View>> bindings,
                                  function_ref<std::string(std::size_t)> name_of) const {
   const char* const word = s.is_source ? "source" : "destination";
+  for (std::size_t t = 0; t < bindings.size(); ++t)
+    if (bindings[t].problem) return error(*bindings[t].problem).with_key(name_of(t)).with_rank(rank_);
   for (const slot_need& need : s.needs) {
     const std::size_t t = need.transfer;
     const dtype type = s.is_source ? plan_.transfers()[t].from_type : plan_.transfers()[t].to_type;
@@ -182,11 +184,10 @@ result<void> bound_memory::check(const side<View>& s, std::span<const basic_tens
       return problem(errc::invalid_argument, "is not bound")
           .with_values(fmt::format("{} slots or more", need.slot + 1), fmt::format("{}", slots.size()));
     const View& view = slots[static_cast<std::size_t>(need.slot)];
-    if (!check_host_memory(view))
-      if (const auto backend = backend_for(view.where); !backend)
-        return problem(errc::unsupported, "lies in memory that no backend reaches")
-            .with_values("cpu, or a device of a backend", to_string(view.where))
-            .with_hint(backend.error().hint);
+    if (const auto reached = check_reachable(view); !reached)
+      return problem(errc::unsupported, "lies in memory that no backend reaches")
+          .with_values(reached.error().expected, reached.error().found)
+          .with_hint(reached.error().hint);
     if (view.data == nullptr) return problem(errc::invalid_argument, "has no memory");
     if (view.type != type)
       return problem(errc::dtype_mismatch, "has another dtype")

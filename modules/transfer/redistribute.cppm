@@ -55,6 +55,13 @@ template <local_tensor... T>
 detail::side_over<T...> side_of(distribution where, T&... local) {
   detail::side_over<T...> made{std::move(where), dtype::undefined, {{view_of(local)...}}};
   made.type = made.memory.slots.front().type;
+  const auto note = [&](const auto& tensor) {
+    if (auto sound = check_tensor(tensor); !sound && !made.memory.problem)
+      made.memory.problem = std::move(sound).error();
+  };
+  (note(local), ...);
+  if constexpr (!(std::is_const_v<T> || ...) && (counts_writes<T> || ...))
+    made.memory.written = [... tensors = &local] { (note_written(*tensors), ...); };
   return made;
 }
 

@@ -163,6 +163,9 @@ result<void> executor::state::begin(std::span<const const_tensor_binding> from, 
   stage_ = run_stage::begin;
   batch_ = 0;
   collective_ = 0;
+  written_.clear();
+  for (const tensor_binding& binding : to)
+    if (binding.written) written_.push_back(binding.written);
   draining_ = false;
   slabs_.reset();
   in_slab_ = false;
@@ -185,6 +188,7 @@ std::optional<result<void>> executor::state::advance_safely(bool may_block) {
     if (!*moved) return std::nullopt;
     running_ = false;
     call_ = {};
+    for (const auto& tell : written_) tell();
     return result<void>();
   } catch (const std::exception& e) {
     static_cast<void>(

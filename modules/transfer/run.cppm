@@ -139,6 +139,7 @@ struct executor::state {
   bool in_slab_ = false;
   std::byte* landing_ = nullptr;  // where the slab arrives
   bool draining_ = false;
+  std::vector<std::function<void()>> written_;  // to be told when the destinations are whole
   std::int64_t unchecked_bytes_ = 0;
   std::int64_t unchecked_tasks_ = 0;
 

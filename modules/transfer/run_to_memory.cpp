@@ -26,6 +26,16 @@ namespace {
 constexpr std::int64_t unit_bytes = std::int64_t{8} << 20;     // work that one thread takes at a time
 constexpr std::int64_t scratch_bytes = std::int64_t{1} << 20;  // stays in the cache between read and scatter
 
+// Memory of a device that is filled by way of the host's. Threads overlap: while one reads, another's bytes cross.
+result<void> read_to(const any_item_source& source, item_id item, const box& part, const tensor_view& to) {
+  if (to.where.type == device_type::cpu) return source.read(item, part, to);
+  SHARDMESH_TRY(const auto backend, backend_for(to.where));
+  SHARDMESH_TRY(const device_buffer memory, backend->allocate_staging((numel(to) * bits(to.type) + 7) / 8, to.where));
+  const tensor_view staged{memory.data(), to.type, {}, to.sizes, contiguous_strides(to.sizes)};
+  SHARDMESH_CHECK(source.read(item, part, staged));
+  return copy_between(to, staged);
+}
+
 // A wanted part of one stored fragment.
 struct demand {
   fragment from;
@@ -51,7 +61,8 @@ result<void> read_one(const any_item_source& source, const demand& d, const box&
   const auto common = intersect(d.part, region);
   if (!common) return {};
   const box local = shifted(relative_to(*common, d.from.where), d.from.local_offsets);
-  return source.read({d.from.owner, d.from.slot}, local, subview(d.target->to, relative_to(*common, d.target->where)));
+  return read_to(source, {d.from.owner, d.from.slot}, local,
+                 subview(d.target->to, relative_to(*common, d.target->where)));
 }
 
 // As a thread takes units, so that somebody who waits for the end of the run does not wait for a whole large item.
@@ -107,8 +118,8 @@ result<void> read_shared(const any_item_source& source, const unit& work, dtype 
     SHARDMESH_CHECK(source.read({from.owner, from.slot}, local, staged));
     for (const demand& d : work.demands)
       if (const auto common = intersect(d.part, *slab))
-        SHARDMESH_CHECK(copy(subview(d.target->to, relative_to(*common, d.target->where)),
-                             subview(staged, relative_to(*common, *slab))));
+        SHARDMESH_CHECK(copy_between(subview(d.target->to, relative_to(*common, d.target->where)),
+                                     subview(staged, relative_to(*common, *slab))));
   }
   spare.give_back(std::move(scratch));
   return {};
@@ -146,7 +157,7 @@ result<void> run_to_memory(std::span<const distribution> from, std::span<const s
           .with_key(name_of(target.transfer))
           .with_box(target.where)
           .with_values(to_string(target.where.sizes), to_string(target.to.sizes));
-    if (auto held = check_host_memory(target.to); !held)
+    if (auto held = check_reachable(target.to); !held)
       return std::move(held).error().with_key(name_of(target.transfer)).with_box(target.where);
     if (target.where.is_empty()) continue;
     std::vector<demand> found;

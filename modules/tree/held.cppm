@@ -42,11 +42,12 @@ struct basic_held_tensor {
   extents shape;  // of the whole tensor
   dtype type = dtype::undefined;
   std::vector<basic_held_part<View>> parts;
+  std::function<void()> written{};  // called when a load has filled the parts
 
   operator basic_held_tensor<const_tensor_view>() const  // NOLINT: implicit, as of the views
     requires std::same_as<View, tensor_view>
   {
-    return {where, shape, type, {parts.begin(), parts.end()}};
+    return {where, shape, type, {parts.begin(), parts.end()}, {}};
   }
 };
 

@@ -232,7 +232,7 @@ TEST_CASE("a view of another dtype is an error on every rank, naming both") {
 TEST_CASE("memory that is not the host's is an error on every rank, naming the device") {
   on_ranks({2}, [](any_communicator& comm) {
     return bind_wrongly(comm, [](tensors& t) { t.from[1].slots[0].where = {device_type::cuda, 1}; }, errc::unsupported,
-                        {"b: slot 0 of the source is not in host memory", "found cuda:1"});
+                        {"b: slot 0 of the source lies in memory that no backend reaches", "found cuda:1"});
   });
 }
 
