@@ -47,7 +47,7 @@ struct load_report : problem_report {
 /// \errors before a byte is read: errc::missing_key, with the nearest key that there is; errc::dtype_mismatch for the
 ///         key of an object; errc::shape_mismatch when a box does not fit the stored shape, or memory its box;
 ///         errc::narrowing for a cast that loses values and was not allowed, errc::unsupported for one that there is
-///         not, for memory that is not the host's and for opaque tensors; errc::gap. Later errc::cancelled,
+///         not, for memory that no backend reaches and for opaque tensors; errc::gap. Later errc::cancelled,
 ///         errc::deadline_exceeded and the reader's. Each names the key and the box. Memory that was not reached is
 ///         unspecified.
 /// Cost: rows: the bytes needed; columns: at most 1.25 of them when runs are 4 KiB or longer, else whole stored rows.

@@ -27,7 +27,7 @@ struct save_tensor {
 
 /// Writes a new checkpoint in DCP, safetensors or a Hugging Face folder, whole or not at all.
 /// \errors in the report, each naming key and box: errc::shape_mismatch (a view does not fit its box),
-///         errc::unsupported (memory that is not the host's), errc::dtype_mismatch (parts differ), errc::gap and
+///         errc::unsupported (memory that no backend reaches), errc::dtype_mismatch (parts differ), errc::gap and
 ///         errc::overlap (parts do not tile), those of the format.
 /// Cost: one pass over the bytes; memory bounded by `options.memory_bytes`.
 /// Source: torch.distributed.checkpoint.save

@@ -39,7 +39,7 @@ struct rank_save_options {
 /// \param held         this rank's part; its memory does not change until the call returns
 /// \returns the same outcome on every rank; counts are of the whole save
 /// \errors in the report, the same on every rank, before a file exists: errc::shape_mismatch, errc::dtype_mismatch,
-///         errc::out_of_bounds, errc::unsupported (memory that is not the host's, a dtype that PyTorch lacks, an
+///         errc::out_of_bounds, errc::unsupported (memory that no backend reaches, a dtype that PyTorch lacks, an
 ///         opaque object that is no archive), errc::duplicate_key, errc::disagreement (ranks contradict each other
 ///         about a key, the destination, the options), errc::overlap and errc::gap naming key, ranks and boxes;
 ///         errc::destination_exists. Later, naming the rank: errc::io, errc::no_space; errc::cancelled,

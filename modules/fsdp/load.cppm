@@ -143,7 +143,7 @@ export namespace shardmesh {
 /// parameters. Padding is not touched.
 /// \errors errc::missing_key (strict) naming the first 100 missing and unexpected keys; errc::shape_mismatch,
 ///         errc::narrowing, errc::disagreement (different dtypes or models, whole here and sharded there),
-///         errc::unsupported (memory that is not the host's), each naming the key and the ranks; errc::invalid_argument
+///         errc::unsupported (memory that no backend reaches), each naming the key and the ranks; errc::invalid_argument
 ///         (`ranks` of another number); those of the executor. Every rank gets one. With errors before bytes move the
 ///         model stays as it was
 /// Cost: one all_gather of a few bytes per key, a second one of their own boxes when ranks describe sharded values

@@ -33,7 +33,7 @@ export namespace shardmesh {
 /// of the meshes are ranks of the communicator. Only bytes that a rank wants and does not hold travel, each once.
 /// \errors errc::shape_mismatch (the layouts are of different tensors), errc::dtype_mismatch (local tensors differ,
 ///         names the ranks), errc::invalid_argument (no rank holds anything; a mesh that the communicator is too small
-///         for), errc::unsupported (memory that is not the host's), what `allocate` throws, each on every rank before
+///         for), errc::unsupported (memory that no backend reaches), what `allocate` throws, each on every rank before
 ///         anything moves; errc::disagreement; those of the communicator
 /// Source: torch.distributed.tensor.DTensor.redistribute (within one mesh, one mesh dimension after the other)
 template <allocatable_tensor T>

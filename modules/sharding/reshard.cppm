@@ -20,7 +20,7 @@ export namespace shardmesh {
 /// Collective: every rank of the communicator calls it with the same spec; blocks. Only bytes that change their owner
 /// travel. Wrong arguments or memory that is short on any rank give every rank the same error before anything moves.
 /// \errors those of `build_metadata` and `distribution_of` for the spec; errc::unsupported (nested shards: flatten them
-///         first; memory that is not the host's); what `allocate` throws; errc::disagreement; those of the communicator
+///         first; memory that no backend reaches); what `allocate` throws; errc::disagreement; those of the communicator
 /// Source: torch.distributed._shard.sharded_tensor.ShardedTensor.reshard (chunk specs with one shard per rank; permuted
 ///         owners hang, uneven destinations strand the other ranks)
 template <allocatable_tensor T>

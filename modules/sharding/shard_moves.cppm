@@ -30,7 +30,7 @@ result<void> check_movable(const sharded_tensor_metadata& metadata, std::span<co
 // Exported for room fsdp, whose calls make tensors before they talk, too.
 export namespace shardmesh::detail {
 
-// A tensor of the adapter's making, which is what was asked for, in host memory, as it is to be filled. What `allocate`
+// A tensor of the adapter's making, which is what was asked for, where a backend reaches it, as it is to be filled. What `allocate`
 // throws is an error.
 error allocation_failed(const extents& sizes, std::string why);
 result<void> check_allocated(const const_tensor_view& made, dtype type, const extents& sizes);
@@ -54,7 +54,7 @@ result<T> allocated(dtype type, const extents& sizes, device where) {
 
 namespace shardmesh::detail {
 
-// All of them are in host memory. errc::unsupported naming the device
+// A backend reaches all of them. errc::unsupported naming the device
 result<void> check_reachable(std::span<const const_tensor_view> views);
 
 // For all functions of this room that talk: rank i of the communicator is rank i of the group.

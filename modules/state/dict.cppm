@@ -18,13 +18,14 @@ class state_dict;
 
 /// What `equal` and `diff` look at.
 struct state_compare_options {
-  bool tensor_values = true;  // elements of tensors in host memory too, not only their metadata
+  bool tensor_values = true;  // elements of tensors too, not only their metadata
 };
 
 /// Whether two state dicts have the same places, and equal values there. The order of a mapping's keys does not count.
 /// Tensors are equal when their dtypes, sizes, properties, devices and (with `tensor_values`) elements are, sharded
 /// ones when their metadata, groups and local shards are. Elements are compared as kernels' `compare` does (NaN is
-/// NaN); of tensors that are not in host memory, the same memory counts as equal and everything else as different.
+/// NaN); elements on a device are copied to the host for it; where no backend reaches it, only the same memory
+/// is equal.
 /// Cost: O(nodes + elements). No recursion over user data.
 template <local_tensor T>
 bool equal(const state_dict<T>& a, const state_dict<T>& b, const state_compare_options& options);

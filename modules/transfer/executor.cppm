@@ -61,7 +61,7 @@ class executor {
   /// \errors before a byte moves, naming key, rank and box: errc::invalid_argument (number of bindings, a missing
   ///         slot, a source and a destination that share memory: only a slot of which nothing changes may),
   ///         errc::shape_mismatch (a view does not hold its fragments), errc::dtype_mismatch, errc::unsupported
-  ///         (memory that is not the host's). The other ranks get the same error. errc::cancelled,
+  ///         (memory that no backend reaches). The other ranks get the same error. errc::cancelled,
   ///         errc::deadline_exceeded and others from the communicator, here or from `wait`.
   /// Cost: with the same bindings as the last time no checks; `run` allocates nothing then (but what the communicator
   /// allocates).

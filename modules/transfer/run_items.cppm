@@ -53,7 +53,7 @@ struct memory_target {
 
 /// Fills every target from the items of its distribution. What is contiguous on both sides is read straight into the
 /// target; a source range that several targets share is read once.
-/// \errors as `run_to_items`; errc::unsupported (memory that is not the host's, before anything is read); targets that
+/// \errors as `run_to_items`; errc::unsupported (memory that no backend reaches, before anything is read); targets that
 /// were not reached hold unspecified values.
 result<void> run_to_memory(std::span<const distribution> from, std::span<const std::string> keys,
                            std::span<const memory_target> targets, any_item_source source,
