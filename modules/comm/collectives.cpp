@@ -216,4 +216,19 @@ result<pending> all_reduce_by_messages(message_group group, const_bytes send, by
   return reduced(std::move(group), send, receive, type, op, true, options);
 }
 
+result<pending> broadcast_by_messages(message_group group, const_bytes send, bytes receive, std::int32_t root,
+                                      const call_options& options) {
+  if (root < 0 || root >= group.size)
+    return fail(errc::invalid_argument, "the root of a broadcast is not in the group")
+        .with_rank(group.rank)
+        .with_values(fmt::format("ranks 0 to {}", group.size - 1), fmt::format("rank {}", root));
+  const bool is_root = group.rank == root;
+  SHARDMESH_CHECK(check_sizes(group, "broadcast", is_root ? receive.size() : 0, send.size()));
+  auto begun = with_all(
+      group, [&](std::int32_t) { return is_root ? send : const_bytes(); },
+      [&](std::int32_t r) { return r == root ? receive : bytes(); }, options);
+  if (begun && is_root) copy_bytes(receive, send);
+  return begun;
+}
+
 }  // namespace shardmesh

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// collective_communicator: communicators with the four data collectives, and these made of messages for those that
+// collective_communicator: communicators with the five data collectives, and these made of messages for those that
 // have none of their own. Not here: when a plan uses them (transfer).
 export module shardmesh.comm:collectives;
 
@@ -19,6 +19,7 @@ export namespace shardmesh {
 ///   all_to_all       block i of `send` becomes block `rank()` of rank i's `receive`; blocks are equal
 ///   reduce_scatter   `receive` gets block `rank()` of the combination of all `send`s
 ///   all_reduce       `receive` gets the combination of all `send`s; both may be the same memory
+///   broadcast        `receive` gets the `send` of rank `root`, the root's too; the others' `send` is empty
 template <class C>
 concept collective_communicator =
     communicator<C> && requires(C& c, std::span<const std::byte> send, std::span<std::byte> receive, dtype type,
@@ -27,6 +28,7 @@ concept collective_communicator =
       { c.all_to_all(send, receive, options) } -> std::same_as<result<pending>>;
       { c.reduce_scatter(send, receive, type, op, options) } -> std::same_as<result<pending>>;
       { c.all_reduce(send, receive, type, op, options) } -> std::same_as<result<pending>>;
+      { c.broadcast(send, receive, std::int32_t{}, options) } -> std::same_as<result<pending>>;
     };
 
 /// A group that can exchange, as `communicator` says; what `start` needs outlives the collectives.
@@ -52,5 +54,8 @@ result<pending> reduce_scatter_by_messages(message_group group, std::span<const 
 result<pending> all_reduce_by_messages(message_group group, std::span<const std::byte> send,
                                        std::span<std::byte> receive, dtype type, reduce_op op,
                                        const call_options& options);
+/// \errors also errc::invalid_argument for a root that the group lacks
+result<pending> broadcast_by_messages(message_group group, std::span<const std::byte> send,
+                                      std::span<std::byte> receive, std::int32_t root, const call_options& options);
 
 }  // namespace shardmesh

@@ -44,6 +44,8 @@ struct communicator_calls {
                                          const call_options&) const = 0;
   virtual result<pending> all_reduce(void*, std::span<const std::byte>, std::span<std::byte>, dtype, reduce_op,
                                      const call_options&) const = 0;
+  virtual result<pending> broadcast(void*, std::span<const std::byte>, std::span<std::byte>, std::int32_t,
+                                    const call_options&) const = 0;
   virtual device memory(const void*) const = 0;
   virtual bool is_ordered(const void*) const = 0;
   virtual std::uint32_t next_number(void*) const = 0;
@@ -123,6 +125,13 @@ struct calls_of final : communicator_calls {
     else
       return no_collectives();
   }
+  result<pending> broadcast(void* c, std::span<const std::byte> send, std::span<std::byte> receive, std::int32_t root,
+                            const call_options& options) const override {
+    if constexpr (collective_communicator<C>)
+      return it(c).broadcast(send, receive, root, options);
+    else
+      return no_collectives();
+  }
   device memory(const void* c) const override {
     if constexpr (requires(const C& model) {
                     { model.memory() } -> std::same_as<device>;
@@ -197,7 +206,7 @@ class communicator_ref {
     return calls_->start_lending(object_, lends, borrows, options);
   }
 
-  /// True when the communicator is a `collective_communicator`, so that the next four work; else errc::unsupported.
+  /// True when the communicator is a `collective_communicator`, so that the next five work; else errc::unsupported.
   bool has_collectives() const { return calls_->has_collectives(object_); }
   result<pending> all_gather_into(std::span<const std::byte> send, std::span<std::byte> receive,
                                   const call_options& options) const {
@@ -214,6 +223,10 @@ class communicator_ref {
   result<pending> all_reduce(std::span<const std::byte> send, std::span<std::byte> receive, dtype type, reduce_op op,
                              const call_options& options) const {
     return calls_->all_reduce(object_, send, receive, type, op, options);
+  }
+  result<pending> broadcast(std::span<const std::byte> send, std::span<std::byte> receive, std::int32_t root,
+                            const call_options& options) const {
+    return calls_->broadcast(object_, send, receive, root, options);
   }
 
   /// The memory in which the bytes of exchanges and collectives lie: the host's, or the device's that a model names.

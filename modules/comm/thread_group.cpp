@@ -225,6 +225,11 @@ result<pending> thread_communicator::all_reduce(std::span<const std::byte> send,
   return all_reduce_by_messages(messages_of(*this), send, receive, type, op, options);
 }
 
+result<pending> thread_communicator::broadcast(std::span<const std::byte> send, std::span<std::byte> receive,
+                                               std::int32_t root, const call_options& options) {
+  return broadcast_by_messages(messages_of(*this), send, receive, root, options);
+}
+
 std::uint32_t thread_communicator::next_number() {
   const guard locked(state_->lock);
   return state_->desk(rank_).next_number++;

@@ -45,6 +45,8 @@ class thread_communicator {
                                  reduce_op op, const call_options& options);
   result<pending> all_reduce(std::span<const std::byte> send, std::span<std::byte> receive, dtype type, reduce_op op,
                              const call_options& options);
+  result<pending> broadcast(std::span<const std::byte> send, std::span<std::byte> receive, std::int32_t root,
+                            const call_options& options);
   /// Poisons the group with this reason, unless it is poisoned already.
   void abort(const error& reason);
   /// As of `communicator_ref`; one count for all handles of a rank.

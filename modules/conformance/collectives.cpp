@@ -78,6 +78,16 @@ void check_all_to_all(trial& t) {
     compare(t, expected, got, "all_to_all");
 }
 
+void check_broadcast(trial& t) {
+  if (!t.comm.has_collectives()) return;
+  for (std::int32_t root = 0; root < t.size; ++root) {
+    const numbers mine = values_of(root, block);
+    numbers got(mine.size());
+    const auto sent = t.rank == root ? in(mine) : std::span<const std::byte>();
+    if (finish(t, t.comm.broadcast(sent, out(got), root, t.patient()), "broadcast")) compare(t, mine, got, "broadcast");
+  }
+}
+
 void check_reductions(trial& t) {
   if (!t.comm.has_collectives()) return;
   const numbers mine = values_of(t.rank, block * t.size);

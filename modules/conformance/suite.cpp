@@ -35,6 +35,7 @@ constexpr std::array checks = {
                       check_refusals},
     conformance_check{"all_gather_into gives every rank the blocks of all", false, check_all_gather_into},
     conformance_check{"all_to_all turns blocks over", false, check_all_to_all},
+    conformance_check{"broadcast gives every rank the root's bytes", false, check_broadcast},
     conformance_check{"reduce_scatter and all_reduce combine what all ranks have", false, check_reductions},
     conformance_check{"lent memory is read in place", false, check_lending},
     conformance_check{"a rank that does not come to an all_gather is named at the deadline", true,

@@ -100,6 +100,11 @@ result<pending> mpi_communicator::all_reduce(std::span<const std::byte> send, st
   return all_reduce_by_messages(messages_of(*this), send, receive, type, op, options);
 }
 
+result<pending> mpi_communicator::broadcast(std::span<const std::byte> send, std::span<std::byte> receive,
+                                            std::int32_t root, const call_options& options) {
+  return broadcast_by_messages(messages_of(*this), send, receive, root, options);
+}
+
 void mpi_communicator::abort(const error& reason) {
   engine_->abort(reason);
 }

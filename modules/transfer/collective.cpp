@@ -38,9 +38,9 @@ bool is_partial_over_all(const distribution& d, std::int32_t ranks) {
   return true;
 }
 
-// Rank r wants the whole, or block r of the first dimension.
-bool is_wanted_by_all(const distribution& d, std::int32_t ranks, bool in_blocks) {
-  if (d.reduction() != reduce_op::none || d.owners() != ranks) return false;
+// Rank r has the whole, or block r of the first dimension.
+bool is_on_all(const distribution& d, std::int32_t ranks, bool in_blocks) {
+  if (d.reduction() != reduce_op::none || d.terms() > 1 || d.owners() != ranks) return false;
   box wanted = box::whole(d.global_shape());
   if (in_blocks) {
     if (wanted.rank() == 0 || wanted.sizes[0] % ranks != 0) return false;
@@ -54,25 +54,67 @@ bool is_wanted_by_all(const distribution& d, std::int32_t ranks, bool in_blocks)
   return true;
 }
 
+// The one rank that has a tensor, whole.
+std::optional<owner_id> only_owner(const distribution& d) {
+  std::optional<owner_id> found;
+  int count = 0;
+  d.for_each_owner([&](owner_id owner) { found = owner, ++count; });
+  if (count != 1 || d.reduction() != reduce_op::none) return std::nullopt;
+  const auto f = only_fragment(d, *found);
+  return f && f->where == box::whole(d.global_shape()) ? found : std::nullopt;
+}
+
+// Bytes of a block that one call is given: sums and messages take a few times as much, what arrives of all ranks at
+// once as much for each. Alike on every rank, so it does not depend on where tensors lie.
+std::int64_t slab_bytes(const transfer_plan& plan, const collective_use& use, std::int32_t ranks) {
+  constexpr std::int64_t of_reductions = std::int64_t{4} << 20, of_copies = std::int64_t{32} << 20;
+  const bool copies = use.kind == collective_kind::all_gather || use.kind == collective_kind::broadcast;
+  const std::int64_t largest = copies ? of_copies : of_reductions, budget = plan.options().memory_bytes;
+  const std::int64_t all = budget > 0 ? std::clamp<std::int64_t>(budget / 8, 1, largest) : largest;
+  return std::max<std::int64_t>(all / std::max(use.sent(ranks), use.received(ranks)), 1);
+}
+
+std::optional<collective_use> use_of(const tensor_transfer& t, owner_id rank, std::int32_t ranks,
+                                     const collective_choice& choice) {
+  collective_use use;
+  const bool replicates = is_on_all(t.to, ranks, false);
+  if (t.from.reduction() != reduce_op::none) {
+    if (!choice.reductions || !is_partial_over_all(t.from, ranks)) return std::nullopt;
+    if (!replicates && !is_on_all(t.to, ranks, true)) return std::nullopt;
+    use.kind = replicates ? collective_kind::all_reduce : collective_kind::reduce_scatter;
+    use.op = t.from.reduction();
+  } else {
+    if (!choice.gathers || !replicates) return std::nullopt;
+    if (const auto root = only_owner(t.from); root && *root < ranks) {
+      use.kind = collective_kind::broadcast;
+      use.root = *root;
+    } else if (is_on_all(t.from, ranks, true)) {
+      use.kind = collective_kind::all_gather;
+    } else {
+      return std::nullopt;
+    }
+  }
+  use.held = only_fragment(t.from, rank);
+  use.wanted = *only_fragment(t.to, rank);
+  return use;
+}
+
 }  // namespace
 
-std::vector<collective_use> collectives_in(const transfer_plan& plan, owner_id rank, std::int32_t ranks) {
+std::vector<collective_use> collectives_in(const transfer_plan& plan, owner_id rank, std::int32_t ranks,
+                                           const collective_choice& choice) {
   std::vector<collective_use> found;
   for (std::size_t i = 0; i < plan.transfers().size(); ++i) {
     const tensor_transfer& t = plan.transfers()[i];
     if (ranks < 2 || t.from_type != t.to_type || bits(t.from_type) % 8 != 0) continue;
-    if (box::whole(t.from.global_shape()).is_empty() || !is_partial_over_all(t.from, ranks)) continue;
-    const bool replicates = is_wanted_by_all(t.to, ranks, false);
-    if (!replicates && !is_wanted_by_all(t.to, ranks, true)) continue;
-    found.push_back({i, !replicates, t.from.reduction(), *only_fragment(t.from, rank), *only_fragment(t.to, rank)});
+    if (box::whole(t.from.global_shape()).is_empty()) continue;
+    auto use = use_of(t, rank, ranks, choice);
+    if (!use) continue;
+    use->transfer = i;
+    use->slab_bytes = slab_bytes(plan, *use, ranks);
+    found.push_back(*std::move(use));
   }
   return found;
-}
-
-std::int64_t collective_bytes(const transfer_plan& plan) {
-  constexpr std::int64_t largest = std::int64_t{4} << 20;
-  const std::int64_t budget = plan.options().memory_bytes;
-  return budget > 0 ? std::clamp<std::int64_t>(budget / 8, 1, largest) : largest;
 }
 
 }  // namespace shardmesh

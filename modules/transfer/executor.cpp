@@ -33,11 +33,13 @@ import :schedule;
 namespace shardmesh {
 namespace {
 
+constexpr std::uint32_t collects_reductions = 1, collects_gathers = 2;
+
 // What ranks tell each other when an executor is made, beside the digest.
 struct ability {
   std::uint32_t number = 0;  // of the executor on its communicator
   std::uint32_t lends = 0;
-  std::uint32_t collects = 0;
+  std::uint32_t collects = 0;  // which collectives, as bits
   // Rounds that keep its memory budget, when it packs messages and when it lends its memory; 0: none do.
   std::int64_t rounds = 1, lending_rounds = 1;
   std::int64_t budget_bytes = 0, needed_bytes = 0;
@@ -52,7 +54,7 @@ std::vector<std::byte> encode(const ability& a) {
 
 // The largest numbers, the sum of what is sent, and whether all can lend.
 result<ability> common(const agreement_notes& notes) {
-  ability all{.number = 0, .lends = 1, .collects = 1};
+  ability all{.number = 0, .lends = 1, .collects = collects_reductions | collects_gathers};
   std::vector<ability> each;
   for (std::size_t rank = 0; rank < notes.size(); ++rank) {
     ability one;
@@ -197,7 +199,9 @@ result<executor> executor::make(transfer_plan plan, communicator_ref comm, std::
   agree_options agreement{.what = "transfers", .ordered = true};
   const bool lends = options.in_place && comm.shares_memory() && !backend;
   ability own{.number = comm.next_number(), .lends = lends ? 1U : 0U};
-  own.collects = !plan.options().deterministic && comm.has_collectives() ? 1U : 0U;
+  if (comm.has_collectives())
+    own.collects =
+        (plan.options().deterministic ? 0U : collects_reductions) | (comm.is_ordered() ? collects_gathers : 0U);
   rank_plan mine = plan.for_owner(comm.rank());
   if (sound) choose(mine, own);
   agreement.note = encode(own);
@@ -209,7 +213,10 @@ result<executor> executor::make(transfer_plan plan, communicator_ref comm, std::
   SHARDMESH_TRY(const ability all, common(notes));
   comm.skip_to(all.number + 1);
   std::vector<collective_use> collectives;
-  if (all.collects != 0) collectives = collectives_in(plan, comm.rank(), comm.size());
+  if (all.collects != 0)
+    collectives = collectives_in(
+        plan, comm.rank(), comm.size(),
+        {.reductions = (all.collects & collects_reductions) != 0, .gathers = (all.collects & collects_gathers) != 0});
   for (const collective_use& use : collectives) mine.leave_out(use.transfer);
   auto made = std::make_shared<state>(std::move(plan), mine, comm, names, options, all.lends != 0, all.number,
                                       all.rounds, std::move(collectives), std::move(backend));

@@ -74,10 +74,11 @@ executor::state::state(transfer_plan p, const rank_plan& mine, communicator_ref 
       receives = std::max(receives, round->receives.size());
     }
   for (const collective_use& use : collectives_) {
-    const std::int64_t item = bits(route_.types[use.transfer].from) / 8, blocks = use.scatters ? c.size() : 1;
-    const std::int64_t slab = std::min(std::max<std::int64_t>(collective_bytes(plan) / item / blocks, 1) * item,
-                                       use.wanted.where.volume() * item);
-    collective_room_ = std::max(collective_room_, (blocks + 1) * slab);
+    const std::int64_t item = bits(route_.types[use.transfer].from) / 8;
+    const std::int64_t slab =
+        std::min(std::max<std::int64_t>(use.slab_bytes / item, 1) * item, box::whole(use.block()).volume() * item);
+    // Packed, and where it arrives.
+    collective_room_ = std::max(collective_room_, (use.sent(c.size()) + use.received(c.size())) * slab);
   }
   route_.peak_bytes = std::max(route_.peak_bytes, collective_room_);
   arrived_.reserve(receives);

@@ -70,6 +70,11 @@ struct executor::state {
   result<bool> advance_collectives(bool may_block);
   result<void> begin_slab(const collective_use& use);
   result<void> end_slab(const collective_use& use);
+  result<pending> start_collective(const collective_use& use, dtype type, std::span<const std::byte> send,
+                                   std::span<std::byte> receive) const;
+  tensor_view target_block(const collective_use& use, std::int64_t b) const;
+  template <tensor_view_type View>
+  View block_of(const View& slot, const collective_use& use, bool is_source, std::int64_t b) const;
   result<void> begin_round(const message_round& round);
   result<void> begin_lending(const message_round& round);
   result<void> begin_exchange(const message_round& round);

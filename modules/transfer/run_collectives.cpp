@@ -41,51 +41,84 @@ View part_of(const View& slot, const fragment& f, const box& slab) {
 // One slab at a time: of the whole tensor, or of every rank's block alike.
 result<void> executor::state::begin_slab(const collective_use& use) {
   const dtype type = plan.transfers()[use.transfer].from_type;
-  const std::int64_t item = bits(type) / 8;
-  const auto blocks = use.scatters ? static_cast<std::int64_t>(comm_.size()) : std::int64_t{1};
-  const std::int64_t slab_bytes = slab_.volume() * item;
-  const const_tensor_view& source = memory_.source(use.transfer, use.held.slot);
-  const tensor_view target = part_of(memory_.destination(use.transfer, use.wanted.slot), use.wanted, slab_);
-  const bool receives_directly = is_contiguous(target);
-  const const_tensor_view first = part_of(source, use.held, slab_);
+  const device where = comm_.memory();
+  const std::int64_t slab_bytes = slab_.volume() * (bits(type) / 8);
+  const std::int64_t sent = use.held ? use.sent(comm_.size()) : 0, received = use.received(comm_.size());
+  const auto source = [&](std::int64_t b) {
+    return block_of(memory_.source(use.transfer, use.held->slot), use, true, b);
+  };
+  const bool is_whole = slab_.sizes == use.block();
+  // Blocks lie one after the other, in memory that is as it travels or packed.
   const bool sends_directly =
-      use.scatters ? slab_.sizes == use.wanted.where.sizes && is_contiguous(part_of(source, use.held, use.held.where))
-                   : is_contiguous(first);
-  const std::int64_t to_pack = sends_directly ? 0 : blocks * slab_bytes;
+      sent == 0 || (sent == 1 ? is_contiguous(source(0))
+                              : is_whole && is_contiguous(part_of(memory_.source(use.transfer, use.held->slot),
+                                                                  *use.held, box::whole(use.held->where.sizes))));
+  const tensor_view target = target_block(use, 0);
+  const bool receives_directly =
+      received == 1 ? is_contiguous(target)
+                    : is_whole && is_contiguous(part_of(memory_.destination(use.transfer, use.wanted.slot), use.wanted,
+                                                        box::whole(use.wanted.where.sizes)));
+  const std::int64_t to_pack = sends_directly ? 0 : sent * slab_bytes;
+  const std::int64_t to_receive = receives_directly ? 0 : received * slab_bytes;
   std::byte* room = nullptr;
   if (batched_) {
     room = batched_->scratch.data();
   } else {
-    SHARDMESH_TRY(room, scratch_.reserve(to_pack + (receives_directly ? 0 : slab_bytes)));
+    SHARDMESH_TRY(room, scratch_.reserve(to_pack + to_receive));
   }
-  const device where = comm_.memory();
-  const std::byte* sent = first.data;
+  const std::byte* out = sent == 0 ? nullptr : source(0).data;
   if (!sends_directly) {
-    for (std::int64_t b = 0; b < blocks; ++b) {
-      box one = slab_;
-      if (use.scatters) one.offsets[0] += b * use.wanted.where.sizes[0];
-      SHARDMESH_CHECK(copy_between(row_major(room + b * slab_bytes, type, where, slab_.sizes),
-                                   part_of(source, use.held, one), stream_call()));
-    }
-    sent = room;
+    for (std::int64_t b = 0; b < sent; ++b)
+      SHARDMESH_CHECK(
+          copy_between(row_major(room + b * slab_bytes, type, where, slab_.sizes), source(b), stream_call()));
+    out = room;
   }
   landing_ = receives_directly ? target.data : room + to_pack;
-  const std::span<const std::byte> send(sent, static_cast<std::size_t>(blocks * slab_bytes));
-  const std::span<std::byte> receive(landing_, static_cast<std::size_t>(slab_bytes));
-  SHARDMESH_TRY(exchange_, use.scatters ? comm_.reduce_scatter(send, receive, type, use.op, stream_call())
-                                        : comm_.all_reduce(send, receive, type, use.op, stream_call()));
+  const std::span<const std::byte> send(out, static_cast<std::size_t>(sent * slab_bytes));
+  const std::span<std::byte> receive(landing_, static_cast<std::size_t>(received * slab_bytes));
+  SHARDMESH_TRY(exchange_, start_collective(use, type, send, receive));
   return {};
+}
+
+result<pending> executor::state::start_collective(const collective_use& use, dtype type,
+                                                  std::span<const std::byte> send, std::span<std::byte> receive) const {
+  const call_options call = stream_call();
+  switch (use.kind) {
+    case collective_kind::all_reduce:
+      return comm_.all_reduce(send, receive, type, use.op, call);
+    case collective_kind::reduce_scatter:
+      return comm_.reduce_scatter(send, receive, type, use.op, call);
+    case collective_kind::all_gather:
+      return comm_.all_gather_into(send, receive, call);
+    case collective_kind::broadcast:
+      break;
+  }
+  return comm_.broadcast(send, receive, use.root, call);
 }
 
 result<void> executor::state::end_slab(const collective_use& use) {
   const dtype type = plan.transfers()[use.transfer].from_type;
-  const tensor_view target = part_of(memory_.destination(use.transfer, use.wanted.slot), use.wanted, slab_);
-  if (target.data != landing_) {
-    SHARDMESH_CHECK(copy_between(target, row_major(landing_, type, comm_.memory(), slab_.sizes), stream_call()));
-  }
-  const std::int64_t size_bytes = slab_.volume() * (bits(type) / 8);
-  report(size_bytes);
-  return check_interruption(size_bytes);
+  const std::int64_t slab_bytes = slab_.volume() * (bits(type) / 8), received = use.received(comm_.size());
+  if (target_block(use, 0).data != landing_)
+    for (std::int64_t b = 0; b < received; ++b)
+      SHARDMESH_CHECK(copy_between(target_block(use, b),
+                                   row_major(landing_ + b * slab_bytes, type, comm_.memory(), slab_.sizes),
+                                   stream_call()));
+  report(received * slab_bytes);
+  return check_interruption(received * slab_bytes);
+}
+
+// The slab of block `b` where it is to go: only gathers have several.
+tensor_view executor::state::target_block(const collective_use& use, std::int64_t b) const {
+  return block_of(memory_.destination(use.transfer, use.wanted.slot), use, false, b);
+}
+
+// Block `b` is that of rank b in the first dimension.
+template <tensor_view_type View>
+View executor::state::block_of(const View& slot, const collective_use& use, bool is_source, std::int64_t b) const {
+  box one = slab_;
+  if (b > 0) one.offsets[0] += b * use.block()[0];
+  return part_of(slot, is_source ? *use.held : use.wanted, one);
 }
 
 result<bool> executor::state::advance_collectives(bool may_block) {
@@ -93,8 +126,7 @@ result<bool> executor::state::advance_collectives(bool may_block) {
     const collective_use& use = collectives_[collective_];
     if (!slabs_) {
       const std::int64_t item = bits(plan.transfers()[use.transfer].from_type) / 8;
-      const std::int64_t parts = use.scatters ? comm_.size() : 1;
-      slabs_.emplace(box::whole(use.wanted.where.sizes), collective_bytes(plan) / item / parts);
+      slabs_.emplace(box::whole(use.block()), std::max<std::int64_t>(use.slab_bytes / item, 1));
     }
     if (!in_slab_) {
       const auto slab = slabs_->next();

@@ -80,6 +80,15 @@ struct counted_collectives {
                              const call_options& o) {
     return ++*calls, inner->all_reduce(s, r, t, op, o);
   }
+  result<pending> broadcast(std::span<const std::byte> s, std::span<std::byte> r, std::int32_t root,
+                            const call_options& o) {
+    return ++*calls, inner->broadcast(s, r, root, o);
+  }
+};
+
+// The same, with a network's collectives: messages are matched by order.
+struct ordered_collectives : counted_collectives {
+  bool is_ordered() const { return true; }
 };
 
 distribution on_all(std::int32_t ranks, const placement& p, const extents& shape) {
@@ -101,6 +110,21 @@ TEST_CASE("all_gather_into gives every rank the blocks of all, in rank order") {
         for (const std::int32_t v : values_of(r, count)) wanted.push_back(v);
       if (all != wanted) return "other values";
     }
+    return {};
+  });
+}
+
+TEST_CASE("broadcast gives every rank the bytes of its root") {
+  on_all_sizes([](any_communicator& comm) -> std::string {
+    for (const std::size_t count : {0, 1, 5, 1000})
+      for (std::int32_t root = 0; root < comm.size(); ++root) {
+        const auto wanted = values_of(root, count);
+        std::vector<std::int32_t> got(count);
+        const auto sent = comm.rank() == root ? bytes_of(wanted) : std::span<const std::byte>();
+        auto begun = comm.broadcast(sent, room_in(got), root, {});
+        if (std::string wrong = begun ? text_of(begun->wait()) : to_string(begun.error()); !wrong.empty()) return wrong;
+        if (got != wanted) return "other values";
+      }
     return {};
   });
 }
@@ -188,6 +212,11 @@ TEST_CASE("collectives refuse sizes and reductions that cannot be, naming the ra
     if (wrong.empty())
       wrong = must_fail(comm.reduce_scatter(bytes_of(a), room_in(a).first(32), dtype::float32, reduce_op::none, {}),
                         errc::unsupported, "none of float32");
+    if (wrong.empty())
+      wrong = must_fail(comm.broadcast(bytes_of(a), room_in(a), comm.size(), {}), errc::invalid_argument,
+                        "the root of a broadcast is not in the group");
+    if (wrong.empty())
+      wrong = must_fail(comm.broadcast(bytes_of(a), room_in(b), comm.rank(), {}), errc::invalid_argument, "broadcast");
     if (!wrong.empty()) return wrong;
     auto begun = comm.all_reduce(bytes_of(a), room_in(a), dtype::int32, reduce_op::sum, {});
     return begun ? text_of(begun->wait()) : to_string(begun.error());
@@ -233,6 +262,51 @@ TEST_CASE(
                 if (got[static_cast<std::size_t>(i * gap)] !=
                     combined(reduce_op::sum, n, static_cast<std::size_t>(first + i)))
                   return "another value";
+              for (std::size_t i = 1; i < got.size(); i += 2)
+                if (strided && got[i] != -99) return "a byte beside the tensor changed";
+            }
+    return {};
+  });
+}
+
+TEST_CASE("a plan that is an all_gather or a broadcast uses an ordered communicator's, and no other's") {
+  on_all_sizes([](any_communicator& world) -> std::string {
+    const std::int32_t n = world.size(), me = world.rank();
+    for (const std::int64_t columns : {3, 300})
+      for (const bool gathers : {true, false})
+        for (const bool ordered : {true, false})
+          for (const bool strided : {true, false})
+            for (const std::int64_t budget : {0, 4'000}) {
+              int calls = 0;
+              any_communicator plain(counted_collectives{&world, &calls});
+              any_communicator network(ordered_collectives{{&world, &calls}});
+              const extents shape{2 * n, columns};
+              const std::int32_t root = n / 2;
+              const distribution from =
+                  gathers ? on_all(n, placement::shard(0), shape) : on_one_rank(shape, root).value();
+              const distribution to = on_all(n, placement::replicate(), shape);
+              auto made = executor::make(plan({{from, to, dtype::int32, dtype::int32}}, {.memory_bytes = budget}),
+                                         ordered ? network : plain, {"w"});
+              if (!made) return to_string(made.error());
+              const std::int64_t gap = strided ? 2 : 1, held = gathers ? 2 : me == root ? 2 * n : 0;
+              const std::int64_t first = gathers ? 2 * columns * me : 0;
+              std::vector<std::int32_t> mine(static_cast<std::size_t>(held * columns * gap)),
+                  got(static_cast<std::size_t>(2 * n * columns * gap), -99);
+              for (std::int64_t i = 0; i < held * columns; ++i)
+                mine[static_cast<std::size_t>(i * gap)] = static_cast<std::int32_t>(first + i);
+              const auto view = [&](std::vector<std::int32_t>& of, std::int64_t r) {
+                return tensor_view{
+                    reinterpret_cast<std::byte*>(of.data()), dtype::int32, {}, {r, columns}, {columns * gap, gap}};
+              };
+              const_tensor_binding a;
+              if (held > 0) a.slots.push_back(view(mine, held));
+              const tensor_binding b{{view(got, 2 * n)}};
+              for (int run = 0; run < 2; ++run)
+                if (auto done = made->run(std::span(&a, 1), std::span(&b, 1)); !done) return to_string(done.error());
+              if (made->scratch_bytes() > made->peak_bytes()) return "took more than predicted";
+              if ((calls > 0) != (ordered && n > 1)) return std::to_string(calls) + " collectives";
+              for (std::int64_t i = 0; i < 2 * n * columns; ++i)
+                if (got[static_cast<std::size_t>(i * gap)] != i) return "another value";
               for (std::size_t i = 1; i < got.size(); i += 2)
                 if (strided && got[i] != -99) return "a byte beside the tensor changed";
             }

@@ -52,13 +52,14 @@ static_assert(!communicator<blocking_exchange>);
 static_assert(!communicator<rank_is_text>);
 static_assert(!communicator<int>);
 
-// Four collectives, each of which starts and returns something to wait for.
+// Five collectives, each of which starts and returns something to wait for.
 struct together : alone {
   result<pending> all_gather_into(std::span<const std::byte>, std::span<std::byte>, const call_options&);
   result<pending> all_to_all(std::span<const std::byte>, std::span<std::byte>, const call_options&);
   result<pending> reduce_scatter(std::span<const std::byte>, std::span<std::byte>, dtype, reduce_op,
                                  const call_options&);
   result<pending> all_reduce(std::span<const std::byte>, std::span<std::byte>, dtype, reduce_op, const call_options&);
+  result<pending> broadcast(std::span<const std::byte>, std::span<std::byte>, std::int32_t, const call_options&);
 };
 
 struct blocking_reduction : together {

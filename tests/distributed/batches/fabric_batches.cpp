@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 import shardmesh.comm;
+import shardmesh.kernels;
 import shardmesh.test.fake_device;
 
 using namespace shardmesh;
