@@ -38,8 +38,8 @@ struct batched_work {
   std::vector<std::byte*> to;
   std::vector<const std::byte*> from;
 
+  owned_stream own;  // of runs without one; declared before what is freed in its order
   device_buffer scratch;
-  owned_stream own;
   stream_ref stream{};                // of the run at hand
   std::unique_ptr<device_event> end;  // of the latest run
   stream_ref last{};                  // its stream

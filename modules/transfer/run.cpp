@@ -87,6 +87,11 @@ executor::state::state(transfer_plan p, const rank_plan& mine, communicator_ref 
   (lends_ ? borrowed_.reserve(receives) : incoming_.reserve(receives));
 }
 
+executor::state::~state() {
+  // What runs on the user's stream still uses this memory.
+  static_cast<void>(wait_for_latest_run());
+}
+
 // --- where things are ---
 
 tensor_view executor::state::staging_of(const task& work, const step& s, bool rounded) const {
@@ -144,6 +149,8 @@ result<void> executor::state::begin(std::span<const const_tensor_binding> from, 
     return fail(errc::invalid_argument, "a run of this executor has not been waited for").with_rank(comm_.rank());
   call_ = options.named("executor::run");
   auto sound = check_call();
+  // Copies of slots may be made anew.
+  if (sound && !memory_.mirrors().empty()) sound = wait_for_latest_run();
   if (sound) sound = memory_.bind(route_, from, to, [this](std::size_t t) { return names_[t]; });
   if (sound && batched_) sound = prepare_batches();
   if (options_.check == check_policy::every_run) {
@@ -240,15 +247,24 @@ result<bool> executor::state::advance(bool may_block) {
           ++batch_;
         }
         break;
-      case run_stage::drain:
-        break;
     }
   }
-  if (stage_ != run_stage::drain) {
+  return end(may_block);
+}
+
+// A run on the user's stream is over when all of it is enqueued; another one when its slots are whole.
+result<bool> executor::state::end(bool may_block) {
+  if (batched_ && is_on_users_stream()) {
     SHARDMESH_CHECK(memory_.mirrors().push(stream_call()));
-    stage_ = run_stage::drain;
+    SHARDMESH_CHECK(mark_end());
+    return true;
   }
-  return !batched_ || drain(may_block);
+  if (batched_) {
+    SHARDMESH_TRY(const bool drained, drain(may_block));
+    if (!drained) return false;
+  }
+  SHARDMESH_CHECK(memory_.mirrors().push(call_));
+  return true;
 }
 
 // --- messages ---

@@ -30,7 +30,7 @@ class scratch {
   std::int64_t capacity_ = 0;
 };
 
-enum class run_stage : std::uint8_t { begin, wait, read, drain };
+enum class run_stage : std::uint8_t { begin, wait, read };
 
 struct executor::state {
   // The pieces of one message, lent to a peer.
@@ -49,6 +49,7 @@ struct executor::state {
         std::vector<collective_use> collectives, std::shared_ptr<kernel_backend> backend);
   state(const state&) = delete;
   state& operator=(const state&) = delete;
+  ~state();
 
   // Checks the bindings and makes the run ready to advance.
   result<void> begin(std::span<const const_tensor_binding> from, std::span<const tensor_binding> to,
@@ -67,6 +68,7 @@ struct executor::state {
 
  private:
   result<bool> advance(bool may_block);
+  result<bool> end(bool may_block);
   result<bool> advance_collectives(bool may_block);
   result<void> begin_slab(const collective_use& use);
   result<void> end_slab(const collective_use& use);
@@ -80,6 +82,7 @@ struct executor::state {
   result<void> begin_exchange(const message_round& round);
   result<void> begin_batched_exchange(const message_round& round);
   result<void> pack(const message_round& round, const message& m, std::byte* to);
+  bool is_on_users_stream() const { return call_.stream.handle != nullptr; }
   bool is_on_stream() const { return batched_ && batched_->stream.handle != nullptr; }
   // The options of the run, on the stream that it has.
   call_options stream_call() const {
@@ -97,7 +100,9 @@ struct executor::state {
   result<void> prepare_batches();
   result<void> prepare_round(const message_round& round, bool rounded, batched_round& made, std::int64_t& room);
   result<void> launch(const batched_stage& stage);
+  result<void> mark_end();
   result<bool> drain(bool may_block);
+  result<void> wait_for_latest_run();
   void finish_stream();  // after a failure: nothing touches memory any more
   const std::byte* straight_source(const task& piece) const;
   placed_view placed(const task& work, const step& s, bool is_target, bool rounded) const;

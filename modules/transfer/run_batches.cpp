@@ -213,6 +213,7 @@ result<void> executor::state::prepare_batches() {
   std::int64_t scratch_bytes = collective_room_;
   for (const batched_route& one : b.routes) scratch_bytes = std::max(scratch_bytes, one.scratch_bytes);
   if (scratch_bytes > b.scratch.size_bytes()) {
+    SHARDMESH_CHECK(wait_for_latest_run());  // which uses what is freed now
     SHARDMESH_TRY(b.scratch, b.backend->allocate(scratch_bytes, b.memory, b.stream));
   }
   b.to.clear();
@@ -267,27 +268,32 @@ const std::byte* executor::state::straight_source(const task& piece) const {
   return batched_->scratch.data() + placed(piece, s, false, delivers_).offset_bytes;
 }
 
-// A run on the user's stream is over when all of it is enqueued. One of its own is waited for, and looked after: what a
-// communicator finds out meanwhile comes out of a call that moves nothing.
+result<void> executor::state::mark_end() {
+  SHARDMESH_TRY(batched_->end, batched_->backend->record(batched_->memory, batched_->stream));
+  batched_->last = batched_->stream;
+  return {};
+}
+
+// Until all that was enqueued is done. What a communicator finds out meanwhile comes out of an exchange that moves
+// nothing.
 result<bool> executor::state::drain(bool may_block) {
-  batched_work& b = *batched_;
-  if (!draining_) {
-    SHARDMESH_TRY(b.end, b.backend->record(b.memory, b.stream));
-    b.last = b.stream;
-    draining_ = true;
+  if (!draining_) SHARDMESH_CHECK(mark_end());
+  draining_ = true;
+  for (int round = 0;; ++round) {
+    SHARDMESH_TRY(const bool done, batched_->end->done());
+    if (done) break;
+    SHARDMESH_CHECK(check_call());
+    SHARDMESH_TRY(pending sound, comm_.start_exchange({}, {}, stream_call()));
+    SHARDMESH_CHECK(sound.wait());
+    if (!may_block) return false;
+    if (round > 64) std::this_thread::sleep_for(std::chrono::microseconds(std::min(round, 200)));
   }
-  if (call_.stream.handle == nullptr && b.stream.handle != nullptr)
-    for (int round = 0;; ++round) {
-      SHARDMESH_TRY(const bool done, b.end->done());
-      if (done) break;
-      SHARDMESH_CHECK(check_call());
-      SHARDMESH_TRY(pending sound, comm_.start_exchange({}, {}, stream_call()));
-      SHARDMESH_CHECK(sound.wait());
-      if (!may_block) return false;
-      if (round > 64) std::this_thread::sleep_for(std::chrono::microseconds(std::min(round, 200)));
-    }
   draining_ = false;
   return true;
+}
+
+result<void> executor::state::wait_for_latest_run() {
+  return batched_ && batched_->end ? batched_->end->wait() : result<void>();
 }
 
 void executor::state::finish_stream() {
