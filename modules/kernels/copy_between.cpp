@@ -75,7 +75,8 @@ result<void> copy_between(const tensor_view& to, const const_tensor_view& from, 
     SHARDMESH_CHECK(copy_on(*writer, to, {landing, from.type, to.where, from.sizes, row_major}, writing));
   }
   // Memory of the host that was on the way is freed when it is no longer read.
-  const bool may_go_on = call.stream.handle != nullptr && packed.where().type != device_type::cpu;
+  const bool keeps_staging = packed.data() != nullptr && packed.where().type == device_type::cpu;
+  const bool may_go_on = call.stream.handle != nullptr && !keeps_staging;
   return may_go_on ? result<void>() : wait_for(mover, to_device ? to.where : from.where, call.stream);
 }
 
