@@ -103,6 +103,7 @@ void check_different_sizes(trial& t);
 
 void check_all_gather_into(trial& t);
 void check_all_to_all(trial& t);
+void check_broadcast(trial& t);
 void check_reductions(trial& t);
 void check_lending(trial& t);
 

@@ -45,7 +45,7 @@ dtensor<far_tensor> matrix(const any_communicator& comm, const char* placed, boo
   return dtensor<far_tensor>::make(cut, comm.rank(), std::optional(std::move(local))).value();
 }
 
-std::string difference(const dtensor<far_tensor>& found, const dtensor<far_tensor>& wanted) {
+std::string what_differs(const dtensor<far_tensor>& found, const dtensor<far_tensor>& wanted) {
   if (!(found.layout() == wanted.layout())) return "another layout";
   if (found.local().memory != wanted.local().memory) return "other values";
   if (found.local().where != wanted.local().where) return "on " + to_string(found.local().where);
@@ -64,7 +64,7 @@ TEST_CASE("a dtensor on devices is redistributed into a new one on the same devi
     const auto rows = matrix(comm, "S(0)", true);
     auto moved = redistribute(rows, matrix(comm, "S(1)", false).layout(), comm);
     if (!moved) return to_string(moved.error());
-    return difference(*moved, matrix(comm, "S(1)", true));
+    return what_differs(*moved, matrix(comm, "S(1)", true));
   });
 }
 
@@ -88,7 +88,7 @@ TEST_CASE("ranks save tensors of devices together and load them on another layou
     if (!loaded.ok()) return to_string(loaded.problems.front());
     const dtensor<far_tensor>& found = *again.find({"model", "w"})->dtensor();
     if (found.local().writes != 1) return "written " + std::to_string(found.local().writes) + " times";
-    return difference(found, matrix(comm, "S(1)", true));
+    return what_differs(found, matrix(comm, "S(1)", true));
   });
 }
 
@@ -101,7 +101,7 @@ TEST_CASE("a destination's adapter is told once that it was written, a source's 
     const auto to = side_of(columns.layout(), columns.local());
     if (auto moved = redistribute(*from, *to, comm); !moved) return to_string(moved.error());
     if (columns.local().writes != 1 || rows.local().writes != 0) return "another number of writes";
-    return difference(columns, matrix(comm, "S(1)", true));
+    return what_differs(columns, matrix(comm, "S(1)", true));
   });
 }
 
