@@ -40,7 +40,7 @@ struct work {
 };
 
 // What the host's backend makes of it.
-std::vector<std::vector<std::byte>> on_host(const work& w) {
+std::vector<std::vector<std::byte>> done_here(const work& w) {
   std::vector<std::vector<std::byte>> made;
   std::vector<std::byte*> to;
   std::vector<const std::byte*> from;
@@ -54,7 +54,7 @@ std::vector<std::vector<std::byte>> on_host(const work& w) {
 }
 
 // The same on a device, all of it on one stream.
-std::vector<std::vector<std::byte>> on_device(const work& w, kernel_backend& backend, stream_ref stream) {
+std::vector<std::vector<std::byte>> done_there(const work& w, kernel_backend& backend, stream_ref stream) {
   std::vector<device_buffer> buffers;
   std::vector<std::byte*> to;
   std::vector<const std::byte*> from;
@@ -114,7 +114,7 @@ TEST_CASE("random batches on a stream do what the host's backend does") {
               return random() % 3 == 0 ? items.accumulate(to, from, reduce_op::max) : items.copy(to, from);
             });
     }
-    CHECK(on_device(w, scope->backend(), random() % 2 == 0 ? stream->ref() : stream_ref{}) == on_host(w));
+    CHECK(done_there(w, scope->backend(), random() % 2 == 0 ? stream->ref() : stream_ref{}) == done_here(w));
   }
 }
 
@@ -139,7 +139,7 @@ TEST_CASE("without kernels, copies that convert nothing are CUDA's") {
               return items.copy(to, from, static_cast<std::uint32_t>(random() % 2));
             });
     }
-    CHECK(on_device(w, scope->backend(), stream->ref()) == on_host(w));
+    CHECK(done_there(w, scope->backend(), stream->ref()) == done_here(w));
     CHECK(double_calls("cudaLaunchHostFunc") == 0);
   }
 }
