@@ -48,14 +48,19 @@ struct staged final : pending::operation {
 std::string on_gpus(const std::string& path, std::int32_t size, const gpu_body& body) {
   const auto scope = cuda_scope::open({.cudart = path, .kernels_on_host = true});
   if (!scope) return to_string(scope.error());
+  std::vector<std::string> found(static_cast<std::size_t>(size));
   const auto done = run_ranks(size, [&](any_communicator& control) -> result<void> {
     auto comm = nccl_communicator::make(control, {device_type::cuda, static_cast<std::int16_t>(control.rank())},
                                         {.nccl = path, .cudart = path});
     if (!comm) return std::move(comm).error();
-    const std::string wrong = body(*comm, control);
+    std::string& wrong = found[static_cast<std::size_t>(control.rank())];
+    wrong = body(*comm, control);
     if (wrong.empty()) return {};
-    return fail(errc::checksum_mismatch, "rank " + std::to_string(control.rank()) + ": " + wrong);
+    return fail(errc::checksum_mismatch, wrong);
   });
+  // What is wrong on a rank, rather than what made the group fail, which may be meant.
+  for (std::size_t r = 0; r < found.size(); ++r)
+    if (!found[r].empty()) return "rank " + std::to_string(r) + ": " + found[r];
   return done ? std::string() : to_string(done.error());
 }
 

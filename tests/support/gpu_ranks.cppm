@@ -13,7 +13,7 @@ module;
 
 export module shardmesh.test.gpu_ranks;
 
-import shardmesh.nccl;
+export import shardmesh.nccl;
 
 export namespace shardmesh::test {
 
