@@ -196,3 +196,37 @@ TEST_CASE("a library of kernels that is named must be one") {
   REQUIRE(!other);
   CHECK_THAT(to_string(other.error()), ContainsSubstring("libc.so.6 has no function shardmesh_cuda_kernels_version"));
 }
+
+TEST_CASE("kernels of a library run batches on their stream, and what it has none for is refused by name") {
+  for (std::uint64_t seed = 1; seed <= random_seed::rounds(20); ++seed) {
+    INFO("seed " << seed);
+    const on_double fresh(seed);
+    const auto scope = cuda_scope::open({.cudart = SHARDMESH_GPU_DOUBLE, .kernels = SHARDMESH_KERNELS_DOUBLE});
+    const auto runtime = cuda::runtime::load(SHARDMESH_GPU_DOUBLE);
+    REQUIRE((scope && runtime));
+    CHECK(scope->backend().name() == "cuda");
+    const auto stream = cuda::stream::make(*runtime, gpu);
+    REQUIRE(stream);
+    std::mt19937_64 random(seed);
+    work w;
+    for (std::uint64_t i = 0, count = random() % 6; i < count; ++i) {
+      const extents sizes = random_views::random_sizes(random);
+      const element a = random() % 2 == 0 ? element{dtype::float32, 4} : element{dtype::int64, 8};
+      w.add(random_views::make(random, sizes, a.type, a.size, false),
+            random_views::make(random, sizes, a.type, a.size, true),
+            [&](batch_builder& items, const placed_view& to, const placed_view& from) {
+              return items.copy(to, from, static_cast<std::uint32_t>(random() % 2));
+            });
+    }
+    CHECK(done_there(w, scope->backend(), random() % 2 == 0 ? stream->ref() : stream_ref{}) == done_here(w));
+    CHECK(double_calls("cudaMemcpy2DAsync") == 0);
+    batch_builder cast;
+    REQUIRE(cast.copy({0, 0, dtype::float32, {9}, {1}}, {0, 0, dtype::float32, {9}, {1}}));
+    REQUIRE(cast.copy({0, 0, dtype::bfloat16, {9}, {1}}, {0, 0, dtype::float32, {9}, {1}}));
+    const auto refused = scope->backend().prepare(cast.items(), gpu);
+    REQUIRE(!refused);
+    CHECK(refused.error().code == errc::unsupported);
+    CHECK_THAT(to_string(refused.error()),
+               ContainsSubstring("has no kernel for copy of float32 to bfloat16 in 1 loops on cuda:0"));
+  }
+}
