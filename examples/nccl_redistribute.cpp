@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// A tensor that is cut by rows over the GPUs of this machine is cut by columns instead. Ranks are threads with a GPU
+// each; NCCL moves what changes its GPU. Without a GPU it says so.
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <utility>
+#include <vector>
+
+import shardmesh.transfer;
+import shardmesh.nccl;
+
+using namespace shardmesh;
+
+namespace {
+
+constexpr std::int64_t rows = 12, columns = 10;
+
+// This rank's part; element (row, column) is 100 * row + column.
+template <class Visit>
+void visit_part(const layout& l, std::int32_t rank, host_tensor& part, const Visit& visit) {
+  const auto values = part.values<std::int32_t>();
+  const extents first = l.first_index(rank), sizes = l.local_shape(rank);
+  for (std::int64_t i = 0; i < sizes[0]; ++i)
+    for (std::int64_t j = 0; j < sizes[1]; ++j)
+      visit(static_cast<std::int32_t>(100 * (first[0] + i) + first[1] + j),
+            values[static_cast<std::size_t>(i * sizes[1] + j)]);
+}
+
+// What one rank does. `control` carries what ranks tell each other, NCCL the tensors' bytes.
+result<void> turn_over(any_communicator& control) {
+  const std::int32_t rank = control.rank();
+  const device gpu{device_type::cuda, static_cast<std::int16_t>(rank)};
+  auto comm = nccl_communicator::make(control, gpu);
+  if (!comm) return std::move(comm).error();
+
+  const auto mesh = device_mesh::make(extents{control.size()});
+  if (!mesh) return mesh.error();
+  const layout by_rows = layout::make(*mesh, {placement::shard(0)}, {rows, columns}).value();
+  const layout by_columns = layout::make(*mesh, {placement::shard(1)}, {rows, columns}).value();
+
+  auto numbers = host_tensor::make(dtype::int32, by_rows.local_shape(rank)).value();
+  visit_part(by_rows, rank, numbers, [](std::int32_t value, std::int32_t& at) { at = value; });
+  auto part = device_tensor::make(dtype::int32, by_rows.local_shape(rank), gpu);
+  auto wanted = device_tensor::make(dtype::int32, by_columns.local_shape(rank), gpu);
+  if (!part) return std::move(part).error();
+  if (!wanted) return std::move(wanted).error();
+  if (auto copied = copy_between(view_of(*part), view_of(std::as_const(numbers))); !copied) return copied;
+
+  const auto from = side_of(by_rows, std::as_const(*part));
+  const auto to = side_of(by_columns, *wanted);
+  if (!from) return from.error();
+  if (!to) return to.error();
+  if (auto moved = redistribute(*from, *to, *comm); !moved) return std::move(moved).error();
+
+  auto back = host_tensor::make(dtype::int32, by_columns.local_shape(rank)).value();
+  if (auto copied = copy_between(view_of(back), view_of(std::as_const(*wanted))); !copied) return copied;
+  int wrong = 0;
+  visit_part(by_columns, rank, back, [&](std::int32_t value, std::int32_t& at) { wrong += at != value; });
+  std::printf("rank %d of %d on %s: columns %s, %d wrong\n", rank, control.size(), to_string(gpu).c_str(),
+              to_string(by_columns.boxes(rank).front().where).c_str(), wrong);
+  return wrong == 0 ? result<void>{} : fail(errc::checksum_mismatch, "other numbers").with_rank(rank);
+}
+
+}  // namespace
+
+int main() {
+  const auto runtime = cuda::runtime::load();
+  const auto gpus = runtime ? runtime->device_count() : result<std::int32_t>(runtime.error());
+  const auto scope = gpus ? cuda_scope::open() : result<cuda_scope>(gpus.error());
+  if (!scope) return std::printf("not run, for there is no GPU here: %s\n", to_string(scope.error()).c_str()), 0;
+
+  const auto done = run_ranks(*gpus, turn_over);
+  if (!done) return std::fprintf(stderr, "%s\n", to_string(done.error()).c_str()), 1;
+}

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include <shardmesh/kernels/batch.hpp>
+#include <try.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+module shardmesh.cuda;
+
+import :launcher;
+import :staging_pool;
+
+namespace shardmesh {
+namespace {
+
+using cuda::current_device;
+using cuda::functions;
+
+class recorded_event final : public device_event {
+ public:
+  recorded_event(cuda::event event, std::shared_ptr<cuda::launcher> launcher)
+      : event_(std::move(event)), launcher_(std::move(launcher)) {}
+  result<bool> done() override {
+    SHARDMESH_TRY(const bool is_done, event_.done());
+    if (is_done) SHARDMESH_CHECK(late());
+    return is_done;
+  }
+  result<void> wait() override {
+    SHARDMESH_CHECK(event_.wait());
+    return late();
+  }
+  result<void> hold(stream_ref stream) override { return event_.hold(stream); }
+
+ private:
+  result<void> late() const {
+    if (auto e = launcher_->take_late_error()) return *std::move(e);
+    return {};
+  }
+  cuda::event event_;
+  std::shared_ptr<cuda::launcher> launcher_;
+};
+
+// Of a device, found out when it is used first.
+struct device_facts {
+  bool has_pools = false;
+  cuda::stream allocations;  // orders nothing but allocations that are made for the host's order
+};
+
+class cuda_memory final : public kernel_backend {
+ public:
+  cuda_memory(cuda::runtime cuda, std::int32_t devices, std::shared_ptr<cuda::launcher> launcher,
+              const cuda_options& options)
+      : cuda_(std::move(cuda)),
+        devices_(devices),
+        launcher_(std::move(launcher)),
+        options_(options),
+        staging_(std::make_shared<cuda::staging_pool>(cuda_, options.staging_keep_bytes)) {}
+
+  std::string_view name() const override { return launcher_->name(); }
+  bool reaches(device where) const override { return where.type == device_type::cuda && where.index < devices_; }
+
+  result<device_buffer> allocate(std::int64_t size_bytes, device where, stream_ref stream) override;
+  result<device_buffer> allocate_staging(std::int64_t size_bytes, device where) override {
+    SHARDMESH_TRY(where, cuda_.resolve(where));
+    return staging_->take(size_bytes, where);
+  }
+  result<std::unique_ptr<prepared_batch>> prepare(std::span<const batch_item> items, device where) override {
+    SHARDMESH_TRY(where, cuda_.resolve(where));
+    const current_device at(cuda_, where);
+    SHARDMESH_CHECK(at.outcome());
+    SHARDMESH_TRY(auto made, launcher_->prepare(items, where));
+    return std::unique_ptr<prepared_batch>(std::move(made));
+  }
+  result<void> run(prepared_batch& batch, const batch_bases& bases, stream_ref stream) override {
+    auto& prepared = static_cast<cuda::launchable&>(batch);
+    if (prepared.items() == 0) return {};
+    const current_device at(cuda_, prepared.where());
+    SHARDMESH_CHECK(at.outcome());
+    return prepared.launch(bases, stream);
+  }
+  result<void> copy_across(std::byte* to, device to_device, const std::byte* from, device from_device,
+                           std::int64_t size_bytes, stream_ref stream) override {
+    if (size_bytes <= 0) return {};
+    SHARDMESH_TRY(const device where, cuda_.resolve(to_device.type == device_type::cuda ? to_device : from_device));
+    const current_device at(cuda_, where);
+    SHARDMESH_CHECK(at.outcome());
+    return cuda_.check(
+        cuda_.call().memcpy_async(to, from, static_cast<std::size_t>(size_bytes), cuda::copy_default, stream.handle),
+        "cudaMemcpyAsync from " + to_string(from_device) + " to " + to_string(to_device), where);
+  }
+  result<std::unique_ptr<device_event>> record(device where, stream_ref stream) override {
+    SHARDMESH_TRY(cuda::event made, cuda::event::make(cuda_, where));
+    SHARDMESH_CHECK(made.record(stream));
+    return std::unique_ptr<device_event>(std::make_unique<recorded_event>(std::move(made), launcher_));
+  }
+
+ private:
+  result<device_facts*> facts(device where);
+  void open_pool(device where) const;
+
+  cuda::runtime cuda_;
+  std::int32_t devices_;
+  std::shared_ptr<cuda::launcher> launcher_;
+  cuda_options options_;
+  std::shared_ptr<cuda::staging_pool> staging_;
+  std::mutex lock_;
+  std::map<std::int16_t, device_facts> facts_;
+};
+
+// Threads of one process may be ranks with a device each, and NCCL then reads the memory of the others in place: memory
+// of a pool is theirs to read only when the pool says so, as that of cudaMalloc is. What a pool refuses is left as is.
+void cuda_memory::open_pool(device where) const {
+  const functions& f = cuda_.call();
+  void* pool = nullptr;
+  if (f.device_get_default_mem_pool == nullptr || f.device_get_default_mem_pool(&pool, where.index) != cuda::success)
+    return static_cast<void>(f.get_last_error());
+  if (options_.pool_keeps_memory && f.mem_pool_set_attribute != nullptr) {
+    std::uint64_t keeps = ~std::uint64_t{0};
+    if (f.mem_pool_set_attribute(pool, cuda::pool_release_threshold, &keeps) != cuda::success)
+      static_cast<void>(f.get_last_error());
+  }
+  if (f.device_can_access_peer == nullptr || f.mem_pool_set_access == nullptr) return;
+  for (std::int32_t peer = 0; peer < devices_; ++peer) {
+    int can = 0;
+    if (peer == where.index || f.device_can_access_peer(&can, peer, where.index) != cuda::success || can == 0) continue;
+    const cuda::memory_access access{.device = peer};
+    if (f.mem_pool_set_access(pool, &access, 1) != cuda::success) static_cast<void>(f.get_last_error());
+  }
+}
+
+result<device_facts*> cuda_memory::facts(device where) {
+  const std::scoped_lock locked(lock_);
+  if (const auto found = facts_.find(where.index); found != facts_.end()) return &found->second;
+  device_facts made;
+  int has_pools = 0;
+  SHARDMESH_CHECK(cuda_.check(cuda_.call().device_get_attribute(&has_pools, cuda::attribute_memory_pools, where.index),
+                              "cudaDeviceGetAttribute", where));
+  made.has_pools = has_pools != 0;
+  if (made.has_pools) {
+    SHARDMESH_TRY(made.allocations, cuda::stream::make(cuda_, where));
+    open_pool(where);
+  }
+  return &facts_.emplace(where.index, std::move(made)).first->second;
+}
+
+result<device_buffer> cuda_memory::allocate(std::int64_t size_bytes, device where, stream_ref stream) {
+  SHARDMESH_TRY(where, cuda_.resolve(where));
+  if (size_bytes <= 0) return device_buffer(nullptr, 0, where, nullptr);
+  SHARDMESH_TRY(device_facts* const known, facts(where));
+  const current_device at(cuda_, where);
+  SHARDMESH_CHECK(at.outcome());
+  const functions& f = cuda_.call();
+  const auto size = static_cast<std::size_t>(size_bytes);
+  void* memory = nullptr;
+  const auto refused = [&](int code, std::string_view operation) {
+    return cuda_.check(code, "allocating " + human_bytes(size_bytes) + " (" + std::string(operation) + ")", where);
+  };
+  if (!known->has_pools) {
+    SHARDMESH_CHECK(refused(f.malloc(&memory, size), "cudaMalloc"));
+    return device_buffer(static_cast<std::byte*>(memory), size_bytes, where,
+                         std::shared_ptr<void>(memory, [cuda = cuda_, where](void* done) {
+                           const current_device on(cuda, where);  // cudaFree waits for the whole device
+                           static_cast<void>(cuda.call().free(done));
+                         }));
+  }
+  // Without a stream the memory is anybody's when this returns: the pool may have to wait for whoever had it before.
+  const stream_ref order = stream.handle != nullptr ? stream : known->allocations.ref();
+  SHARDMESH_CHECK(refused(f.malloc_async(&memory, size, order.handle), "cudaMallocAsync"));
+  device_buffer made(static_cast<std::byte*>(memory), size_bytes, where,
+                     std::shared_ptr<void>(memory, [cuda = cuda_, where, stream](void* done) {
+                       const current_device on(cuda, where);
+                       static_cast<void>(cuda.call().free_async(done, stream.handle));
+                     }));
+  if (stream.handle == nullptr) SHARDMESH_CHECK(known->allocations.synchronize());
+  return made;
+}
+
+}  // namespace
+
+result<std::shared_ptr<kernel_backend>> cuda_backend(const cuda_options& options) {
+  SHARDMESH_TRY(cuda::runtime cuda, cuda::runtime::load(options.cudart));
+  SHARDMESH_TRY(const std::int32_t devices, cuda.device_count());
+  if (devices == 0) return fail(errc::unsupported, "this machine has no CUDA device");
+  std::shared_ptr<cuda::launcher> launcher;
+  if (options.kernels_on_host) {
+    launcher = cuda::host_function_launcher(cuda);
+  } else {
+    SHARDMESH_TRY(launcher, cuda::library_launcher(cuda, options.kernels));
+    if (launcher == nullptr) launcher = cuda::copy_launcher(cuda);
+  }
+  return std::shared_ptr<kernel_backend>(
+      std::make_shared<cuda_memory>(std::move(cuda), devices, std::move(launcher), options));
+}
+
+result<cuda_scope> cuda_scope::open(const cuda_options& options) {
+  SHARDMESH_TRY(auto backend, cuda_backend(options));
+  return cuda_scope(std::move(backend));
+}
+
+}  // namespace shardmesh

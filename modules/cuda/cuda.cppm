@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tensors in CUDA memory: an optional component that builds without CUDA and finds its libraries at run time.
+export module shardmesh.cuda;
+
+export import shardmesh.kernels;
+
+export import :backend;
+export import :device_tensor;
+export import :functions;
+export import :runtime;
+export import :shared_library;
+export import :stream;

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+module shardmesh.cuda;
+
+namespace shardmesh::cuda {
+
+result<shared_library> shared_library::open(std::string_view what, const std::string& path, const char* variable,
+                                            std::initializer_list<const char*> names) {
+  shared_library made;
+  std::string tried, reasons;
+  const auto attempt = [&](const std::string& name) {
+    made.handle_ = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (made.handle_ != nullptr) return made.name_ = name, true;
+    const char* const reason = ::dlerror();
+    tried += (tried.empty() ? "" : ", ") + name;
+    reasons += (reasons.empty() ? "" : "; ") + std::string(reason != nullptr ? reason : "no reason given");
+    return false;
+  };
+  const char* const chosen = std::getenv(variable);
+  if (!path.empty()) {
+    if (attempt(path)) return made;
+  } else if (chosen != nullptr && *chosen != '\0') {
+    if (attempt(chosen)) return made;
+  } else {
+    for (const char* const name : names)
+      if (attempt(name)) return made;
+  }
+  return fail(errc::unsupported, std::string(what) + " cannot be loaded (" + reasons + ")")
+      .with_values("a library named by an option, by " + std::string(variable) + " or on the loader's path", tried);
+}
+
+void* shared_library::address_of(const char* function_name) const {
+  return handle_ != nullptr ? ::dlsym(handle_, function_name) : nullptr;
+}
+
+result<void> function_loader::outcome() const {
+  if (missing_.empty()) return {};
+  return fail(errc::unsupported, library_.name() + " has no function " + missing_)
+      .with_hint("a newer version of the library is needed");
+}
+
+}  // namespace shardmesh::cuda

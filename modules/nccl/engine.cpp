@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0
+// Launching, waiting, and what goes wrong. Making engines is in make.cpp.
+module;
+#include "includes.hpp"
+module shardmesh.nccl;
+
+import :engine;
+
+namespace shardmesh::nccl {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds ask_every{1};          // other ranks, in a wait
+constexpr std::chrono::seconds settling{10};  // for what an abort has ended to be off the device
+constexpr std::chrono::seconds parting{5};    // for NCCL to say goodbye
+
+class started final : public pending::operation {
+ public:
+  started(std::shared_ptr<engine> on, std::shared_ptr<nccl::operation> what)
+      : engine_(std::move(on)), operation_(std::move(what)) {}
+  bool done() override { return engine_->would_not_block(*operation_); }
+  result<void> wait() override { return engine_->wait(*operation_); }
+
+ private:
+  std::shared_ptr<engine> engine_;
+  std::shared_ptr<nccl::operation> operation_;
+};
+
+}  // namespace
+
+void patience::rest() {
+  constexpr int looks = 64, yields = 256;
+  if (rounds_ < looks) {
+    ++rounds_;
+  } else if (rounds_ < yields) {
+    ++rounds_;
+    std::this_thread::yield();
+  } else {
+    rounds_ = std::min(rounds_ + 1, yields + 25);
+    std::this_thread::sleep_for(std::chrono::microseconds(20) * (rounds_ - yields));
+  }
+}
+
+result<void> engine::check_call(const call_options& options, const char* part) {
+  const guard locked(lock_);
+  look({});
+  const auto what = [&] { return detail::part_of_call(part, options.name); };
+  if (!poison_ && options.cancel.stop_requested())
+    poison(fail(errc::cancelled, "rank " + std::to_string(rank_) + " was cancelled before " + what()), true);
+  if (!poison_ && options.deadline && clock::now() >= *options.deadline)
+    poison(
+        fail(errc::deadline_exceeded, "the deadline of rank " + std::to_string(rank_) + " had passed before " + what()),
+        true);
+  if (poison_) return *poison_;
+  return {};
+}
+
+result<void> engine::check_memory(const std::byte* address, const char* part) const {
+  if (!parts_.options.check_memory) return {};
+  cuda::pointer_attributes found;
+  SHARDMESH_CHECK(parts_.cuda.check(parts_.cuda.call().pointer_get_attributes(&found, address),
+                                    "cudaPointerGetAttributes", parts_.where));
+  if (found.type == cuda::memory_type_managed ||
+      (found.type == cuda::memory_type_device && found.device == parts_.where.index))
+    return {};
+  const device where = found.type == cuda::memory_type_device
+                           ? device{device_type::cuda, static_cast<std::int16_t>(found.device)}
+                           : device{};
+  return fail(errc::unsupported, "rank " + std::to_string(rank_) + " gives " + part + " over NCCL other memory")
+      .with_rank(rank_)
+      .with_values(to_string(parts_.where), to_string(where));
+}
+
+result<pending> engine::start(std::shared_ptr<operation> op, const call_options& options) {
+  op->what = detail::part_of_call(op->what, options.name);
+  op->tag = options.tag;
+  op->deadline = deadline_of(options, parts_.options);
+  op->cancel = options.cancel;
+  op->is_streamed = options.stream.handle != nullptr;
+  op->stream = op->is_streamed ? options.stream : parts_.stream.ref();
+  {
+    const guard locked(lock_);
+    if (poison_) return *poison_;
+    try {
+      if (op->is_streamed && !watcher_.joinable())
+        watcher_ = std::jthread([this](const std::stop_token& stop) { watch(stop); });
+    } catch (const std::system_error& e) {
+      return fail(errc::communication, std::string("no thread can be started to watch a stream: ") + e.what())
+          .with_rank(rank_);
+    }
+    queue_.push_back(op);
+    advance();
+    has_streamed_.notify_all();
+    if (!poison_) return pending(std::make_unique<started>(shared_from_this(), std::move(op)));
+  }
+  settle(*op);
+  return status().error();
+}
+
+// Puts calls on their streams, one after the other: before NCCL is done with one, it takes no other.
+void engine::advance() {
+  while (!poison_ && !queue_.empty()) {
+    operation& op = *queue_.front();
+    if (op.at == stage::queued) launch(op);
+    if (poison_) return;
+    int state = success;
+    auto asked = parts_.nccl.check(parts_.nccl.call().comm_get_async_error(comm_, &state), "ncclCommGetAsyncError",
+                                   parts_.where, comm_);
+    if (asked) asked = parts_.nccl.check(state, op.what, parts_.where, comm_);
+    if (!asked) return poison(std::move(asked).error(), true);
+    if (state == in_progress) return;
+    if (auto marked = mark(op); !marked) return poison(std::move(marked).error(), true);
+    if (op.is_streamed) streamed_.push_back(queue_.front());
+    queue_.pop_front();
+  }
+}
+
+void engine::launch(operation& op) {
+  const cuda::current_device at(parts_.cuda, parts_.where);
+  if (!at.outcome()) return poison(at.outcome().error(), true);
+  if (!op.is_streamed && parts_.options.follow_default_stream) {
+    auto ordered = before_.record({});
+    if (ordered) ordered = before_.hold(op.stream);
+    if (!ordered) return poison(std::move(ordered).error(), true);
+  }
+  const functions& f = parts_.nccl.call();
+  const auto failed = [](int code) { return code != success && code != in_progress; };
+  int code = f.group_start();
+  if (!failed(code)) {
+    op.at = stage::launching;
+    code = op.launch(comm_, op.stream.handle);
+    const int ended = f.group_end();  // whatever came before: groups nest
+    if (!failed(code)) code = ended;
+  }
+  if (failed(code)) poison(parts_.nccl.check(code, op.what, parts_.where, comm_).error(), true);
+}
+
+// The event behind a call: it runs.
+result<void> engine::mark(operation& op) {
+  if (!idle_events_.empty()) {
+    op.finished = std::move(idle_events_.back());
+    idle_events_.pop_back();
+  } else {
+    SHARDMESH_TRY(op.finished, cuda::event::make(parts_.cuda, parts_.where));
+  }
+  SHARDMESH_CHECK(op.finished.record(op.stream));
+  op.at = stage::running;
+  return {};
+}
+
+void engine::look(clock::duration at_most_every) {
+  if (poison_) return;
+  if (queue_.empty()) {  // else `advance` asks
+    int state = success;
+    auto asked = parts_.nccl.check(parts_.nccl.call().comm_get_async_error(comm_, &state), "ncclCommGetAsyncError",
+                                   parts_.where, comm_);
+    if (asked) asked = parts_.nccl.check(state, "work of the communicator", parts_.where, comm_);
+    if (!asked) return poison(std::move(asked).error(), true);
+  }
+  const auto now = clock::now();
+  if (now - asked_control_ < at_most_every) return;
+  asked_control_ = now;
+  if (auto heard = heard_from(told_by_); !heard) poison(std::move(heard).error(), false);
+}
+
+bool engine::is_over(operation& op) {
+  if (op.at == stage::done) return true;
+  if (op.at != stage::running || poison_) return false;
+  const auto over = op.finished.done();
+  if (!over) return poison(over.error(), true), false;
+  if (!*over) return false;
+  look(ask_every);  // what ended because NCCL failed ends, too
+  if (poison_) return false;
+  op.at = stage::done;
+  idle_events_.push_back(std::move(op.finished));
+  std::erase_if(streamed_, [&](const auto& one) { return one.get() == &op; });
+  return true;
+}
+
+void engine::check_limits(const operation& op) {
+  if (poison_) return;
+  const bool is_cancelled = op.cancel.stop_requested();
+  if (!is_cancelled && !(op.deadline && clock::now() >= *op.deadline)) return;
+  error reason =
+      fail(is_cancelled ? errc::cancelled : errc::deadline_exceeded,
+           "rank " + std::to_string(rank_) + (is_cancelled ? " was cancelled in " : " waited in vain in ") + op.what +
+               " over NCCL on " + to_string(parts_.where) + " (tag " + std::to_string(op.tag) + ")");
+  if (!is_cancelled) reason.ranks = op.peers;
+  poison(std::move(reason), true);
+}
+
+bool engine::would_not_block(operation& op) {
+  const guard locked(lock_);
+  if (!poison_) advance();
+  look(ask_every);
+  if (poison_ || is_over(op)) return true;
+  return op.cancel.stop_requested() || (op.deadline && clock::now() >= *op.deadline) || poison_;
+}
+
+result<void> engine::wait(operation& op) {
+  for (patience each;; each.rest()) {
+    const guard locked(lock_);
+    if (!poison_) advance();
+    look(ask_every);
+    if (!poison_ && op.is_streamed && op.at == stage::running) return {};
+    if (is_over(op)) return {};
+    check_limits(op);
+    if (poison_) break;
+  }
+  settle(op);
+  return status();
+}
+
+// After an abort: NCCL's kernels see it and end. Memory of calls on callers' streams lives until the stream has passed.
+void engine::settle(operation& op) {
+  const auto end = clock::now() + settling;
+  for (patience each; clock::now() < end; each.rest()) {
+    const guard locked(lock_);
+    if (op.at == stage::launching && !mark(op)) op.at = stage::done;
+    if (op.is_streamed || op.at != stage::running) return;
+    const auto over = op.finished.done();
+    if (!over || *over) op.at = stage::done;
+  }
+}
+
+void engine::watch(const std::stop_token& stop) {
+  guard locked(lock_);
+  while (has_streamed_.wait(locked, stop, [&] { return !streamed_.empty() || !queue_.empty(); })) {
+    advance();
+    look(ask_every);
+    const auto running = streamed_;  // what is over leaves the list
+    for (const auto& op : running)
+      if (!is_over(*op)) check_limits(*op);
+    locked.unlock();
+    std::this_thread::sleep_for(std::chrono::microseconds(500));
+    locked.lock();
+  }
+}
+
+void engine::poison(error reason, bool tells) {
+  if (poison_) return;
+  poison_ = detail::reported_by(std::move(reason), rank_);
+  if (tells) control_.abort(*poison_);
+  if (comm_ != nullptr) {
+    const cuda::current_device at(parts_.cuda, parts_.where);
+    static_cast<void>(parts_.nccl.call().comm_abort(std::exchange(comm_, nullptr)));
+  }
+  queue_.clear();
+  streamed_.clear();
+}
+
+result<std::vector<std::vector<std::byte>>> engine::all_gather(std::span<const std::byte> bytes,
+                                                               const call_options& options) {
+  SHARDMESH_CHECK(check_call(options, "all_gather"));
+  call_options control = options;
+  control.stream = {};  // bytes of the host
+  auto all = control_.all_gather(bytes, control);
+  if (!all) SHARDMESH_CHECK(status());
+  return all;
+}
+
+void engine::abort(const error& reason) {
+  const guard locked(lock_);
+  poison(reason, true);
+}
+
+result<void> engine::status() {
+  const guard locked(lock_);
+  look({});
+  if (poison_) return *poison_;
+  return {};
+}
+
+result<void*> engine::register_memory(std::span<std::byte> memory) {
+  const guard locked(lock_);
+  if (poison_) return *poison_;
+  const cuda::current_device at(parts_.cuda, parts_.where);
+  SHARDMESH_CHECK(at.outcome());
+  void* handle = nullptr;
+  auto done =
+      parts_.nccl.check(parts_.nccl.call().comm_register(comm_, memory.data(), memory.size(), &handle),
+                        "registering " + human_bytes(static_cast<std::int64_t>(memory.size())) + " (ncclCommRegister)",
+                        parts_.where, comm_);
+  if (!done) return std::move(done).error().with_rank(rank_);
+  return handle;
+}
+
+void engine::deregister(void* handle) {
+  const guard locked(lock_);
+  if (comm_ != nullptr && handle != nullptr) static_cast<void>(parts_.nccl.call().comm_deregister(comm_, handle));
+}
+
+std::uint32_t engine::next_number() {
+  const guard locked(lock_);
+  return next_number_++;
+}
+
+void engine::skip_to(std::uint32_t number) {
+  const guard locked(lock_);
+  next_number_ = std::max(next_number_, number);
+}
+
+engine::~engine() {
+  if (watcher_.joinable()) {
+    watcher_.request_stop();
+    watcher_.join();
+  }
+  const guard locked(lock_);
+  close();
+}
+
+// All ranks part together; who does not come is not waited for long.
+void engine::close() {
+  if (comm_ == nullptr) return;
+  const cuda::current_device at(parts_.cuda, parts_.where);
+  const functions& f = parts_.nccl.call();
+  const int code = f.comm_finalize(comm_);
+  bool is_well = code == success || code == in_progress;
+  if (is_well) {
+    call_options limit;
+    limit.deadline = clock::now() + parting;
+    is_well = finish_call(parts_, comm_, "ncclCommFinalize", limit, [&] { return heard_from(told_by_); }).has_value();
+  }
+  static_cast<void>(is_well ? f.comm_destroy(comm_) : f.comm_abort(comm_));
+  comm_ = nullptr;
+}
+
+}  // namespace shardmesh::nccl

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+// Making communicators: what ranks agree on before NCCL is asked, and waiting for NCCL.
+module;
+#include "includes.hpp"
+module shardmesh.nccl;
+
+import :engine;
+
+namespace shardmesh::nccl {
+namespace {
+
+config non_blocking() {
+  config made;
+  made.blocking = 0;
+  return made;
+}
+
+// What a rank has before it talks to the others.
+struct prepared {
+  parts made;
+  std::optional<unique_id> id;  // of rank 0
+};
+
+result<prepared> prepare(std::int32_t rank, device where, const nccl_options& options) {
+  SHARDMESH_TRY(cuda::runtime cuda, cuda::runtime::load(options.cudart));
+  SHARDMESH_TRY(where, cuda.resolve(where));
+  SHARDMESH_TRY(library nccl, library::load(options.nccl));
+  SHARDMESH_TRY(cuda::stream stream, cuda::stream::make(cuda, where));
+  prepared made{{std::move(cuda), std::move(nccl), where, options, std::move(stream)}, {}};
+  if (rank == 0) {
+    unique_id id;
+    SHARDMESH_CHECK(made.made.nccl.check(made.made.nccl.call().get_unique_id(&id), "ncclGetUniqueId", where));
+    made.id = id;
+  }
+  return made;
+}
+
+error of_rank(error e, std::int32_t rank, device where, const char* call) {
+  e.message = detail::part_of_call("making a NCCL communicator", call) + " for " + to_string(where) + ": " + e.message;
+  return detail::reported_by(std::move(e), rank);
+}
+
+}  // namespace
+
+communicator_ref told_by(communicator_ref control) {
+  const auto* const part = control.target<subgroup_communicator>();
+  return part != nullptr ? part->whole() : control;
+}
+
+// An exchange of nothing involves nobody; a communicator that is poisoned refuses it.
+result<void> heard_from(communicator_ref told_by) {
+  SHARDMESH_TRY(pending nothing, told_by.start_exchange({}, {}, {}));
+  return nothing.wait();
+}
+
+std::optional<clock::time_point> deadline_of(const call_options& call, const nccl_options& options) {
+  if (call.deadline || options.patience <= std::chrono::milliseconds(0)) return call.deadline;
+  return clock::now() + options.patience;
+}
+
+result<void> finish_call(const parts& made, void* comm, std::string_view what, const call_options& call,
+                         function_ref<result<void>()> heard) {
+  const auto deadline = deadline_of(call, made.options);
+  for (patience each;; each.rest()) {
+    int state = success;
+    SHARDMESH_CHECK(made.nccl.check(made.nccl.call().comm_get_async_error(comm, &state), "ncclCommGetAsyncError",
+                                    made.where, comm));
+    SHARDMESH_CHECK(made.nccl.check(state, what, made.where, comm));
+    if (state != in_progress) return {};
+    SHARDMESH_CHECK(heard());
+    if (call.cancel.stop_requested())
+      return fail(errc::cancelled, std::string(what) + " on " + to_string(made.where) + " was cancelled");
+    if (deadline && clock::now() >= *deadline)
+      return fail(errc::deadline_exceeded,
+                  std::string(what) + " on " + to_string(made.where) + " waited in vain for the other ranks");
+  }
+}
+
+engine::engine(parts made, communicator_ref control, void* comm)
+    : parts_(std::move(made)),
+      control_(control),
+      told_by_(told_by(control)),
+      rank_(control.rank()),
+      size_(control.size()),
+      comm_(comm) {}
+
+engine::engine(parts made, any_communicator own_control, void* comm)
+    : parts_(std::move(made)),
+      own_control_(std::move(own_control)),
+      control_(*own_control_),
+      told_by_(told_by(control_)),
+      rank_(control_.rank()),
+      size_(control_.size()),
+      comm_(comm) {}
+
+result<std::shared_ptr<engine>> engine::make(communicator_ref control, device where, const nccl_options& options,
+                                             const call_options& given) {
+  call_options call = given.named("nccl_communicator::make");
+  call.stream = {};
+  auto mine = prepare(control.rank(), where, options);
+
+  // Everybody goes on, or everybody has the same error: until here nobody waits for anybody.
+  agree_options agreeing{.what = "libraries", .ordered = true};
+  std::vector<agreement_record> records;
+  std::optional<error> problem;
+  if (mine) {
+    records.push_back({"NCCL", version_text(mine->made.nccl.version())});
+    if (mine->id) {
+      const auto id = std::as_bytes(std::span(mine->id->internal));
+      agreeing.note.assign(id.begin(), id.end());
+    }
+  } else {
+    problem = of_rank(std::move(mine).error(), control.rank(), where, call.name);
+    agreeing.problem = &*problem;
+  }
+  SHARDMESH_TRY(const agreement_notes notes, agree(control, records, agreeing, call));
+  unique_id id;
+  if (notes.empty() || notes[0].size() != sizeof id.internal)
+    return fail(errc::disagreement, "rank 0 gave no id of NCCL").with_rank(0);
+  std::memcpy(id.internal, notes[0].data(), sizeof id.internal);
+
+  parts& made = mine->made;
+  config configuration = non_blocking();
+  void* comm = nullptr;
+  result<void> begun;
+  {
+    const cuda::current_device at(made.cuda, made.where);
+    begun = at.outcome();
+    if (begun)
+      begun = made.nccl.check(
+          made.nccl.call().comm_init_rank_config(&comm, control.size(), id, control.rank(), &configuration),
+          "ncclCommInitRankConfig", made.where);
+    if (begun)
+      begun = finish_call(made, comm, "ncclCommInitRankConfig", call, [&] { return heard_from(told_by(control)); });
+  }
+  if (!begun) {
+    // The others wait for this rank within NCCL.
+    error reason = of_rank(std::move(begun).error(), control.rank(), made.where, call.name);
+    control.abort(reason);
+    if (comm != nullptr) static_cast<void>(made.nccl.call().comm_abort(comm));
+    return heard_from(control) ? reason : heard_from(control).error();  // the first of all ranks'
+  }
+  return finished(std::make_shared<engine>(std::move(made), control, comm));
+}
+
+result<std::shared_ptr<engine>> engine::finished(std::shared_ptr<engine> made) {
+  auto before = cuda::event::make(made->parts_.cuda, made->parts_.where);
+  if (!before) {
+    made->abort(before.error());
+    return std::move(before).error();
+  }
+  made->before_ = *std::move(before);
+  return made;
+}
+
+result<std::shared_ptr<engine>> engine::split(std::int32_t color, std::int32_t key, const call_options& given) {
+  call_options call = given.named("nccl_communicator::split");
+  call.stream = {};
+  // Who goes where, known to all.
+  std::array<std::int32_t, 2> mine{std::max(color, -1), key};
+  SHARDMESH_TRY(const auto all, all_gather(std::as_bytes(std::span(mine)), call));
+  std::vector<std::pair<std::int32_t, std::int32_t>> ranks;  // by key, then by rank
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    std::array<std::int32_t, 2> theirs{};
+    if (all[r].size() != sizeof theirs)
+      return fail(errc::disagreement, "ranks are in different calls").with_rank(static_cast<std::int32_t>(r));
+    std::memcpy(theirs.data(), all[r].data(), sizeof theirs);
+    if (mine[0] >= 0 && theirs[0] == mine[0]) ranks.emplace_back(theirs[1], static_cast<std::int32_t>(r));
+  }
+  std::ranges::sort(ranks);
+  std::vector<std::int32_t> members;
+  for (const auto& [order, rank] : ranks) members.push_back(rank);
+
+  std::optional<any_communicator> control;
+  if (!members.empty()) {
+    SHARDMESH_TRY(const rank_group group, rank_group::make(std::move(members)));
+    SHARDMESH_TRY(control, subgroup(control_, group, call));
+  }
+  parts of_child{parts_.cuda, parts_.nccl, parts_.where, parts_.options, {}};
+  SHARDMESH_TRY(of_child.stream, cuda::stream::make(parts_.cuda, parts_.where));
+
+  const auto heard = [&] { return heard_from(told_by_); };
+  config configuration = non_blocking();
+  void* comm = nullptr;
+  result<void> done;
+  // NCCL takes no call before the last one is on its stream.
+  const auto deadline = deadline_of(call, parts_.options);
+  for (patience each;; each.rest()) {
+    const guard locked(lock_);
+    advance();
+    look(std::chrono::milliseconds(1));
+    if (!poison_ && !queue_.empty() && deadline && clock::now() >= *deadline)
+      poison(fail(errc::deadline_exceeded, "rank " + std::to_string(rank_) + " waited in vain to split"), true);
+    if (poison_) return *poison_;
+    if (!queue_.empty()) continue;
+    const cuda::current_device at(parts_.cuda, parts_.where);
+    done = at.outcome();
+    if (done)
+      done = parts_.nccl.check(parts_.nccl.call().comm_split(comm_, mine[0], key, &comm, &configuration),
+                               "ncclCommSplit", parts_.where, comm_);
+    if (done) done = finish_call(parts_, comm_, "ncclCommSplit", call, heard);
+    if (done && comm != nullptr) done = finish_call(of_child, comm, "ncclCommSplit", call, heard);
+    if (done) break;
+    if (comm != nullptr) static_cast<void>(parts_.nccl.call().comm_abort(comm));
+    poison(std::move(done).error(), true);
+    return *poison_;
+  }
+  if (comm == nullptr) return std::shared_ptr<engine>();
+  return finished(std::make_shared<engine>(std::move(of_child), *std::move(control), comm));
+}
+
+}  // namespace shardmesh::nccl

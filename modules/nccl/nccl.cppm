@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+// shardmesh.nccl: a communicator over GPUs. An optional room: `import shardmesh;` does not bring it. It builds without
+// NCCL and CUDA, whose libraries it finds at run time.
+export module shardmesh.nccl;
+
+export import shardmesh.comm;
+export import shardmesh.cuda;
+
+export import :functions;
+export import :library;
+export import :nccl_communicator;

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+module shardmesh.test.gpu_ranks;
+
+namespace shardmesh::test {
+namespace {
+
+const_tensor_view view(std::span<const std::byte> bytes) {
+  return {bytes.data(), dtype::uint8, {}, {static_cast<std::int64_t>(bytes.size())}, {1}};
+}
+tensor_view view(std::span<std::byte> bytes) {
+  return {bytes.data(), dtype::uint8, {}, {static_cast<std::int64_t>(bytes.size())}, {1}};
+}
+
+// What was received is copied to the host when it is there.
+struct landing {
+  std::span<std::byte> here;
+  std::unique_ptr<device_bytes> there;
+};
+
+struct staged final : pending::operation {
+  pending inner;
+  std::vector<landing> receives;
+  std::vector<std::unique_ptr<device_bytes>> sends;
+  bool done() override { return inner.done(); }
+  result<void> wait() override {
+    if (auto waited = inner.wait(); !waited) return waited;
+    for (const landing& one : receives) {
+      const auto bytes = one.there->here();
+      std::copy(bytes.begin(), bytes.end(), one.here.begin());
+    }
+    return {};
+  }
+};
+
+}  // namespace
+
+std::string on_gpus(const std::string& path, std::int32_t size, const gpu_body& body) {
+  const auto scope = cuda_scope::open({.cudart = path, .kernels_on_host = true});
+  if (!scope) return to_string(scope.error());
+  std::vector<std::string> found(static_cast<std::size_t>(size));
+  const auto done = run_ranks(size, [&](any_communicator& control) -> result<void> {
+    auto comm = nccl_communicator::make(control, {device_type::cuda, static_cast<std::int16_t>(control.rank())},
+                                        {.nccl = path, .cudart = path});
+    if (!comm) return std::move(comm).error();
+    std::string& wrong = found[static_cast<std::size_t>(control.rank())];
+    wrong = body(*comm, control);
+    if (wrong.empty()) return {};
+    return fail(errc::checksum_mismatch, wrong);
+  });
+  // What is wrong on a rank, rather than what made the group fail, which may be meant.
+  for (std::size_t r = 0; r < found.size(); ++r)
+    if (!found[r].empty()) return "rank " + std::to_string(r) + ": " + found[r];
+  return done ? std::string() : to_string(done.error());
+}
+
+device_bytes::device_bytes(device where, std::span<const std::byte> bytes) : device_bytes(where, bytes.size()) {
+  if (!bytes.empty()) copy_between(view_of(tensor_), view(bytes)).value();
+}
+device_bytes::device_bytes(device where, std::size_t size_bytes)
+    : tensor_(device_tensor::make(dtype::uint8, {static_cast<std::int64_t>(size_bytes)}, where).value()) {}
+
+std::vector<std::byte> device_bytes::here() const {
+  std::vector<std::byte> bytes(static_cast<std::size_t>(tensor_.size_bytes()));
+  if (!bytes.empty()) copy_between(view(std::span(bytes)), view_of(tensor_)).value();
+  return bytes;
+}
+
+result<pending> staged_communicator::start_exchange(std::span<const outgoing> sends, std::span<const incoming> receives,
+                                                    const call_options& options) {
+  auto made = std::make_unique<staged>();
+  std::vector<outgoing> out;
+  std::vector<incoming> in;
+  for (const outgoing& m : sends) {
+    made->sends.push_back(std::make_unique<device_bytes>(inner_.memory(), m.bytes));
+    out.push_back({m.peer, made->sends.back()->there()});
+  }
+  for (const incoming& m : receives) {
+    // What is there before is there afterwards when nothing comes.
+    made->receives.push_back({m.bytes, std::make_unique<device_bytes>(inner_.memory(), m.bytes)});
+    in.push_back({m.peer, made->receives.back().there->there()});
+  }
+  auto started = inner_.start_exchange(out, in, options);
+  if (!started) return std::move(started).error();
+  made->inner = *std::move(started);
+  return pending(std::move(made));
+}
+
+result<pending> staged_communicator::through(std::span<const std::byte> send, std::span<std::byte> receive,
+                                             const start& inner) {
+  auto made = std::make_unique<staged>();
+  made->sends.push_back(std::make_unique<device_bytes>(inner_.memory(), send));
+  made->receives.push_back({receive, std::make_unique<device_bytes>(inner_.memory(), receive.size())});
+  auto started = inner(made->sends.back()->there(), made->receives.back().there->there());
+  if (!started) return std::move(started).error();
+  made->inner = *std::move(started);
+  return pending(std::move(made));
+}
+
+result<pending> staged_communicator::all_gather_into(std::span<const std::byte> send, std::span<std::byte> receive,
+                                                     const call_options& options) {
+  return through(send, receive, [&](auto s, auto r) { return inner_.all_gather_into(s, r, options); });
+}
+result<pending> staged_communicator::all_to_all(std::span<const std::byte> send, std::span<std::byte> receive,
+                                                const call_options& options) {
+  return through(send, receive, [&](auto s, auto r) { return inner_.all_to_all(s, r, options); });
+}
+result<pending> staged_communicator::reduce_scatter(std::span<const std::byte> send, std::span<std::byte> receive,
+                                                    dtype type, reduce_op op, const call_options& options) {
+  return through(send, receive, [&](auto s, auto r) { return inner_.reduce_scatter(s, r, type, op, options); });
+}
+result<pending> staged_communicator::all_reduce(std::span<const std::byte> send, std::span<std::byte> receive,
+                                                dtype type, reduce_op op, const call_options& options) {
+  return through(send, receive, [&](auto s, auto r) { return inner_.all_reduce(s, r, type, op, options); });
+}
+
+}  // namespace shardmesh::test

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// shardmesh.test.gpu_ranks: threads as ranks, each with a device of the double and a NCCL communicator, and bytes in
+// the memory of devices. Tests only.
+module;
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+export module shardmesh.test.gpu_ranks;
+
+export import shardmesh.nccl;
+
+export namespace shardmesh::test {
+
+/// What a rank does: empty when all is well, else what is wrong.
+using gpu_body = std::function<std::string(nccl_communicator&, any_communicator& control)>;
+
+/// Runs the body on `size` threads; rank r has device r of the double that is at that path. Returns what is wrong on
+/// the first rank where something is, or why the ranks did not come about.
+std::string on_gpus(const std::string& path, std::int32_t size, const gpu_body& body);
+
+/// Bytes in a device's memory, written and read by the host without any stream of the test's.
+class device_bytes {
+ public:
+  device_bytes(device where, std::span<const std::byte> bytes);
+  device_bytes(device where, std::size_t size_bytes);
+  std::span<std::byte> there() { return tensor_.bytes(); }
+  std::vector<std::byte> here() const;
+
+ private:
+  device_tensor tensor_;
+};
+
+/// A communicator for memory of the host over one for memory of a device: every call goes through memory of the device
+/// and is waited for there. So suites that know only the host's memory run over NCCL.
+class staged_communicator {
+ public:
+  explicit staged_communicator(nccl_communicator inner) : inner_(std::move(inner)) {}
+  std::int32_t rank() const { return inner_.rank(); }
+  std::int32_t size() const { return inner_.size(); }
+  result<std::vector<std::vector<std::byte>>> all_gather(std::span<const std::byte> bytes,
+                                                         const call_options& options) {
+    return inner_.all_gather(bytes, options);
+  }
+  result<pending> start_exchange(std::span<const outgoing> sends, std::span<const incoming> receives,
+                                 const call_options& options);
+  result<pending> all_gather_into(std::span<const std::byte> send, std::span<std::byte> receive,
+                                  const call_options& options);
+  result<pending> all_to_all(std::span<const std::byte> send, std::span<std::byte> receive,
+                             const call_options& options);
+  result<pending> reduce_scatter(std::span<const std::byte> send, std::span<std::byte> receive, dtype type,
+                                 reduce_op op, const call_options& options);
+  result<pending> all_reduce(std::span<const std::byte> send, std::span<std::byte> receive, dtype type, reduce_op op,
+                             const call_options& options);
+  void abort(const error& reason) { inner_.abort(reason); }
+  bool is_ordered() const { return true; }
+
+ private:
+  using start = std::function<result<pending>(std::span<const std::byte>, std::span<std::byte>)>;
+  result<pending> through(std::span<const std::byte> send, std::span<std::byte> receive, const start& inner);
+  nccl_communicator inner_;
+};
+static_assert(collective_communicator<staged_communicator>);
+
+}  // namespace shardmesh::test

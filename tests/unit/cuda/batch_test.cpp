@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+// Batches on the double: the host's kernels as host functions, and CUDA's copies where there are no kernels, both
+// compared with what the host's backend does to the same bytes.
+#include <algorithm>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <gpu_double/on_double.hpp>
+#include <memory>
+#include <random>
+#include <random_seed.hpp>
+#include <random_views.hpp>
+#include <string>
+#include <vector>
+import shardmesh.cuda;
+
+using namespace shardmesh;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+constexpr device gpu{device_type::cuda, 0};
+
+// Views of one batch, each in a slot of its own, with the bytes of the destinations before.
+struct work {
+  batch_builder items;
+  std::vector<random_views::owned_view> to, from;
+
+  template <class Add>
+  void add(random_views::owned_view a, random_views::owned_view b, const Add& append) {
+    const auto slot = static_cast<std::uint32_t>(to.size());
+    to.push_back(std::move(a));
+    from.push_back(std::move(b));
+    const auto& [target, source] = std::pair(std::cref(to.back()), std::cref(from.back()));
+    const auto added = append(items, place(slot, target.get().memory.data(), target.get().view),
+                              place(slot, source.get().memory.data(), source.get().view));
+    REQUIRE(added);
+  }
+};
+
+// What the host's backend makes of it.
+std::vector<std::vector<std::byte>> done_here(const work& w) {
+  std::vector<std::vector<std::byte>> made;
+  std::vector<std::byte*> to;
+  std::vector<const std::byte*> from;
+  for (const auto& one : w.to) made.push_back(one.memory);
+  for (auto& one : made) to.push_back(one.data());
+  for (const auto& one : w.from) from.push_back(one.memory.data());
+  const auto batch = host_backend()->prepare(w.items.items(), {});
+  REQUIRE(batch);
+  REQUIRE(host_backend()->run(**batch, {to, from}, {}));
+  return made;
+}
+
+// The same on a device, all of it on one stream.
+std::vector<std::vector<std::byte>> done_there(const work& w, kernel_backend& backend, stream_ref stream) {
+  std::vector<device_buffer> buffers;
+  std::vector<std::byte*> to;
+  std::vector<const std::byte*> from;
+  const auto upload = [&](const std::vector<std::byte>& bytes) {
+    auto made = backend.allocate(static_cast<std::int64_t>(bytes.size()), gpu, stream);
+    REQUIRE(made);
+    REQUIRE(backend.copy_across(made->data(), gpu, bytes.data(), {}, made->size_bytes(), stream));
+    buffers.push_back(*std::move(made));
+    return buffers.back().data();
+  };
+  for (const auto& one : w.to) to.push_back(upload(one.memory));
+  for (const auto& one : w.from) from.push_back(upload(one.memory));
+  const auto batch = backend.prepare(w.items.items(), gpu);
+  REQUIRE(batch);
+  CHECK((*batch)->items() == w.items.items().size());
+  REQUIRE(backend.run(**batch, {to, from}, stream));
+  std::vector<std::vector<std::byte>> made;
+  for (std::size_t i = 0; i < to.size(); ++i) {
+    made.emplace_back(w.to[i].memory.size());
+    REQUIRE(backend.copy_across(made.back().data(), {}, to[i], gpu, buffers[i].size_bytes(), stream));
+  }
+  const auto all = backend.record(gpu, stream);
+  REQUIRE(all);
+  REQUIRE((*all)->wait());
+  return made;
+}
+
+struct element {
+  dtype type;
+  std::size_t size;
+};
+element any_element(std::mt19937_64& random) {
+  constexpr element all[] = {{dtype::float32, 4}, {dtype::bfloat16, 2}, {dtype::float64, 8}, {dtype::int32, 4},
+                             {dtype::uint8, 1},   {dtype::int64, 8},    {dtype::float16, 2}};
+  return all[random() % std::size(all)];
+}
+
+}  // namespace
+
+TEST_CASE("random batches on a stream do what the host's backend does") {
+  for (std::uint64_t seed = 1; seed <= random_seed::rounds(40); ++seed) {
+    INFO("seed " << seed);
+    const on_double fresh(seed);
+    const auto scope = cuda_scope::open({.cudart = SHARDMESH_GPU_DOUBLE, .kernels_on_host = true});
+    const auto runtime = cuda::runtime::load(SHARDMESH_GPU_DOUBLE);
+    REQUIRE((scope && runtime));
+    const auto stream = cuda::stream::make(*runtime, gpu);
+    REQUIRE(stream);
+    std::mt19937_64 random(seed);
+    work w;
+    for (std::uint64_t i = 0, count = random() % 6; i < count; ++i) {
+      const extents sizes = random_views::random_sizes(random);
+      const element a = any_element(random), b = any_element(random);
+      w.add(random_views::make(random, sizes, a.type, a.size, false),
+            random_views::make(random, sizes, b.type, b.size, true),
+            [&](batch_builder& items, const placed_view& to, const placed_view& from) {
+              return random() % 3 == 0 ? items.accumulate(to, from, reduce_op::max) : items.copy(to, from);
+            });
+    }
+    CHECK(done_there(w, scope->backend(), random() % 2 == 0 ? stream->ref() : stream_ref{}) == done_here(w));
+  }
+}
+
+TEST_CASE("without kernels, copies that convert nothing are CUDA's") {
+  for (std::uint64_t seed = 1; seed <= random_seed::rounds(40); ++seed) {
+    INFO("seed " << seed);
+    const on_double fresh(seed);
+    const auto scope = cuda_scope::open({.cudart = SHARDMESH_GPU_DOUBLE});
+    const auto runtime = cuda::runtime::load(SHARDMESH_GPU_DOUBLE);
+    REQUIRE((scope && runtime));
+    CHECK(scope->backend().name() == "cuda (copies only)");
+    const auto stream = cuda::stream::make(*runtime, gpu);
+    REQUIRE(stream);
+    std::mt19937_64 random(seed);
+    work w;
+    for (std::uint64_t i = 0, count = random() % 6; i < count; ++i) {
+      const extents sizes = random_views::random_sizes(random);
+      const element a = any_element(random);
+      w.add(random_views::make(random, sizes, a.type, a.size, false),
+            random_views::make(random, sizes, a.type, a.size, true),
+            [&](batch_builder& items, const placed_view& to, const placed_view& from) {
+              return items.copy(to, from, static_cast<std::uint32_t>(random() % 2));
+            });
+    }
+    CHECK(done_there(w, scope->backend(), stream->ref()) == done_here(w));
+    CHECK(double_calls("cudaLaunchHostFunc") == 0);
+  }
+}
+
+TEST_CASE("rows of a matrix are one call") {
+  const on_double fresh;
+  const auto scope = cuda_scope::open({.cudart = SHARDMESH_GPU_DOUBLE});
+  REQUIRE(scope);
+  auto wide = device_tensor::make(dtype::float32, {50, 40}, gpu);
+  auto part = device_tensor::make(dtype::float32, {50, 8}, gpu);
+  REQUIRE((wide && part));
+  const auto columns = subview(view_of(*wide), box{{0, 16}, {50, 8}});
+  const std::vector<float> values(400, 2.5F);
+  const const_tensor_view given{reinterpret_cast<const std::byte*>(values.data()), dtype::float32, {}, {50, 8}, {8, 1}};
+  REQUIRE(copy_between(view_of(*part), given));
+  const auto before = double_calls("cudaMemcpyAsync");
+  REQUIRE(copy_between(columns, view_of(std::as_const(*part))));
+  CHECK(double_calls("cudaMemcpy2DAsync") == 1);
+  CHECK(double_calls("cudaMemcpyAsync") == before);
+}
+
+TEST_CASE("without kernels, what is computed or converted is refused by name before anything moves") {
+  const on_double fresh;
+  const auto scope = cuda_scope::open({.cudart = SHARDMESH_GPU_DOUBLE});
+  REQUIRE(scope);
+  const auto refusal = [&](const batch_builder& items) {
+    const auto batch = scope->backend().prepare(items.items(), gpu);
+    REQUIRE(!batch);
+    CHECK(batch.error().code == errc::unsupported);
+    return to_string(batch.error());
+  };
+  const auto at = [](dtype type, extents strides) { return placed_view{0, 0, type, {100, 100, 100}, strides}; };
+  batch_builder cast, sum, scattered;
+  REQUIRE(cast.copy(at(dtype::bfloat16, {10'000, 100, 1}), at(dtype::float32, {10'000, 100, 1})));
+  CHECK_THAT(refusal(cast), ContainsSubstring("cuda:0") && ContainsSubstring("copy of float32 to bfloat16") &&
+                                ContainsSubstring("cuda_options::kernels"));
+  REQUIRE(sum.accumulate(at(dtype::float32, {10'000, 100, 1}), at(dtype::float32, {10'000, 100, 1}), reduce_op::sum));
+  CHECK_THAT(refusal(sum), ContainsSubstring("accumulate (sum) of float32"));
+  REQUIRE(scattered.copy(at(dtype::int8, {100, 10'000, 1}), at(dtype::int8, {1, 100, 10'000})));
+  CHECK(scope->backend().prepare(scattered.items(), gpu));  // 10,000 calls: slow, but the bytes are right
+  batch_builder more;
+  REQUIRE(
+      more.copy({0, 0, dtype::int8, {1000, 100, 5}, {500, 5, 1}}, {0, 0, dtype::int8, {1000, 100, 5}, {1, 1000, 0}}));
+  CHECK_THAT(refusal(more), ContainsSubstring("too many copies"));
+}
+
+TEST_CASE("a library of kernels that is named must be one") {
+  const on_double fresh;
+  const auto missing = cuda_scope::open({.cudart = SHARDMESH_GPU_DOUBLE, .kernels = "/nowhere/libkernels.so"});
+  REQUIRE(!missing);
+  CHECK(missing.error().code == errc::unsupported);
+  CHECK(missing.error().found == "/nowhere/libkernels.so");
+  const auto other = cuda_scope::open({.cudart = SHARDMESH_GPU_DOUBLE, .kernels = "libc.so.6"});
+  REQUIRE(!other);
+  CHECK_THAT(to_string(other.error()), ContainsSubstring("libc.so.6 has no function shardmesh_cuda_kernels_version"));
+}
+
+TEST_CASE("kernels of a library run batches on their stream, and what it has none for is refused by name") {
+  for (std::uint64_t seed = 1; seed <= random_seed::rounds(20); ++seed) {
+    INFO("seed " << seed);
+    const on_double fresh(seed);
+    const auto scope = cuda_scope::open({.cudart = SHARDMESH_GPU_DOUBLE, .kernels = SHARDMESH_KERNELS_DOUBLE});
+    const auto runtime = cuda::runtime::load(SHARDMESH_GPU_DOUBLE);
+    REQUIRE((scope && runtime));
+    CHECK(scope->backend().name() == "cuda");
+    const auto stream = cuda::stream::make(*runtime, gpu);
+    REQUIRE(stream);
+    std::mt19937_64 random(seed);
+    work w;
+    for (std::uint64_t i = 0, count = random() % 6; i < count; ++i) {
+      const extents sizes = random_views::random_sizes(random);
+      const element a = random() % 2 == 0 ? element{dtype::float32, 4} : element{dtype::int64, 8};
+      w.add(random_views::make(random, sizes, a.type, a.size, false),
+            random_views::make(random, sizes, a.type, a.size, true),
+            [&](batch_builder& items, const placed_view& to, const placed_view& from) {
+              return items.copy(to, from, static_cast<std::uint32_t>(random() % 2));
+            });
+    }
+    CHECK(done_there(w, scope->backend(), random() % 2 == 0 ? stream->ref() : stream_ref{}) == done_here(w));
+    CHECK(double_calls("cudaMemcpy2DAsync") == 0);
+    batch_builder cast;
+    REQUIRE(cast.copy({0, 0, dtype::float32, {9}, {1}}, {0, 0, dtype::float32, {9}, {1}}));
+    REQUIRE(cast.copy({0, 0, dtype::bfloat16, {9}, {1}}, {0, 0, dtype::float32, {9}, {1}}));
+    const auto refused = scope->backend().prepare(cast.items(), gpu);
+    REQUIRE(!refused);
+    CHECK(refused.error().code == errc::unsupported);
+    CHECK_THAT(to_string(refused.error()),
+               ContainsSubstring("has no kernel for copy of float32 to bfloat16 in 1 loops on cuda:0"));
+  }
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Communicators of the double: ranks are threads. Right programs give right bytes for every seed.
+#include <catch2/catch_test_macros.hpp>
+
+#include "gpu_double/on_ranks.hpp"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+using namespace gpu_double;
+
+TEST_CASE("every rank knows who it is, whether it waits for the others or asks") {
+  for (const bool blocking : {true, false})
+    for (const int ranks : {1, 2, 4, 8}) {
+      const on_double here(static_cast<std::uint64_t>(ranks));
+      nccl_on_ranks(ranks, blocking, [&](rank_on_double& at) {
+        int count = 0;
+        int rank = -1;
+        int device = -1;
+        at.ok(ncclCommCount(at.comm, &count), "count");
+        at.ok(ncclCommUserRank(at.comm, &rank), "rank");
+        at.ok(ncclCommCuDevice(at.comm, &device), "device");
+        at.check(count == ranks && rank == at.rank && device == at.rank, "who it is");
+      });
+    }
+}
+
+TEST_CASE("messages of a group arrive, of any size, to itself too, in the order of the calls") {
+  for (std::uint64_t seed = 0; seed < 24; ++seed) {
+    const on_double here(seed);
+    const int ranks = 1 + static_cast<int>(seed % 5);
+    nccl_on_ranks(ranks, seed % 2 == 0, [&](rank_on_double& at) {
+      const auto many = [&](int from, int to) { return static_cast<std::size_t>((from * 7 + to * 3) % 5) * 10; };
+      std::vector<device_bytes> out;
+      std::vector<device_bytes> in;
+      for (int peer = 0; peer < ranks; ++peer) {
+        out.emplace_back(at, many(at.rank, peer), static_cast<unsigned char>(at.rank * 16 + peer));
+        in.emplace_back(at, many(peer, at.rank), static_cast<unsigned char>(0xEE));
+      }
+      at.ok(ncclGroupStart(), "start");
+      for (int peer = 0; peer < ranks; ++peer) {
+        at.ok(ncclSend(out[peer].data(), many(at.rank, peer), nccl_uint8, peer, at.comm, at.stream), "send");
+        at.ok(ncclRecv(in[peer].data(), many(peer, at.rank), nccl_uint8, peer, at.comm, at.stream), "receive");
+      }
+      at.ready(ncclGroupEnd(), "end");
+      for (int peer = 0; peer < ranks; ++peer)
+        at.check(in[peer].read(at) ==
+                     std::vector<unsigned char>(many(peer, at.rank), static_cast<unsigned char>(peer * 16 + at.rank)),
+                 "what came from " + std::to_string(peer));
+    });
+  }
+}
+
+TEST_CASE("collectives give what they are defined to give") {
+  for (std::uint64_t seed = 0; seed < 16; ++seed) {
+    const on_double here(seed);
+    const int ranks = 1 + static_cast<int>(seed % 4);
+    nccl_on_ranks(ranks, seed % 2 == 0, [&](rank_on_double& at) {
+      const auto n = static_cast<std::size_t>(ranks);
+      device_values<std::int32_t> from(at, n * 2, [&](std::size_t i) { return at.rank * 100 + static_cast<int>(i); });
+      device_values<std::int32_t> to(at, n * 2 * n, [](std::size_t) { return -1; });
+      const auto value = [](int rank, std::size_t i) { return rank * 100 + static_cast<int>(i); };
+      std::vector<std::int32_t> wanted;
+
+      at.ready(ncclAllGather(from.data(), to.data(), n * 2, nccl_int32, at.comm, at.stream), "all_gather");
+      for (int r = 0; r < ranks; ++r)
+        for (std::size_t i = 0; i < n * 2; ++i) wanted.push_back(value(r, i));
+      at.check(to.read(at) == wanted, "all_gather");
+
+      at.ready(ncclReduceScatter(from.data(), to.data(), 2, nccl_int32, nccl_sum, at.comm, at.stream),
+               "reduce_scatter");
+      for (std::size_t i = 0; i < 2; ++i) {
+        wanted[i] = 0;
+        for (int r = 0; r < ranks; ++r) wanted[i] += value(r, static_cast<std::size_t>(at.rank) * 2 + i);
+      }
+      at.check(to.read(at) == wanted, "reduce_scatter");
+
+      at.ready(ncclAllReduce(from.data(), to.data(), n * 2, nccl_int32, nccl_max, at.comm, at.stream), "all_reduce");
+      for (std::size_t i = 0; i < n * 2; ++i) wanted[i] = value(ranks - 1, i);
+      at.check(to.read(at) == wanted, "all_reduce max");
+
+      at.ready(ncclAllReduce(from.data(), to.data(), n * 2, nccl_int32, nccl_avg, at.comm, at.stream), "all_reduce");
+      for (std::size_t i = 0; i < n * 2; ++i) {
+        int sum = 0;
+        for (int r = 0; r < ranks; ++r) sum += value(r, i);
+        wanted[i] = sum / ranks;
+      }
+      at.check(to.read(at) == wanted, "all_reduce avg");
+
+      at.ready(ncclAlltoAll(from.data(), to.data(), 2, nccl_int32, at.comm, at.stream), "all_to_all");
+      for (int r = 0; r < ranks; ++r)
+        for (std::size_t i = 0; i < 2; ++i)
+          wanted[static_cast<std::size_t>(r) * 2 + i] = value(r, static_cast<std::size_t>(at.rank) * 2 + i);
+      at.check(to.read(at) == wanted, "all_to_all");
+
+      const int root = ranks - 1;
+      at.ready(ncclBroadcast(from.data(), to.data(), 2, nccl_int32, root, at.comm, at.stream), "broadcast");
+      for (std::size_t i = 0; i < 2; ++i) wanted[i] = value(root, i);
+      at.check(to.read(at) == wanted, "broadcast");
+
+      at.ready(ncclReduce(from.data(), to.data(), 2, nccl_int32, nccl_prod, 0, at.comm, at.stream), "reduce");
+      if (at.rank == 0)
+        for (std::size_t i = 0; i < 2; ++i) {
+          wanted[i] = 1;
+          for (int r = 0; r < ranks; ++r) wanted[i] *= value(r, i);
+        }
+      at.check(to.read(at) == wanted, "reduce prod");
+    });
+  }
+}
