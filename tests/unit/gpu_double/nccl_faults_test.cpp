@@ -137,6 +137,7 @@ TEST_CASE("what hangs goes on when the test says so") {
     at.ready(ncclAllReduce(memory.data(), memory.data(), 1, nccl_int32, nccl_sum, at.comm, at.stream), "all_reduce");
     both_here.arrive_and_wait();
     for (int i = 0; i < 100; ++i) at.check(cudaStreamQuery(at.stream) == cuda_not_ready, "it does not hang");
+    both_here.arrive_and_wait();
     if (at.rank == 1) double_release();
     at.check(memory.read(at) == std::vector<int>{2}, "sum");
   });
