@@ -1,25 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 // 16- and 8-bit float formats to and from float32 bits, with PyTorch's values (c10/util/{Half,BFloat16,Float8_*}.h).
-// Bits go in and come out as integers, so that signalling NaNs survive. Plain C++17, branch-light, host only so far.
+// Bits go in and come out as integers, so that signalling NaNs survive. Plain C++17, branch-light, for the host and for
+// devices.
 #pragma once
+#include <shardmesh/kernels/function.hpp>
+
 #include <cstdint>
 #include <cstring>
 
 namespace shardmesh::small_floats {
 
-inline float as_float(std::uint32_t bits) {
+SHARDMESH_KERNEL_FUNCTION inline float as_float(std::uint32_t bits) {
   float value;
   std::memcpy(&value, &bits, sizeof value);
   return value;
 }
-inline std::uint32_t as_bits(float value) {
+SHARDMESH_KERNEL_FUNCTION inline std::uint32_t as_bits(float value) {
   std::uint32_t bits;
   std::memcpy(&bits, &value, sizeof bits);
   return bits;
 }
 
 /// NaNs keep sign and payload and become quiet, as the vcvtph2ps instruction does.
-constexpr std::uint32_t from_float16(std::uint16_t half) {
+SHARDMESH_KERNEL_FUNCTION constexpr std::uint32_t from_float16(std::uint16_t half) {
   const std::uint32_t sign = (half & 0x8000u) << 16;
   const std::uint32_t exponent = (half >> 10) & 0x1Fu;
   std::uint32_t mantissa = half & 0x3FFu;
@@ -31,14 +34,14 @@ constexpr std::uint32_t from_float16(std::uint16_t half) {
   return sign | (shifted << 23) | ((mantissa & 0x3FFu) << 13);
 }
 
-constexpr std::uint32_t from_bfloat16(std::uint16_t bits) {
+SHARDMESH_KERNEL_FUNCTION constexpr std::uint32_t from_bfloat16(std::uint16_t bits) {
   return static_cast<std::uint32_t>(bits) << 16;
 }
 
 /// The format's bits, without sign, of a magnitude below its overflow limit: round to nearest even.
 /// Subnormals are rounded by adding a power of two whose last place is the smallest subnormal.
 template <int Mantissa, int Bias>
-inline std::uint32_t round_magnitude(std::uint32_t magnitude) {
+SHARDMESH_KERNEL_FUNCTION inline std::uint32_t round_magnitude(std::uint32_t magnitude) {
   constexpr int shift = 23 - Mantissa;
   constexpr std::uint32_t smallest_normal = static_cast<std::uint32_t>(128 - Bias) << 23;
   constexpr std::uint32_t magic = static_cast<std::uint32_t>(127 + 1 - Bias - Mantissa + 23) << 23;
@@ -50,7 +53,7 @@ inline std::uint32_t round_magnitude(std::uint32_t magnitude) {
 }
 
 /// NaNs keep sign and the upper payload bits and become quiet, as the vcvtps2ph instruction does.
-inline std::uint16_t to_float16(std::uint32_t bits) {
+SHARDMESH_KERNEL_FUNCTION inline std::uint16_t to_float16(std::uint32_t bits) {
   const std::uint32_t magnitude = bits & 0x7FFFFFFFu;
   std::uint32_t half = round_magnitude<10, 15>(magnitude);
   if (magnitude >= 0x477FF000u) half = 0x7C00u;
@@ -59,19 +62,19 @@ inline std::uint16_t to_float16(std::uint32_t bits) {
 }
 
 /// `nan` is what every NaN becomes: PyTorch's vector code writes 0xFFFF, its scalar code 0x7FC0.
-inline std::uint16_t to_bfloat16(std::uint32_t bits, std::uint16_t nan) {
+SHARDMESH_KERNEL_FUNCTION inline std::uint16_t to_bfloat16(std::uint32_t bits, std::uint16_t nan) {
   const std::uint32_t rounded = (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16;
   return (bits & 0x7FFFFFFFu) > 0x7F800000u ? nan : static_cast<std::uint16_t>(rounded);
 }
 
 /// Saturates: everything beyond 448 is 448, infinity too (PyTorch 2.13; older versions made NaN of it).
-inline std::uint8_t to_float8_e4m3fn(std::uint32_t bits) {
+SHARDMESH_KERNEL_FUNCTION inline std::uint8_t to_float8_e4m3fn(std::uint32_t bits) {
   const std::uint32_t magnitude = bits & 0x7FFFFFFFu;
   std::uint32_t rounded = magnitude >= 0x43E00000u ? 0x7Eu : round_magnitude<3, 7>(magnitude);  // 448
   if (magnitude > 0x7F800000u) rounded = 0x7Fu;
   return static_cast<std::uint8_t>(rounded | ((bits >> 24) & 0x80u));
 }
-inline std::uint8_t to_float8_e5m2(std::uint32_t bits) {
+SHARDMESH_KERNEL_FUNCTION inline std::uint8_t to_float8_e5m2(std::uint32_t bits) {
   const std::uint32_t magnitude = bits & 0x7FFFFFFFu;
   std::uint32_t rounded = magnitude >= 0x47800000u ? 0x7Cu : round_magnitude<2, 15>(magnitude);  // 65536
   if (magnitude > 0x7F800000u) rounded = 0x7Fu;
@@ -79,22 +82,22 @@ inline std::uint8_t to_float8_e5m2(std::uint32_t bits) {
 }
 /// The fnuz formats: one zero, one NaN (0x80), no infinity.
 template <int Mantissa, int Bias>
-inline std::uint8_t to_fnuz(std::uint32_t bits, std::uint32_t limit) {
+SHARDMESH_KERNEL_FUNCTION inline std::uint8_t to_fnuz(std::uint32_t bits, std::uint32_t limit) {
   const std::uint32_t magnitude = bits & 0x7FFFFFFFu;
   const std::uint32_t rounded = magnitude >= limit ? 0x80u : round_magnitude<Mantissa, Bias>(magnitude);
   if (rounded >= 0x80u) return 0x80u;
   return static_cast<std::uint8_t>(rounded == 0 ? 0u : rounded | ((bits >> 24) & 0x80u));
 }
-inline std::uint8_t to_float8_e4m3fnuz(std::uint32_t bits) {
+SHARDMESH_KERNEL_FUNCTION inline std::uint8_t to_float8_e4m3fnuz(std::uint32_t bits) {
   return to_fnuz<3, 8>(bits, 0x43800000u);
 }  // 256
-inline std::uint8_t to_float8_e5m2fnuz(std::uint32_t bits) {
+SHARDMESH_KERNEL_FUNCTION inline std::uint8_t to_float8_e5m2fnuz(std::uint32_t bits) {
   return to_fnuz<2, 16>(bits, 0x47800000u);
 }  // 65536
 
 /// A power of two, the sign is dropped; infinities and NaN are 0xFF. Ties round up for normal numbers (their implied
 /// bit is odd) and down for subnormal ones.
-inline std::uint8_t to_float8_e8m0fnu(std::uint32_t bits) {
+SHARDMESH_KERNEL_FUNCTION inline std::uint8_t to_float8_e8m0fnu(std::uint32_t bits) {
   const std::uint32_t exponent = (bits >> 23) & 0xFFu;
   const std::uint32_t mantissa = bits & 0x7FFFFFu;
   if (exponent == 0xFF) return 0xFF;
@@ -104,7 +107,7 @@ inline std::uint8_t to_float8_e8m0fnu(std::uint32_t bits) {
 
 /// Sign, `Exponents`, `Mantissa` bits with that bias, all finite. The caller handles what the format spells as NaN.
 template <int Exponents, int Mantissa, int Bias>
-constexpr std::uint32_t from_finite(std::uint32_t bits) {
+SHARDMESH_KERNEL_FUNCTION constexpr std::uint32_t from_finite(std::uint32_t bits) {
   const std::uint32_t sign = (bits >> (Exponents + Mantissa)) << 31;
   const std::uint32_t exponent = (bits >> Mantissa) & ((1u << Exponents) - 1);
   std::uint32_t mantissa = bits & ((1u << Mantissa) - 1);
@@ -114,19 +117,19 @@ constexpr std::uint32_t from_finite(std::uint32_t bits) {
   for (; (mantissa & (1u << Mantissa)) == 0; mantissa <<= 1) --shifted;
   return sign | (shifted << 23) | ((mantissa & ((1u << Mantissa) - 1)) << (23 - Mantissa));
 }
-constexpr std::uint32_t from_float8_e4m3fn(std::uint8_t b) {
+SHARDMESH_KERNEL_FUNCTION constexpr std::uint32_t from_float8_e4m3fn(std::uint8_t b) {
   return (b & 0x7Fu) == 0x7Fu ? (b & 0x80u) << 24 | 0x7FF00000u : from_finite<4, 3, 7>(b);
 }
-constexpr std::uint32_t from_float8_e5m2(std::uint8_t b) {
+SHARDMESH_KERNEL_FUNCTION constexpr std::uint32_t from_float8_e5m2(std::uint8_t b) {
   return from_float16(static_cast<std::uint16_t>(b << 8));
 }
-constexpr std::uint32_t from_float8_e4m3fnuz(std::uint8_t b) {
+SHARDMESH_KERNEL_FUNCTION constexpr std::uint32_t from_float8_e4m3fnuz(std::uint8_t b) {
   return b == 0x80u ? 0x7F800001u : from_finite<4, 3, 8>(b);
 }
-constexpr std::uint32_t from_float8_e5m2fnuz(std::uint8_t b) {
+SHARDMESH_KERNEL_FUNCTION constexpr std::uint32_t from_float8_e5m2fnuz(std::uint8_t b) {
   return b == 0x80u ? 0x7F800001u : from_finite<5, 2, 16>(b);
 }
-constexpr std::uint32_t from_float8_e8m0fnu(std::uint8_t b) {
+SHARDMESH_KERNEL_FUNCTION constexpr std::uint32_t from_float8_e8m0fnu(std::uint8_t b) {
   if (b == 0xFF) return 0x7F800001u;
   return b == 0 ? 0x00400000u : static_cast<std::uint32_t>(b) << 23;
 }

@@ -50,7 +50,9 @@ using cuda_host_function = void (*)(void*);
 
 }  // namespace gpu_double
 
+#ifndef GPU_DOUBLE_TYPES_ONLY
 #define CUDA_DOUBLE_FUNCTION(result, name, parameters) \
   extern "C" __attribute__((visibility("default"))) result name parameters;
 #include "cuda_functions.inc"
 #undef CUDA_DOUBLE_FUNCTION
+#endif

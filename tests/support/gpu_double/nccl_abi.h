@@ -65,7 +65,9 @@ struct nccl_config {
 
 }  // namespace gpu_double
 
+#ifndef GPU_DOUBLE_TYPES_ONLY
 #define NCCL_DOUBLE_FUNCTION(result, name, parameters) \
   extern "C" __attribute__((visibility("default"))) result name parameters;
 #include "nccl_functions.inc"
 #undef NCCL_DOUBLE_FUNCTION
+#endif

@@ -109,3 +109,82 @@ TEST_CASE("collectives give what they are defined to give") {
     });
   }
 }
+
+TEST_CASE("a split makes a communicator for each colour, in the order of keys; no colour, none") {
+  for (std::uint64_t seed = 0; seed < 8; ++seed) {
+    const on_double here(seed);
+    nccl_on_ranks(5, seed % 2 == 0, [&](rank_on_double& at) {
+      void* sub = nullptr;
+      nccl_config config = nccl_config_of(at.blocking);
+      // Rank 4 stays out; even and odd ranks, the highest first.
+      const int color = at.rank == 4 ? nccl_no_color : at.rank % 2;
+      at.ready(ncclCommSplit(at.comm, color, -at.rank, &sub, &config), "split");
+      at.check((sub == nullptr) == (at.rank == 4), "who is in");
+      if (!sub) return;
+      rank_on_double within = at;
+      within.comm = sub;
+      within.ready(nccl_in_progress, "the split communicator");
+      int rank = -1;
+      int count = 0;
+      at.ok(ncclCommUserRank(sub, &rank), "rank");
+      at.ok(ncclCommCount(sub, &count), "count");
+      at.check(count == 2 && rank == (at.rank >= 2 ? 0 : 1), "rank within");
+      device_values<int> memory(at, 1, [&](std::size_t) { return at.rank; });
+      within.ready(ncclAllReduce(memory.data(), memory.data(), 1, nccl_int32, nccl_sum, sub, at.stream), "all_reduce");
+      at.check(memory.read(at) == std::vector<int>{at.rank % 2 == 0 ? 2 : 4}, "sum of the colour");
+      at.ok(ncclCommDestroy(sub), "destroy");
+    });
+  }
+}
+
+TEST_CASE("sums of every type, rounded as the type is") {
+  const on_double here;
+  nccl_on_ranks(2, true, [&](rank_on_double& at) {
+    const auto sum = [&]<class T>(int type, std::vector<T> of_rank_0, std::vector<T> of_rank_1, std::vector<T> wanted) {
+      const std::vector<T>& mine = at.rank == 0 ? of_rank_0 : of_rank_1;
+      device_values<T> memory(at, mine.size(), [&](std::size_t i) { return mine[i]; });
+      at.ok(ncclAllReduce(memory.data(), memory.data(), mine.size(), type, nccl_sum, at.comm, at.stream), "all_reduce");
+      at.check(memory.read(at) == wanted, "type " + std::to_string(type));
+    };
+    sum(nccl_int8, std::vector<std::int8_t>{100, -3}, {100, 1}, {-56, -2});
+    sum(nccl_uint8, std::vector<std::uint8_t>{200, 3}, {100, 1}, {44, 4});
+    sum(nccl_uint32, std::vector<std::uint32_t>{4000000000U}, {5}, {4000000005U});
+    sum(nccl_int64, std::vector<std::int64_t>{1LL << 40}, {1}, {(1LL << 40) + 1});
+    sum(nccl_uint64, std::vector<std::uint64_t>{~0ULL}, {2}, {1});
+    sum(nccl_float32, std::vector<float>{1.5F}, {2}, {3.5F});
+    sum(nccl_float64, std::vector<double>{1e300}, {1}, {1e300});
+    sum(nccl_float16, std::vector<std::uint16_t>{0x3C00, 0x7BFF}, {0x4000, 0x7BFF}, {0x4200, 0x7C00});   // 1+2; over
+    sum(nccl_bfloat16, std::vector<std::uint16_t>{0x3F80, 0x4380}, {0x4000, 0x3F80}, {0x4040, 0x4380});  // 256+1: even
+  });
+}
+
+TEST_CASE("finalizing waits for what was enqueued, and a finalized communicator starts nothing") {
+  for (const bool blocking : {true, false}) {
+    const on_double here;
+    nccl_on_ranks(2, blocking, [&](rank_on_double& at) {
+      device_values<int> memory(at, 1, [](std::size_t) { return 1; });
+      at.ready(ncclAllReduce(memory.data(), memory.data(), 1, nccl_int32, nccl_sum, at.comm, at.stream), "all_reduce");
+      at.ready(ncclCommFinalize(at.comm), "finalize");
+      const int again = ncclAllReduce(memory.data(), memory.data(), 1, nccl_int32, nccl_sum, at.comm, at.stream);
+      at.check(again == nccl_invalid_usage, "a collective behind it");
+      at.check(memory.read(at) == std::vector<int>{2}, "sum");
+    });
+  }
+}
+
+TEST_CASE("registrations are of device memory, and are leaks until they are given back") {
+  double_reset(1);
+  nccl_on_ranks(1, true, [&](rank_on_double& at) {
+    device_bytes memory(at, 64, 0);
+    void* handle = nullptr;
+    at.ok(ncclCommRegister(at.comm, memory.data(), 64, &handle), "register");
+    at.check(std::string(double_leak_text()).find("a registration of 64 bytes with rank 0") != std::string::npos,
+             "leak");
+    at.ok(ncclCommDeregister(at.comm, handle), "deregister");
+    at.check(ncclCommDeregister(at.comm, handle) == nccl_invalid_argument, "twice");
+    int plain = 0;
+    at.check(ncclCommRegister(at.comm, &plain, 4, &handle) == nccl_invalid_argument, "host memory");
+  });
+  CHECK(double_problems() == 2);
+  CHECK(double_leaks() == 0);
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pairs of dtypes that models are made of, as loops of their own: contiguous, without a buffer between load and store.
+// What is not here goes through lanes (elements.hpp).
+#pragma once
+#include <shardmesh/kernels/arithmetic.hpp>
+#include <shardmesh/kernels/batch.hpp>
+
+namespace shardmesh::kernel_bodies {
+
+/// to = from, of two floats up to 32 bits.
+template <class To, class From>
+struct direct_copy {
+  using to = typename To::stored;
+  using from = typename From::stored;
+  static constexpr bool reads_to = false;
+  SHARDMESH_KERNEL_FUNCTION static to apply(to, from given) { return To::store(From::load(given)); }
+};
+
+/// to = to + from, of floats up to 32 bits: `from` is rounded to the dtype of `to` first, as everywhere.
+template <class To, class From>
+struct direct_sum {
+  using to = typename To::stored;
+  using from = typename From::stored;
+  static constexpr bool reads_to = true;
+  SHARDMESH_KERNEL_FUNCTION static to apply(to held, from given) {
+    const float a = small_floats::as_float(To::load(held).bits);
+    const float b = small_floats::as_float(To::load(To::store(From::load(given))).bits);
+    return To::store(float_bits{small_floats::as_bits(a + b)});
+  }
+};
+template <class Number>
+struct direct_number_sum {
+  using to = Number;
+  using from = Number;
+  static constexpr bool reads_to = true;
+  SHARDMESH_KERNEL_FUNCTION static to apply(to held, from given) { return added(held, given); }
+};
+
+/// Calls `visit` with the loop's element function where there is one. True when there is.
+template <class Visit>
+SHARDMESH_KERNEL_FUNCTION inline bool with_direct(batch_op op, reduce_op reduction, dtype to, dtype from,
+                                                  const Visit& visit) {
+  using f32 = float32_format;
+  using f16 = float16_format;
+  using bf16 = bfloat16_format;
+  constexpr dtype single = dtype::float32, half = dtype::float16, brain = dtype::bfloat16;
+  const auto done = [&](auto function) {
+    visit(function);
+    return true;
+  };
+  if (op == batch_op::copy) {
+    if (to == brain && from == single) return done(direct_copy<bf16, f32>{});
+    if (to == single && from == brain) return done(direct_copy<f32, bf16>{});
+    if (to == half && from == single) return done(direct_copy<f16, f32>{});
+    if (to == single && from == half) return done(direct_copy<f32, f16>{});
+    return false;
+  }
+  if (op != batch_op::accumulate || (reduction != reduce_op::sum && reduction != reduce_op::avg)) return false;
+  if (to == single && from == single) return done(direct_sum<f32, f32>{});
+  if (to == single && from == brain) return done(direct_sum<f32, bf16>{});
+  if (to == single && from == half) return done(direct_sum<f32, f16>{});
+  if (to == brain && from == brain) return done(direct_sum<bf16, bf16>{});
+  if (to == half && from == half) return done(direct_sum<f16, f16>{});
+  if (to == dtype::float64 && from == dtype::float64) return done(direct_number_sum<double>{});
+  if (to == dtype::int64 && from == dtype::int64) return done(direct_number_sum<std::int64_t>{});
+  return false;
+}
+
+}  // namespace shardmesh::kernel_bodies

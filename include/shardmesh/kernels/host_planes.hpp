@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// Transposes by one thread of a host: squares of a cache line each way, in registers where elements are 1, 2, 4 or 8
+// bytes. Not here: how devices transpose (device_tile.hpp).
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+namespace shardmesh::kernel_bodies {
+
+/// Rows are dense in `from`, columns in `to`; strides in bytes.
+struct host_plane {
+  std::int64_t rows, row_to, row_from;
+  std::int64_t columns, column_to, column_from;
+};
+
+template <std::size_t Bytes>
+inline void move_cells(std::byte* to, const std::byte* from, const host_plane& p) {
+  for (std::int64_t r = 0; r < p.rows; ++r)
+    for (std::int64_t c = 0; c < p.columns; ++c)
+      std::memcpy(to + r * p.row_to + c * p.column_to, from + r * p.row_from + c * p.column_from, Bytes);
+}
+
+#if defined(__SSE2__)
+inline __m128i load_16(const std::byte* from) {
+  return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+}
+inline void store_16(std::byte* to, __m128i value) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(to), value);
+}
+// 16 / Bytes elements each way: `from` has rows side by side, `to` has columns side by side.
+template <std::size_t Bytes>
+inline void move_square(std::byte* to, std::int64_t row_to, const std::byte* from, std::int64_t column_from) {
+  constexpr int edge = 16 / static_cast<int>(Bytes);
+  __m128i a[edge], b[edge];
+  for (int i = 0; i < edge; ++i) a[i] = load_16(from + i * column_from);
+  // Each step interleaves line i with line i + edge / 2: after log2(edge) of them, lines are columns.
+  for (int step = 1; step < edge; step *= 2) {
+    for (int i = 0; i < edge / 2; ++i) {
+      if constexpr (Bytes == 1) {
+        b[2 * i] = _mm_unpacklo_epi8(a[i], a[i + edge / 2]);
+        b[2 * i + 1] = _mm_unpackhi_epi8(a[i], a[i + edge / 2]);
+      } else if constexpr (Bytes == 2) {
+        b[2 * i] = _mm_unpacklo_epi16(a[i], a[i + edge / 2]);
+        b[2 * i + 1] = _mm_unpackhi_epi16(a[i], a[i + edge / 2]);
+      } else if constexpr (Bytes == 4) {
+        b[2 * i] = _mm_unpacklo_epi32(a[i], a[i + edge / 2]);
+        b[2 * i + 1] = _mm_unpackhi_epi32(a[i], a[i + edge / 2]);
+      } else {
+        b[2 * i] = _mm_unpacklo_epi64(a[i], a[i + edge / 2]);
+        b[2 * i + 1] = _mm_unpackhi_epi64(a[i], a[i + edge / 2]);
+      }
+    }
+    for (int i = 0; i < edge; ++i) a[i] = b[i];
+  }
+  for (int i = 0; i < edge; ++i) store_16(to + i * row_to, a[i]);
+}
+#endif
+
+// A square of a cache line each way.
+template <std::size_t Bytes>
+inline void move_lines(std::byte* to, const std::byte* from, const host_plane& p) {
+#if defined(__SSE2__)
+  if constexpr (Bytes == 1 || Bytes == 2 || Bytes == 4 || Bytes == 8) {
+    constexpr auto width = static_cast<std::int64_t>(Bytes);
+    constexpr std::int64_t edge = 16 / width;
+    if (p.row_from == width && p.column_to == width && p.rows % edge == 0 && p.columns % edge == 0) {
+      for (std::int64_t r = 0; r < p.rows; r += edge)
+        for (std::int64_t c = 0; c < p.columns; c += edge)
+          move_square<Bytes>(to + r * p.row_to + c * width, p.row_to, from + c * p.column_from + r * width,
+                             p.column_from);
+      return;
+    }
+  }
+#endif
+  move_cells<Bytes>(to, from, p);
+}
+
+template <std::size_t Bytes>
+inline void move_plane(std::byte* to, const std::byte* from, const host_plane& p) {
+  constexpr std::int64_t edge = Bytes >= 16 ? 8 : 64 / static_cast<std::int64_t>(Bytes);
+  for (std::int64_t r = 0; r < p.rows; r += edge)
+    for (std::int64_t c = 0; c < p.columns; c += edge) {
+      host_plane square = p;
+      square.rows = p.rows - r < edge ? p.rows - r : edge;
+      square.columns = p.columns - c < edge ? p.columns - c : edge;
+      move_lines<Bytes>(to + r * p.row_to + c * p.column_to, from + r * p.row_from + c * p.column_from, square);
+    }
+}
+
+}  // namespace shardmesh::kernel_bodies

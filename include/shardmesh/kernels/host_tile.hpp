@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+// A tile run by one thread of a host. Not here: teams of a device (device_tile.hpp).
+#pragma once
+#include <shardmesh/kernels/direct.hpp>
+#include <shardmesh/kernels/host_planes.hpp>
+#include <shardmesh/kernels/host_runs.hpp>
+#include <shardmesh/kernels/teams.hpp>
+#include <shardmesh/kernels/tiled_batch.hpp>
+
+#include <type_traits>
+
+namespace shardmesh::kernel_bodies {
+
+/// Items of more bytes than this go past the cache: as much as a core has of its own.
+inline constexpr std::int64_t streamed_bytes = 2 << 20;
+
+/// Calls `visit(to, from, count, to_step, from_step)` for lines that lie evenly apart.
+template <class Visit>
+inline void for_each_segment(const tile_item& item, std::int64_t first, std::int64_t lines, const Visit& visit) {
+  if (item.rank == 0) return visit(std::int64_t{0}, std::int64_t{0}, lines, std::int64_t{0}, std::int64_t{0});
+  const batch_loop& inner = item.loops[item.rank - 1];
+  std::int64_t index = first % inner.size;
+  std::int64_t at[batch_max_loops]{};
+  line_offsets outer = offsets_of(item, first - index);
+  for (std::int64_t rest = first / inner.size, d = item.rank - 2; d >= 0; --d) {
+    at[d] = rest % item.loops[d].size;
+    rest /= item.loops[d].size;
+  }
+  while (lines > 0) {
+    const std::int64_t count = at_most(inner.size - index, lines);
+    visit(outer.to + index * inner.to, outer.from + index * inner.from, count, inner.to, inner.from);
+    lines -= count;
+    index = 0;
+    for (int d = item.rank - 2; d >= 0; --d) {
+      const batch_loop& l = item.loops[d];
+      outer.to += l.to;
+      outer.from += l.from;
+      if (++at[d] < l.size) break;
+      outer.to -= l.to * l.size;
+      outer.from -= l.from * l.size;
+      at[d] = 0;
+    }
+  }
+}
+
+inline void move_runs(const tile_item& item, const tile_part& part, std::byte* to, const std::byte* from) {
+  const auto run = static_cast<std::size_t>(part.columns);
+  const bool streams = item.lines * item.column.size > streamed_bytes;
+  with_run(run, streams, [&](const auto& move) {
+    for_each_segment(
+        item, part.first_line, part.lines,
+        [&](std::int64_t t, std::int64_t f, std::int64_t count, std::int64_t to_step, std::int64_t from_step) {
+          std::byte* cell = to + t + part.first_column;
+          const std::byte* source = from + f + part.first_column;
+          for (std::int64_t i = 0; i < count; ++i, cell += to_step, source += from_step) move(cell, source);
+        });
+    if constexpr (std::is_same_v<decltype(move), const streamed_run&>) finish_streaming();
+  });
+}
+
+inline void move_planes(const tile_item& item, const tile_part& part, std::byte* to, const std::byte* from) {
+  const host_plane plane{part.rows, item.row.to, item.row.from, part.columns, item.column.to, item.column.from};
+  to += part.first_row * item.row.to + part.first_column * item.column.to;
+  from += part.first_row * item.row.from + part.first_column * item.column.from;
+  const auto go = [&](auto width) {
+    for_each_segment(
+        item, part.first_line, part.lines,
+        [&](std::int64_t t, std::int64_t f, std::int64_t count, std::int64_t to_step, std::int64_t from_step) {
+          for (std::int64_t i = 0; i < count; ++i, t += to_step, f += from_step)
+            move_plane<decltype(width)::value>(to + t, from + f, plane);
+        });
+  };
+  switch (item.to_bytes) {
+    case 1:
+      return go(std::integral_constant<std::size_t, 1>{});
+    case 2:
+      return go(std::integral_constant<std::size_t, 2>{});
+    case 4:
+      return go(std::integral_constant<std::size_t, 4>{});
+    case 8:
+      return go(std::integral_constant<std::size_t, 8>{});
+    case 16:
+      return go(std::integral_constant<std::size_t, 16>{});
+    default:
+      break;
+  }
+  // A run of a few elements, at most 16 bytes.
+  const auto run = static_cast<std::size_t>(item.to_bytes);
+  for_each_segment(
+      item, part.first_line, part.lines,
+      [&](std::int64_t t, std::int64_t f, std::int64_t count, std::int64_t to_step, std::int64_t from_step) {
+        for (std::int64_t i = 0; i < count; ++i, t += to_step, f += from_step)
+          for (std::int64_t r = 0; r < plane.rows; ++r)
+            for (std::int64_t c = 0; c < plane.columns; ++c)
+              std::memcpy(to + t + r * plane.row_to + c * plane.column_to,
+                          from + f + r * plane.row_from + c * plane.column_from, run);
+      });
+}
+
+inline constexpr int host_pass = 256;
+
+inline void fill_elements(const tile_item& item, std::byte* to, std::int64_t stride, std::int64_t count) {
+  const std::int64_t bytes = item.to_bytes;
+  if (stride != bytes) {
+    for (std::int64_t i = 0; i < count; ++i)
+      std::memcpy(to + i * stride, item.pattern, static_cast<std::size_t>(bytes));
+    return;
+  }
+  const std::int64_t all = count * bytes;
+  std::int64_t at = 0;
+  for (; at + 16 <= all; at += 16) std::memcpy(to + at, item.pattern, 16);
+  std::memcpy(to + at, item.pattern, static_cast<std::size_t>(all - at));
+}
+
+// At most host_pass elements along one loop.
+inline void compute_pass(const tile_item& item, std::byte* to, std::int64_t to_stride, const std::byte* from,
+                         std::int64_t from_stride, int count) {
+  lane_buffer<host_pass> lanes, other;
+  switch (item.op) {
+    case batch_op::copy:
+      load_lanes(item.from_type, from, from_stride, count, lanes);
+      return store_lanes(item.to_type, item.from_lane, lanes, to, to_stride, count);
+    case batch_op::accumulate:
+      load_lanes(item.from_type, from, from_stride, count, other);
+      if (item.from_type != item.to_type) {
+        lane_buffer<host_pass> converted;
+        auto* const bytes = reinterpret_cast<std::byte*>(converted.bytes);
+        store_lanes(item.to_type, item.from_lane, other, bytes, item.to_bytes, count);
+        load_lanes(item.to_type, bytes, item.to_bytes, count, other);
+      }
+      load_lanes(item.to_type, to, to_stride, count, lanes);
+      combine_lanes(item.to_lane, lanes, other, count, item.reduction);
+      return store_lanes(item.to_type, item.to_lane, lanes, to, to_stride, count);
+    case batch_op::scale:
+    case batch_op::divide:
+      load_lanes(item.to_type, to, to_stride, count, lanes);
+      change_lanes(item.to_lane, lanes, count, item.op == batch_op::divide, item.factor);
+      return store_lanes(item.to_type, item.to_lane, lanes, to, to_stride, count);
+    case batch_op::fill:
+      return fill_elements(item, to, to_stride, count);
+  }
+}
+inline void compute_line(const tile_item& item, std::byte* to, const std::byte* from, const batch_loop& along,
+                         std::int64_t count) {
+  if (item.op == batch_op::fill) return fill_elements(item, to, along.to, count);
+  for (std::int64_t done = 0; done < count; done += host_pass)
+    compute_pass(item, to + done * along.to, along.to, from + done * along.from, along.from,
+                 static_cast<int>(at_most(host_pass, count - done)));
+}
+
+// Both sides contiguous along the columns.
+template <class Direct>
+inline void compute_directly(Direct, std::byte* to, const std::byte* from, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    std::byte* const at = to + i * static_cast<std::int64_t>(sizeof(typename Direct::to));
+    typename Direct::to held{};
+    if constexpr (Direct::reads_to) held = load_as<typename Direct::to>(at);
+    store_as(at, Direct::apply(held, load_as<typename Direct::from>(
+                                         from + i * static_cast<std::int64_t>(sizeof(typename Direct::from)))));
+  }
+}
+
+inline void compute_elements(const tile_item& item, const tile_part& part, std::byte* to, const std::byte* from) {
+  to += part.first_column * item.column.to;
+  from += part.first_column * item.column.from;
+  const auto each_line = [&](const auto& line) {
+    for_each_segment(
+        item, part.first_line, part.lines,
+        [&](std::int64_t t, std::int64_t f, std::int64_t count, std::int64_t to_step, std::int64_t from_step) {
+          for (std::int64_t i = 0; i < count; ++i, t += to_step, f += from_step) line(to + t, from + f);
+        });
+  };
+  if (item.column.to == item.to_bytes && item.column.from == item.from_bytes &&
+      with_direct(item.op, item.reduction, item.to_type, item.from_type, [&](auto direct) {
+        each_line([&](std::byte* t, const std::byte* f) { compute_directly(direct, t, f, part.columns); });
+      }))
+    return;
+  each_line([&](std::byte* t, const std::byte* f) { compute_line(item, t, f, item.column, part.columns); });
+}
+
+// Passes run along rows, where `from` is dense; a band of columns at a time keeps the lines of `to` in the cache.
+inline void compute_planes(const tile_item& item, const tile_part& part, std::byte* to, const std::byte* from) {
+  constexpr std::int64_t band = 32;
+  to += part.first_row * item.row.to + part.first_column * item.column.to;
+  from += part.first_row * item.row.from + part.first_column * item.column.from;
+  const auto plane = [&](std::byte* t, const std::byte* f) {
+    for (std::int64_t c = 0; c < part.columns; c += band)
+      for (std::int64_t r = 0; r < part.rows; r += host_pass)
+        for (std::int64_t i = c; i < at_most(part.columns, c + band); ++i)
+          compute_pass(item, t + r * item.row.to + i * item.column.to, item.row.to,
+                       f + r * item.row.from + i * item.column.from, item.row.from,
+                       static_cast<int>(at_most(host_pass, part.rows - r)));
+  };
+  for_each_segment(
+      item, part.first_line, part.lines,
+      [&](std::int64_t t, std::int64_t f, std::int64_t count, std::int64_t to_step, std::int64_t from_step) {
+        for (std::int64_t i = 0; i < count; ++i, t += to_step, f += from_step) plane(to + t, from + f);
+      });
+}
+
+/// Runs tile `tile` of an item, whose elements begin at these addresses.
+inline void run_tile(single_thread, const tile_item& item, std::int64_t tile, std::byte* to, const std::byte* from) {
+  const tile_part part = part_of(item, tile);
+  switch (item.kind) {
+    case tile_kind::runs:
+      return move_runs(item, part, to, from);
+    case tile_kind::planes:
+      return move_planes(item, part, to, from);
+    case tile_kind::elements:
+      return compute_elements(item, part, to, from);
+    case tile_kind::element_planes:
+      return compute_planes(item, part, to, from);
+  }
+}
+
+}  // namespace shardmesh::kernel_bodies

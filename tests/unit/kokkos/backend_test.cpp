@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Random batches on Kokkos beside the reference, and who is asked for host memory.
+#include <catch2/catch_test_macros.hpp>
+#include <cstdint>
+#include <memory>
+#include <random_seed.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+import shardmesh.kokkos;
+import shardmesh.test.backend_property;
+
+using namespace shardmesh;
+
+TEST_CASE("Kokkos runs random batches as the reference does") {
+  auto backend = kokkos_backend().value();
+  for (std::uint64_t seed = 0; seed < random_seed::rounds(60); ++seed) {
+    INFO(backend->name() << ", seed " << seed);
+    REQUIRE(backend_property::difference(*backend, {}, seed) == "");
+  }
+  for (std::uint64_t seed = 0; seed < random_seed::rounds(3); ++seed) {
+    INFO(backend->name() << ", large, seed " << seed);
+    REQUIRE(backend_property::difference_when_large(*backend, {}, seed) == "");
+  }
+}
+
+TEST_CASE("several threads run batches on Kokkos at the same time") {
+  auto backend = kokkos_backend().value();
+  std::vector<std::string> problems(4);
+  std::vector<std::thread> ranks;
+  for (std::uint64_t r = 0; r < problems.size(); ++r)
+    ranks.emplace_back([&, r] {
+      for (std::uint64_t seed = 1000 * (r + 1); problems[r].empty() && seed < 1000 * (r + 1) + 6; ++seed)
+        problems[r] = seed % 4 == 0 ? backend_property::difference_when_large(*backend, {}, seed)
+                                    : backend_property::difference(*backend, {}, seed);
+    });
+  for (std::thread& rank : ranks) rank.join();
+  CHECK(problems == std::vector<std::string>(4));
+}
+
+TEST_CASE("an item that Kokkos has no kernel for is refused with its dtypes") {
+  CHECK(backend_property::wrong_refusals(*kokkos_backend().value(), {}) == "");
+}
