@@ -245,15 +245,17 @@ result<pending> nccl_communicator::all_reduce(const_bytes send, bytes receive, d
                });
 }
 
-result<pending> nccl_communicator::broadcast(bytes given, std::int32_t root, const call_options& options) {
+result<pending> nccl_communicator::broadcast(const_bytes send, bytes receive, std::int32_t root,
+                                             const call_options& options) {
   SHARDMESH_CHECK(engine_->check_call(options, "broadcast"));
   if (root < 0 || root >= size())
     return fail(errc::invalid_argument, "rank " + std::to_string(rank()) + " broadcasts from rank " +
                                             std::to_string(root) + ", of a group of " + std::to_string(size()))
         .with_rank(root);
-  return start(*engine_, "broadcast", given, given, options,
-               [&f = engine_->made_of().nccl.call(), given, root](void* comm, void* stream) {
-                 return f.broadcast(given.data(), given.data(), given.size(), nccl::type_uint8, root, comm, stream);
+  SHARDMESH_CHECK(check_sizes(*engine_, "broadcast", rank() == root ? receive.size() : 0, send.size()));
+  return start(*engine_, "broadcast", send, receive, options,
+               [&f = engine_->made_of().nccl.call(), send, receive, root](void* comm, void* stream) {
+                 return f.broadcast(send.data(), receive.data(), receive.size(), nccl::type_uint8, root, comm, stream);
                });
 }
 

@@ -102,8 +102,9 @@ class nccl_communicator {
                                  reduce_op op, const call_options& options);
   result<pending> all_reduce(std::span<const std::byte> send, std::span<std::byte> receive, dtype type, reduce_op op,
                              const call_options& options);
-  /// Rank `root`'s bytes become every rank's. All give the same size. errc::invalid_argument: there is no such rank.
-  result<pending> broadcast(std::span<std::byte> bytes, std::int32_t root, const call_options& options);
+  /// errc::invalid_argument also for a root that there is not.
+  result<pending> broadcast(std::span<const std::byte> send, std::span<std::byte> receive, std::int32_t root,
+                            const call_options& options);
   /// Poisons the communicator with this reason (and this rank, if it names none), unless it is poisoned already.
   void abort(const error& reason);
 

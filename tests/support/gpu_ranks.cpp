@@ -123,5 +123,9 @@ result<pending> staged_communicator::all_reduce(std::span<const std::byte> send,
                                                 dtype type, reduce_op op, const call_options& options) {
   return through(send, receive, [&](auto s, auto r) { return inner_.all_reduce(s, r, type, op, options); });
 }
+result<pending> staged_communicator::broadcast(std::span<const std::byte> send, std::span<std::byte> receive,
+                                               std::int32_t root, const call_options& options) {
+  return through(send, receive, [&](auto s, auto r) { return inner_.broadcast(s, r, root, options); });
+}
 
 }  // namespace shardmesh::test

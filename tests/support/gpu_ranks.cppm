@@ -57,6 +57,8 @@ class staged_communicator {
                                  reduce_op op, const call_options& options);
   result<pending> all_reduce(std::span<const std::byte> send, std::span<std::byte> receive, dtype type, reduce_op op,
                              const call_options& options);
+  result<pending> broadcast(std::span<const std::byte> send, std::span<std::byte> receive, std::int32_t root,
+                            const call_options& options);
   void abort(const error& reason) { inner_.abort(reason); }
   bool is_ordered() const { return true; }
 

@@ -105,8 +105,11 @@ TEST_CASE("all_gather_into, all_to_all and broadcast put every block in its plac
               if (all.here() != bytes_of(gathered)) wrong += "all_gather_into: other bytes";
               if (other.here() != bytes_of(turned)) wrong += "all_to_all: other bytes";
               const std::int32_t root = static_cast<std::int32_t>(seed) % size;
-              wrong += finish(comm.broadcast(mine.there(), root, {}));
-              if (mine.here() != bytes_of(values<std::uint8_t>(root, block * ranks))) wrong += "broadcast: other bytes";
+              device_bytes sent_to_all(comm.memory(), block * ranks);
+              const auto sent = comm.rank() == root ? mine.there() : std::span<std::byte>();
+              wrong += finish(comm.broadcast(sent, sent_to_all.there(), root, {}));
+              if (sent_to_all.here() != bytes_of(values<std::uint8_t>(root, block * ranks)))
+                wrong += "broadcast: other bytes";
               return wrong;
             }) == "");
     }
@@ -169,6 +172,6 @@ TEST_CASE("what NCCL cannot combine is refused with dtype and operation, and wha
                          errc::invalid_argument, "a multiple of 4 bytes") +
                  refused(comm.all_gather_into(m, o, {}), errc::invalid_argument, "expected 48 bytes to receive") +
                  refused(comm.all_to_all(m.first(7), o.first(7), {}), errc::invalid_argument, "equal blocks") +
-                 (comm.broadcast(m, 2, {}).error().ranks == std::vector{2} ? "" : "another rank is named");
+                 (comm.broadcast(m, m, 2, {}).error().ranks == std::vector{2} ? "" : "another rank is named");
         }) == "");
 }

@@ -200,7 +200,7 @@ TEST_CASE("memory that is not the device's is refused before anything moves") {
           wrong += refused(comm.start_exchange({}, {&to_host, 1}, {}), "cpu");
           wrong += refused(comm.start_exchange({&from_elsewhere, 1}, {}, {}), "cuda:5");
           wrong += refused(comm.all_reduce(host, host, dtype::int32, reduce_op::sum, {}), "cpu");
-          wrong += refused(comm.broadcast(elsewhere.there(), 0, {}), "cuda:5");
+          wrong += refused(comm.broadcast({}, elsewhere.there(), 1 - comm.rank(), {}), "cuda:5");
           return wrong + text_of(comm.status());
         }) == "");
 }

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// The distributed suite over NCCL, on the double: ranks are threads with a simulated GPU each, whose work runs late and
+// in any legal order. Tensors of the suite are the host's, so every run mirrors them on devices; tests that give a
+// communicator bytes themselves are run with SHARDMESH_FABRIC=staged, where messages are copied to the device and back.
+#include <gpu_double/gpu_double.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <fabric.hpp>
+#include <random>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+import shardmesh.comm;
+import shardmesh.test.gpu_ranks;
+
+using namespace shardmesh;
+
+namespace fabric {
+namespace {
+
+bool is_staged() {
+  const char* const asked = std::getenv("SHARDMESH_FABRIC");
+  return asked != nullptr && std::string_view(asked) == "staged";
+}
+
+std::string run_on_double(std::int32_t size, const rank_body& body) {
+  double_reset(seed());
+  std::string wrong = test::on_gpus(SHARDMESH_GPU_DOUBLE, size, [&](nccl_communicator& nccl, any_communicator&) {
+    any_communicator comm = is_staged() ? any_communicator(test::staged_communicator(nccl)) : any_communicator(nccl);
+    return body(&comm);
+  });
+  if (wrong.empty() && double_problems() > 0) wrong = std::string("the double saw: ") + double_problem_text();
+  return wrong;
+}
+
+}  // namespace
+
+const std::vector<kind>& all() {
+  static const std::vector<kind> kinds{{is_staged() ? "NCCL, staged" : "NCCL", {1, 2, 4, 8}, run_on_double}};
+  return kinds;
+}
+
+std::uint64_t seed() {
+  static const std::uint64_t value = [] {
+    if (const char* const text = std::getenv("SHARDMESH_SEED")) return std::strtoull(text, nullptr, 10);
+    return static_cast<unsigned long long>(std::random_device{}());
+  }();
+  return value;
+}
+
+int rounds(int normal) {
+  // The double lets threads take turns: a tenth, many with SHARDMESH_PROPERTY_RUNS=long.
+  return std::getenv("SHARDMESH_PROPERTY_RUNS") != nullptr ? normal : normal / 10;
+}
+
+}  // namespace fabric
