@@ -18,6 +18,8 @@ module;
 #include <vector>
 module shardmesh.comm;
 
+import shardmesh.kernels;
+
 namespace shardmesh {
 namespace {
 
@@ -28,6 +30,13 @@ std::vector<std::byte> bytes_of(std::uint64_t number) {
   std::vector<std::byte> bytes(sizeof number);
   std::memcpy(bytes.data(), &number, sizeof number);
   return bytes;
+}
+
+tensor_view bytes_at(std::byte* data, device where, std::size_t count) {
+  return {data, dtype::uint8, where, {static_cast<std::int64_t>(count)}, {1}};
+}
+const_tensor_view bytes_at(const std::byte* data, device where, std::size_t count) {
+  return {data, dtype::uint8, where, {static_cast<std::int64_t>(count)}, {1}};
 }
 
 std::uint64_t number_of(std::span<const std::byte> bytes) {
@@ -78,17 +87,44 @@ result<std::vector<std::vector<std::byte>>> subgroup_communicator::all_gather(st
   control.tag = control_tag;
   const auto count = static_cast<std::size_t>(size());
   std::vector<std::vector<std::byte>> all(count);
-  // Each to each: what this rank gives, into what the others' parts have room for.
+  // Each to each: what this rank gives, into what the others' parts have room for; through memory of the device where
+  // messages lie there.
+  const device where = memory();
   const auto exchange = [&](std::span<const std::byte> mine) -> result<void> {
+    std::vector<device_buffer> there;
+    const auto staged = [&](std::span<const std::byte> here) -> result<std::byte*> {
+      SHARDMESH_TRY(const auto backend, backend_for(where));
+      SHARDMESH_TRY(there.emplace_back(), backend->allocate(static_cast<std::int64_t>(here.size()), where, {}));
+      SHARDMESH_CHECK(
+          copy_between(bytes_at(there.back().data(), where, here.size()), bytes_at(here.data(), {}, here.size())));
+      return there.back().data();
+    };
+    const bool is_far = where.type != device_type::cpu;
+    if (is_far && !mine.empty()) {
+      SHARDMESH_TRY(const std::byte* const sent, staged(mine));
+      mine = {sent, mine.size()};
+    }
     std::vector<outgoing> sends;
     std::vector<incoming> receives;
     for (std::int32_t peer = 0; peer < size(); ++peer) {
       if (peer == rank_) continue;
       if (!mine.empty()) sends.push_back({peer, mine});
-      if (auto& room = all[static_cast<std::size_t>(peer)]; !room.empty()) receives.push_back({peer, room});
+      auto& room = all[static_cast<std::size_t>(peer)];
+      if (room.empty()) continue;
+      std::span<std::byte> landing(room);
+      if (is_far) {
+        SHARDMESH_TRY(std::byte* const far, staged(room));
+        landing = {far, room.size()};
+      }
+      receives.push_back({peer, landing});
     }
     SHARDMESH_TRY(pending started, start_exchange(sends, receives, control));
-    return started.wait();
+    SHARDMESH_CHECK(started.wait());
+    for (const incoming& one : receives)
+      if (auto& room = all[static_cast<std::size_t>(one.peer)]; is_far)
+        SHARDMESH_CHECK(copy_between(bytes_at(room.data(), {}, room.size()),
+                                     bytes_at(static_cast<const std::byte*>(one.bytes.data()), where, room.size())));
+    return {};
   };
   for (auto& part : all) part.resize(sizeof(std::uint64_t));
   const std::vector<std::byte> length = bytes_of(bytes.size());

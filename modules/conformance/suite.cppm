@@ -32,7 +32,7 @@ struct conformance_problem {
 std::string to_string(const conformance_problem& problem);
 
 /// One behaviour of communicators, named by a sentence. Checks of what a communicator does not have (collectives,
-/// shared memory), or that need more ranks than there are, find nothing wrong.
+/// shared memory, tags: of one that `is_ordered`), or that need more ranks than there are, find nothing wrong.
 struct conformance_check {
   std::string_view name;
   bool poisons = false;  // it makes ranks fail: the communicator is of no use afterwards

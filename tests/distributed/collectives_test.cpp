@@ -174,7 +174,7 @@ TEST_CASE("reduce_scatter and all_reduce combine the terms of all ranks, polled 
   });
 }
 
-TEST_CASE("an average of bfloat16 is made in float32 and rounded once") {
+TEST_CASE("an average of bfloat16 is made in float32 and rounded once", "[made_of_messages]") {
   on_all_sizes([](any_communicator& comm) -> std::string {
     // 256 + 1 + 1 ..: in bfloat16 the ones would be lost. (256 + n - 1) / n.
     std::vector<std::uint16_t> mine(3, comm.rank() == 0 ? 0x4380 : 0x3f80), got(3);
@@ -189,7 +189,8 @@ TEST_CASE("an average of bfloat16 is made in float32 and rounded once") {
   });
 }
 
-TEST_CASE("collectives refuse sizes and reductions that cannot be, naming the rank, and stay usable") {
+TEST_CASE("collectives refuse sizes and reductions that cannot be, naming the rank, and stay usable",
+          "[made_of_messages]") {
   on_all_sizes([](any_communicator& comm) -> std::string {
     const auto must_fail = [&](const result<pending>& got, errc code, const std::string& part) -> std::string {
       if (got.has_value()) return "there was no error";

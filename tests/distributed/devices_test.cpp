@@ -58,7 +58,7 @@ std::shared_ptr<test::fake_backend> cuda() {
 
 }  // namespace
 
-TEST_CASE("a dtensor on devices is redistributed into a new one on the same devices") {
+TEST_CASE("a dtensor on devices is redistributed into a new one on the same devices", "[pretended_devices]") {
   const backend_scope devices(cuda());
   on_ranks([](any_communicator& comm) -> std::string {
     const auto rows = matrix(comm, "S(0)", true);
@@ -68,7 +68,7 @@ TEST_CASE("a dtensor on devices is redistributed into a new one on the same devi
   });
 }
 
-TEST_CASE("ranks save tensors of devices together and load them on another layout") {
+TEST_CASE("ranks save tensors of devices together and load them on another layout", "[pretended_devices]") {
   const backend_scope devices(cuda());
   const fabric::rank_folder folder("devices_test");
   on_ranks([&](any_communicator& comm) -> std::string {
@@ -92,7 +92,7 @@ TEST_CASE("ranks save tensors of devices together and load them on another layou
   });
 }
 
-TEST_CASE("a destination's adapter is told once that it was written, a source's is not") {
+TEST_CASE("a destination's adapter is told once that it was written, a source's is not", "[pretended_devices]") {
   const backend_scope devices(cuda());
   on_ranks([](any_communicator& comm) -> std::string {
     auto rows = matrix(comm, "S(0)", true);
@@ -105,7 +105,8 @@ TEST_CASE("a destination's adapter is told once that it was written, a source's 
   });
 }
 
-TEST_CASE("a tensor that is no plain memory is an error on every rank, with the adapter's reason") {
+TEST_CASE("a tensor that is no plain memory is an error on every rank, with the adapter's reason",
+          "[pretended_devices]") {
   const backend_scope devices(cuda());
   on_ranks([](any_communicator& comm) -> std::string {
     auto rows = matrix(comm, "S(0)", true);

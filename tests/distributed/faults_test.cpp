@@ -229,7 +229,7 @@ TEST_CASE("a view of another dtype is an error on every rank, naming both") {
   });
 }
 
-TEST_CASE("memory that is not the host's is an error on every rank, naming the device") {
+TEST_CASE("memory that is not the host's is an error on every rank, naming the device", "[host_memory]") {
   on_ranks({2}, [](any_communicator& comm) {
     return bind_wrongly(comm, [](tensors& t) { t.from[1].slots[0].where = {device_type::cuda, 1}; }, errc::unsupported,
                         {"b: slot 0 of the source lies in memory that no backend reaches", "found cuda:1"});
@@ -326,7 +326,7 @@ TEST_CASE("two runs of one executor at a time are refused") {
   });
 }
 
-TEST_CASE("runs of several executors may be waited for in any order") {
+TEST_CASE("runs of several executors may be waited for in any order", "[any_order]") {
   on_ranks({2, 3, 4}, [](any_communicator& comm) -> std::string {
     // With terms, so that each run has two rounds of messages.
     const std::int32_t n = comm.size();

@@ -226,7 +226,7 @@ TEST_CASE("a budget that nothing can keep is refused on every rank, with the ran
   });
 }
 
-TEST_CASE("ranks may wait for overlapping runs in any order") {
+TEST_CASE("ranks may wait for overlapping runs in any order", "[any_order]") {
   on_all_sizes([](any_communicator& comm) -> std::string {
     const std::int32_t n = comm.size();
     // Two rounds of messages each, and several batches: no run ends without every rank's help in its middle.

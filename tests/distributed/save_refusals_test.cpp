@@ -102,6 +102,9 @@ TEST_CASE("memory that does not fit is refused naming key, box and rank") {
             if (comm.rank() == 1) mine.part().memory.data = nullptr;
           },
           {"w: the part has no memory in [64:128, 0:32) (rank 1)"});
+}
+
+TEST_CASE("memory that nobody reaches is refused naming key, box, rank and device", "[host_memory]") {
   refuses("device",
           [](rows& mine, any_communicator& comm) {
             if (comm.rank() == 1) mine.part().memory.where = {device_type::cuda, 0};

@@ -94,7 +94,7 @@ TEST_CASE("a subgroup of a subgroup is one of the whole, and a permuted group ha
   });
 }
 
-TEST_CASE("messages of a subgroup, of another one and of the whole never meet") {
+TEST_CASE("messages of a subgroup, of another one and of the whole never meet", "[any_order]") {
   on_ranks({2, 4}, [](any_communicator& comm) -> std::string {
     std::vector<std::int32_t> backwards;
     for (std::int32_t r = comm.size(); r-- > 0;) backwards.push_back(r);

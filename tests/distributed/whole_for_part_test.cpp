@@ -80,7 +80,7 @@ TEST_CASE("the whole tensor in the place of a rank's part is refused on every ra
   });
 }
 
-TEST_CASE("a call with a device stream is refused where memory is the host's, naming the rank") {
+TEST_CASE("a call with a device stream is refused where memory is the host's, naming the rank", "[host_memory]") {
   on_all_sizes([](any_communicator& comm) -> std::string {
     int queue = 0;
     const call_options streamed{.stream = {&queue}};

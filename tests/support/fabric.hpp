@@ -19,6 +19,8 @@ struct kind {
   /// Runs the body on every rank and returns what is wrong on the first rank where something is. A transport whose
   /// ranks are processes runs it on its own rank only.
   std::function<std::string(std::int32_t size, const rank_body& body)> run;
+  /// Messages lie in the memory of real or simulated devices: tests have no pretended devices beside them.
+  bool is_on_devices = false;
 };
 
 const std::vector<kind>& all();

@@ -38,7 +38,7 @@ std::string run_on_double(std::int32_t size, const rank_body& body) {
 }  // namespace
 
 const std::vector<kind>& all() {
-  static const std::vector<kind> kinds{{is_staged() ? "NCCL, staged" : "NCCL", {1, 2, 4, 8}, run_on_double}};
+  static const std::vector<kind> kinds{{is_staged() ? "NCCL, staged" : "NCCL", {1, 2, 4, 8}, run_on_double, true}};
   return kinds;
 }
 
