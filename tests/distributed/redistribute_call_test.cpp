@@ -200,7 +200,9 @@ TEST_CASE("a tensor larger than the budget is cut, the same bytes move, and the 
       host_tensor got = local_of(columns, comm.rank(), false);
       if (!copy(adapter<host_tensor>::view(got), sparse) || !equal(got, wanted)) return "wrong values";
       if ((made->rounds() > 1) != budgeted) return std::to_string(made->rounds()) + " rounds";
-      if (made->scratch_bytes() != made->peak_bytes())
+      // Mirrors on a device are dense: what arrives there is not packed.
+      const bool packs_all = comm.memory().type == device_type::cpu;
+      if (packs_all ? made->scratch_bytes() != made->peak_bytes() : made->scratch_bytes() > made->peak_bytes())
         return std::to_string(made->scratch_bytes()) + " instead of " + std::to_string(made->peak_bytes());
       if (budgeted && made->scratch_bytes() > budget) return "more than the budget";
       if (budgeted && made->peak_bytes() > made->plan().for_owner(comm.rank()).peak_bytes())
