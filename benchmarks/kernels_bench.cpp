@@ -50,13 +50,12 @@ struct options {
 
 // Memory of both sides, written once so that its pages are there.
 struct arena {
-  std::vector<std::byte> to, from;
+  device_buffer to, from;  // aligned as frameworks do it
   void grow(std::int64_t to_bytes, std::int64_t from_bytes) {
-    if (static_cast<std::int64_t>(to.size()) < to_bytes) to.assign(static_cast<std::size_t>(to_bytes), std::byte{1});
-    if (static_cast<std::int64_t>(from.size()) < from_bytes) {
-      from.resize(static_cast<std::size_t>(from_bytes));
-      for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<std::byte>(i * 7 % 61);
-    }
+    if (to.size_bytes() < to_bytes) to = host_backend()->allocate(to_bytes, {}, {}).value();
+    if (from.size_bytes() < from_bytes) from = host_backend()->allocate(from_bytes, {}, {}).value();
+    std::memset(to.data(), 1, static_cast<std::size_t>(to.size_bytes()));
+    for (std::int64_t i = 0; i < from.size_bytes(); ++i) from.data()[i] = static_cast<std::byte>(i * 7 % 61);
   }
 };
 

@@ -33,6 +33,15 @@ struct long_run {
   void operator()(std::byte* to, const std::byte* from) const { std::memcpy(to, from, bytes); }
 };
 
+/// Asks for lines to come; addresses that are nobody's do no harm.
+inline void fetch(const std::byte* from, std::int64_t bytes) {
+#if defined(__SSE2__)
+  for (std::int64_t at = 0; at < bytes; at += 64) _mm_prefetch(reinterpret_cast<const char*>(from + at), _MM_HINT_T0);
+#else
+  (void)from, (void)bytes;
+#endif
+}
+
 #if defined(__SSE2__)
 // A line of 64 bytes past the cache, in the widest stores that this variant has.
 inline void stream_line(std::byte* to, const std::byte* from) {

@@ -92,7 +92,10 @@ inline void move_planes(const tile_item& item, const tile_part& part, std::byte*
   }
   // Longer cells, in squares whose pages a processor remembers.
   constexpr std::int64_t edge = 32;
-  with_run(static_cast<std::size_t>(item.to_bytes), item.streams, false, item.row.from, [&](const auto& move) {
+  // Past the cache only whole lines: a part of one would be written twice.
+  const auto to_bits = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(to)) | item.to_bytes;
+  const bool in_lines = (to_bits | item.stride_bits) % 64 == 0;
+  with_run(static_cast<std::size_t>(item.to_bytes), item.streams, in_lines, item.row.from, [&](const auto& move) {
     const auto squares = [&](std::byte* t, const std::byte* f) {
       for (std::int64_t c = 0; c < plane.columns; c += edge)
         for (std::int64_t r = 0; r < plane.rows; r += edge)
@@ -161,13 +164,26 @@ inline void compute_line(const tile_item& item, std::byte* to, const std::byte* 
 
 // Both sides contiguous along the columns.
 template <class Direct>
-inline void compute_directly(Direct, std::byte* to, const std::byte* from, std::int64_t count) {
+inline void compute_some(Direct, std::byte* to, const std::byte* from, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) {
     std::byte* const at = to + i * static_cast<std::int64_t>(sizeof(typename Direct::to));
     typename Direct::to held{};
     if constexpr (Direct::reads_to) held = load_as<typename Direct::to>(at);
     store_as(at, Direct::apply(held, load_as<typename Direct::from>(
                                          from + i * static_cast<std::int64_t>(sizeof(typename Direct::from)))));
+  }
+}
+
+// What lies a page on is fetched meanwhile: processors foresee what comes up to the end of a page.
+template <class Direct>
+inline void compute_directly(Direct direct, std::byte* to, const std::byte* from, std::int64_t count) {
+  constexpr std::int64_t some = 256, page = 4096;
+  constexpr auto to_bytes = static_cast<std::int64_t>(sizeof(typename Direct::to));
+  constexpr auto from_bytes = static_cast<std::int64_t>(sizeof(typename Direct::from));
+  for (std::int64_t done = 0; done < count; done += some) {
+    fetch(from + done * from_bytes + page, some * from_bytes);
+    if constexpr (Direct::reads_to) fetch(to + done * to_bytes + page, some * to_bytes);
+    compute_some(direct, to + done * to_bytes, from + done * from_bytes, at_most(some, count - done));
   }
 }
 
