@@ -2,8 +2,9 @@
 // Bodies of engine.hpp: a plain file, compiled with Kokkos's flags.
 #include "engine.hpp"
 
+#include "host_tiles.hpp"
+
 #include <shardmesh/kernels/cut_tiles.hpp>
-#include <shardmesh/kernels/host_tile.hpp>
 
 #include <Kokkos_Core.hpp>
 #include <algorithm>
@@ -39,6 +40,8 @@ struct shared_phase {
   std::int64_t bytes = 0;
 };
 
+const run_tiles_function run_tiles = best_run_tiles();
+
 void run_share(const tiled_phase& phase, const share& mine, std::byte* const* to, const std::byte* const* from) {
   std::int64_t at = mine.first_item, tile = mine.first_tile;
   for (std::int64_t left = mine.tiles; left > 0; ++at) {
@@ -51,7 +54,9 @@ void run_share(const tiled_phase& phase, const share& mine, std::byte* const* to
       tile += skipped, left -= skipped;
       continue;
     }
-    for (; tile < end && left > 0; ++tile, --left) run_tile(single_thread{}, item, tile - begin, target, source);
+    const std::int64_t count = std::min(end - tile, left);
+    run_tiles(&item, tile - begin, count, target, source);
+    tile += count, left -= count;
   }
 }
 
