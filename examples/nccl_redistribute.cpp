@@ -71,6 +71,6 @@ int main() {
   const auto scope = gpus ? cuda_scope::open() : result<cuda_scope>(gpus.error());
   if (!scope) return std::printf("not run, for there is no GPU here: %s\n", to_string(scope.error()).c_str()), 0;
 
-  const auto done = run_ranks(*gpus, turn_over);
+  const auto done = run_ranks(*gpus, [](any_communicator& control) { return turn_over(control); });
   if (!done) return std::fprintf(stderr, "%s\n", to_string(done.error()).c_str()), 1;
 }
