@@ -58,8 +58,8 @@ result<void> turn_over(any_communicator& control) {
   if (auto copied = copy_between(view_of(back), view_of(std::as_const(*wanted))); !copied) return copied;
   int wrong = 0;
   visit_part(by_columns, rank, back, [&](std::int32_t value, std::int32_t& at) { wrong += at != value; });
-  std::printf("rank %d of %d on %s: columns %s, %d wrong\n", rank, control.size(), to_string(gpu).c_str(),
-              to_string(by_columns.boxes(rank).front().where).c_str(), wrong);
+  std::printf("rank %d of %d on %s: %s of [12, 10], %d wrong\n", rank, control.size(), to_string(gpu).c_str(),
+              to_string(by_columns.local_shape(rank)).c_str(), wrong);
   return wrong == 0 ? result<void>{} : fail(errc::checksum_mismatch, "other numbers").with_rank(rank);
 }
 
