@@ -38,6 +38,7 @@ outcome failing(std::int32_t size, const std::function<result<void>(nccl_communi
   outcome all{std::vector<error>(static_cast<std::size_t>(size)), {}};
   std::mutex lock;
   static_cast<void>(test::on_gpus(SHARDMESH_GPU_DOUBLE, size, [&](nccl_communicator& comm, any_communicator& control) {
+    static_cast<void>(control.all_gather({}, {}));  // all are there before one fails
     const auto began = clock_type::now();
     auto done = call(comm);
     const auto took = clock_type::now() - began;
@@ -199,7 +200,8 @@ TEST_CASE("a lost rank gives every survivor an error within a second of the dead
   std::mutex lock;
   std::vector<std::pair<std::int32_t, error>> errors;
   clock_type::duration slowest{};
-  static_cast<void>(test::on_gpus(SHARDMESH_GPU_DOUBLE, 4, [&](nccl_communicator& comm, any_communicator&) {
+  static_cast<void>(test::on_gpus(SHARDMESH_GPU_DOUBLE, 4, [&](nccl_communicator& comm, any_communicator& control) {
+    static_cast<void>(control.all_gather({}, {}));
     const auto began = clock_type::now();
     const auto done = reduce(comm, within(300ms));
     const std::scoped_lock locked(lock);
