@@ -58,8 +58,8 @@ result<void> turn_over(any_communicator& control) {
   if (auto copied = copy_between(view_of(back), view_of(std::as_const(*wanted))); !copied) return copied;
   int wrong = 0;
   visit_part(by_columns, rank, back, [&](std::int32_t value, std::int32_t& at) { wrong += at != value; });
-  std::printf("rank %d of %d on %s: columns %s, %d wrong\n", rank, control.size(), to_string(gpu).c_str(),
-              to_string(by_columns.boxes(rank).front().where).c_str(), wrong);
+  std::printf("rank %d of %d on %s: %s of [12, 10], %d wrong\n", rank, control.size(), to_string(gpu).c_str(),
+              to_string(by_columns.local_shape(rank)).c_str(), wrong);
   return wrong == 0 ? result<void>{} : fail(errc::checksum_mismatch, "other numbers").with_rank(rank);
 }
 
@@ -71,6 +71,6 @@ int main() {
   const auto scope = gpus ? cuda_scope::open() : result<cuda_scope>(gpus.error());
   if (!scope) return std::printf("not run, for there is no GPU here: %s\n", to_string(scope.error()).c_str()), 0;
 
-  const auto done = run_ranks(*gpus, turn_over);
+  const auto done = run_ranks(*gpus, [](any_communicator& control) { return turn_over(control); });
   if (!done) return std::fprintf(stderr, "%s\n", to_string(done.error()).c_str()), 1;
 }

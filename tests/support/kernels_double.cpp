@@ -19,7 +19,8 @@ using shardmesh::batch_item;
 using shardmesh::dtype;
 
 struct table {
-  std::vector<batch_item> items;  // by phases
+  std::vector<batch_item> items;
+  std::uint32_t phases = 0;
 };
 
 struct launched {
@@ -40,8 +41,10 @@ void copy_loops(const batch_item& item, int depth, unsigned char* to, const unsi
 
 void run(void* argument) {
   const std::unique_ptr<launched> work(static_cast<launched*>(argument));
-  for (const batch_item& item : work->what->items)
-    copy_loops(item, 0, work->to[item.to_slot] + item.to_offset, work->from[item.from_slot] + item.from_offset);
+  for (std::uint32_t phase = 0; phase < work->what->phases; ++phase)
+    for (const batch_item& item : work->what->items)
+      if (item.phase == phase)
+        copy_loops(item, 0, work->to[item.to_slot] + item.to_offset, work->from[item.from_slot] + item.from_offset);
 }
 
 }  // namespace
@@ -60,8 +63,7 @@ int shardmesh_cuda_table_create(const void* items, std::size_t count, int device
       return *refused = i, SHARDMESH_CUDA_KERNELS_NO_KERNEL;
   if (const int code = cudaSetDevice(device); code != 0) return code;
   auto own = std::make_shared<table>(table{{all, all + count}});
-  std::stable_sort(own->items.begin(), own->items.end(),
-                   [](const auto& a, const auto& b) { return a.phase < b.phase; });
+  for (const batch_item& item : own->items) own->phases = std::max(own->phases, item.phase + 1);
   *made = new std::shared_ptr<const table>(std::move(own));
   return 0;
 }

@@ -216,3 +216,25 @@ TEST_CASE("tensors of sizes that cannot be are refused, and empty ones have no m
   CHECK(empty->where() == gpu);
   static_assert(allocatable_tensor<device_tensor>);
 }
+
+TEST_CASE("work that fails on the device comes out of the event behind it") {
+  double_reset(1);  // such an error stays: nothing can be freed any more
+  const auto scope = cuda_scope::open(options);
+  const auto runtime = cuda::runtime::load(SHARDMESH_GPU_DOUBLE);
+  REQUIRE((scope && runtime));
+  const auto stream = cuda::stream::make(*runtime, gpu);
+  const auto values = counted(10);
+  auto there = device_tensor::make(dtype::int32, {10}, gpu, stream->ref());
+  REQUIRE(there);
+  double_inject("cudaMemcpyAsync", -1, 1, double_fail_later, 719);
+  REQUIRE(scope->backend().copy_across(there->data(), gpu, reinterpret_cast<const std::byte*>(values.data()), {}, 40,
+                                       stream->ref()));
+  const auto behind = scope->backend().record(gpu, stream->ref());
+  REQUIRE(behind);
+  const auto waited = (*behind)->wait();
+  REQUIRE(!waited);
+  CHECK(waited.error().code == errc::communication);
+  CHECK_THAT(to_string(waited.error()),
+             ContainsSubstring("work before an event (cudaEventSynchronize) on cuda:1 failed: ") &&
+                 ContainsSubstring("CUDA error 719"));
+}

@@ -38,6 +38,7 @@ outcome failing(std::int32_t size, const std::function<result<void>(nccl_communi
   outcome all{std::vector<error>(static_cast<std::size_t>(size)), {}};
   std::mutex lock;
   static_cast<void>(test::on_gpus(SHARDMESH_GPU_DOUBLE, size, [&](nccl_communicator& comm, any_communicator& control) {
+    static_cast<void>(control.all_gather({}, {}));  // all are there before one fails
     const auto began = clock_type::now();
     auto done = call(comm);
     const auto took = clock_type::now() - began;
@@ -199,7 +200,8 @@ TEST_CASE("a lost rank gives every survivor an error within a second of the dead
   std::mutex lock;
   std::vector<std::pair<std::int32_t, error>> errors;
   clock_type::duration slowest{};
-  static_cast<void>(test::on_gpus(SHARDMESH_GPU_DOUBLE, 4, [&](nccl_communicator& comm, any_communicator&) {
+  static_cast<void>(test::on_gpus(SHARDMESH_GPU_DOUBLE, 4, [&](nccl_communicator& comm, any_communicator& control) {
+    static_cast<void>(control.all_gather({}, {}));
     const auto began = clock_type::now();
     const auto done = reduce(comm, within(300ms));
     const std::scoped_lock locked(lock);
@@ -239,4 +241,52 @@ TEST_CASE("setting up NCCL ends at the deadline when a rank hangs in it") {
   CHECK_THAT(done.error().message, ContainsSubstring("ncclCommInitRankConfig"));
   CHECK(clock_type::now() - began < 1300ms);
   double_release();
+}
+
+TEST_CASE("ranks that start different collectives, or messages of different sizes, have an error at the deadline") {
+  for (const bool are_messages : {false, true}) {
+    double_reset(1);
+    const auto all = failing(2, [&](nccl_communicator& comm) -> result<void> {
+      device_bytes mine(comm.memory(), comm.rank() == 0 ? 400 : 800);
+      const call_options options = within(200ms);
+      result<pending> started = pending();
+      if (are_messages) {
+        const outgoing send{1, mine.there()};
+        const incoming receive{0, mine.there()};
+        started = comm.rank() == 0 ? comm.start_exchange({&send, 1}, {}, options)
+                                   : comm.start_exchange({}, {&receive, 1}, options);
+      } else {
+        started = comm.rank() == 0 ? comm.broadcast(mine.there(), 0, options)
+                                   : comm.all_reduce(mine.there(), mine.there(), dtype::int32, reduce_op::sum, options);
+      }
+      return started ? started->wait() : result<void>(started.error());
+    });
+    check_all_equal(all, errc::deadline_exceeded);
+    CHECK(all.took < 1200ms);
+    CHECK(double_problems() > 0);  // the double saw it, too
+    CHECK(std::string(double_leak_text()) == "");
+  }
+}
+
+TEST_CASE("a device that fails while NCCL works is an error on every rank with CUDA's text") {
+  const on_double fresh;
+  double_inject("cudaEventQuery", -1, 1, double_fail, 700);
+  const auto all = failing(2, [](nccl_communicator& comm) { return reduce(comm, within(5s)); });
+  check_all_equal(all, errc::communication);
+  CHECK_THAT(all.errors[0].message, ContainsSubstring("(CUDA error 700)"));
+  REQUIRE(all.errors[0].ranks.size() == 1);  // where it was seen first
+  CHECK_THAT(all.errors[0].message, ContainsSubstring("on cuda:" + std::to_string(all.errors[0].ranks[0])));
+}
+
+TEST_CASE("a call after the deadline of another has its error, and nothing is started") {
+  const on_double fresh;
+  const auto all = failing(2, [](nccl_communicator& comm) -> result<void> {
+    call_options late;
+    late.deadline = clock_type::now() - 1s;
+    if (comm.rank() == 0) return reduce(comm, late);
+    return until_told(comm);
+  });
+  check_all_equal(all, errc::deadline_exceeded);
+  CHECK_THAT(all.errors[0].message, ContainsSubstring("the deadline of rank 0 had passed before all_reduce"));
+  CHECK(double_calls("ncclAllReduce") == 0);
 }
