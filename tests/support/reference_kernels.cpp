@@ -3,13 +3,11 @@
 module;
 #include <algorithm>
 #include <cmath>
-#include <complex>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <indices.hpp>
-#include <limits>
-#include <optional>
+#include <reference_elements.hpp>
 
 module shardmesh.test.reference_kernels;
 
@@ -20,166 +18,7 @@ using namespace shardmesh;
 namespace reference {
 namespace {
 
-constexpr long double infinity = std::numeric_limits<long double>::infinity();
-constexpr long double not_a_number = std::numeric_limits<long double>::quiet_NaN();
-
-template <class T>
-T get(const std::byte* from) {
-  T value;
-  std::memcpy(&value, from, sizeof value);
-  return value;
-}
-template <class T>
-void put(std::byte* to, T value) {
-  std::memcpy(to, &value, sizeof value);
-}
-
-// --- floats below 32 bits: sign, exponent, mantissa ---
-
-enum class specials : std::uint8_t {
-  ieee,      // the highest exponent is infinity and NaN; too large values become infinity
-  one_nan,   // all ones is NaN, there is no infinity; too large values become the largest
-  no_minus,  // the pattern of -0 is NaN, the only one; too large values become NaN
-};
-struct float_format {
-  int exponent_bits, mantissa_bits, bias;
-  specials kind;
-
-  std::uint32_t sign() const { return 1u << (exponent_bits + mantissa_bits); }
-  std::uint32_t exponents() const { return (1u << exponent_bits) - 1; }
-  std::uint32_t mantissas() const { return (1u << mantissa_bits) - 1; }
-};
-
-std::optional<float_format> format_of(dtype type) {
-  switch (type) {
-    case dtype::float16:
-      return float_format{5, 10, 15, specials::ieee};
-    case dtype::bfloat16:
-      return float_format{8, 7, 127, specials::ieee};
-    case dtype::float8_e5m2:
-      return float_format{5, 2, 15, specials::ieee};
-    case dtype::float8_e4m3fn:
-      return float_format{4, 3, 7, specials::one_nan};
-    case dtype::float8_e4m3fnuz:
-      return float_format{4, 3, 8, specials::no_minus};
-    case dtype::float8_e5m2fnuz:
-      return float_format{5, 2, 16, specials::no_minus};
-    default:
-      return std::nullopt;
-  }
-}
-
-long double decoded(const float_format& f, std::uint32_t pattern) {
-  const std::uint32_t exponent = pattern >> f.mantissa_bits & f.exponents(), mantissa = pattern & f.mantissas();
-  const bool is_negative = (pattern & f.sign()) != 0;
-  if (f.kind == specials::ieee && exponent == f.exponents())
-    return mantissa != 0 ? not_a_number : is_negative ? -infinity : infinity;
-  if (f.kind == specials::one_nan && exponent == f.exponents() && mantissa == f.mantissas()) return not_a_number;
-  if (f.kind == specials::no_minus && pattern == f.sign()) return not_a_number;
-  const long double significand = static_cast<long double>(mantissa) + (exponent != 0 ? f.mantissas() + 1 : 0);
-  const int power = std::max(static_cast<int>(exponent), 1) - f.bias - f.mantissa_bits;
-  const long double magnitude = std::ldexp(significand, power);
-  return is_negative ? -magnitude : magnitude;
-}
-
-std::uint32_t largest_finite(const float_format& f) {
-  std::uint32_t pattern = f.sign() - 1;
-  while (!std::isfinite(decoded(f, pattern))) --pattern;
-  return pattern;
-}
-
-std::uint32_t encoded(const float_format& f, long double value) {
-  const std::uint32_t nan = f.kind == specials::no_minus ? f.sign() : f.sign() - 1;
-  if (std::isnan(value)) return nan;
-  const std::uint32_t sign = std::signbit(value) ? f.sign() : 0;
-  const long double magnitude = std::fabs(value);
-  if (magnitude == 0) return f.kind == specials::no_minus ? 0 : sign;
-  long double rounded = magnitude;
-  if (std::isfinite(magnitude)) {
-    const int exponent = std::max(std::ilogb(magnitude), 1 - f.bias);
-    const long double last_place = std::ldexp(1.0L, exponent - f.mantissa_bits);
-    rounded = std::nearbyint(magnitude / last_place) * last_place;  // to nearest, ties to even
-  }
-  if (rounded > decoded(f, largest_finite(f))) {
-    if (f.kind == specials::ieee) return sign | f.exponents() << f.mantissa_bits;
-    return f.kind == specials::no_minus ? nan : sign | largest_finite(f);
-  }
-  // Patterns of one sign ascend with their values.
-  std::uint32_t low = 0, high = largest_finite(f);
-  while (low < high) {
-    const std::uint32_t middle = (low + high) / 2;
-    if (decoded(f, middle) < rounded)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  return low == 0 && f.kind == specials::no_minus ? 0 : sign | low;
-}
-
-// A power of two without a sign. PyTorch rounds the exponent field of a float32 by its mantissa field: more than half
-// is up, half is up unless the number is subnormal.
-std::uint8_t encoded_e8m0(float value) {
-  const auto pattern = get<std::uint32_t>(reinterpret_cast<const std::byte*>(&value));
-  const std::uint32_t exponent = pattern >> 23 & 0xFF, mantissa = pattern & 0x7FFFFF, half = 0x400000;
-  if (exponent == 0xFF) return 0xFF;
-  return static_cast<std::uint8_t>(exponent + (mantissa > half || (mantissa == half && exponent > 0) ? 1 : 0));
-}
-
-// --- parts: a real dtype, of which a complex one has two ---
-
-dtype part_of(dtype type) {
-  if (type == dtype::complex32) return dtype::float16;
-  if (type == dtype::complex64) return dtype::float32;
-  return type == dtype::complex128 ? dtype::float64 : type;
-}
-bool is_complex(dtype type) {
-  return kind(type) == dtype_kind::complex;
-}
-bool is_signed(dtype type) {
-  return type == dtype::int8 || type == dtype::int16 || type == dtype::int32 || type == dtype::int64;
-}
-
-// The low bytes, sign-extended where the type has one.
-std::uint64_t integer_at(dtype type, const std::byte* element) {
-  std::uint64_t value = 0;
-  std::memcpy(&value, element, static_cast<std::size_t>(item_bytes(type)));  // little-endian
-  const int unused = 64 - bits(type);
-  if (type == dtype::boolean) return value != 0;
-  return is_signed(type) ? static_cast<std::uint64_t>(static_cast<std::int64_t>(value << unused) >> unused) : value;
-}
-void put_integer(dtype type, std::uint64_t value, std::byte* element) {
-  if (type == dtype::boolean) value = value != 0;
-  std::memcpy(element, &value, static_cast<std::size_t>(item_bytes(type)));
-}
-
-long double load_part(dtype type, const std::byte* element) {
-  if (type == dtype::float32) return get<float>(element);
-  if (type == dtype::float64) return get<double>(element);
-  if (type == dtype::float8_e8m0fnu) {
-    const auto exponent = get<std::uint8_t>(element);
-    return exponent == 0xFF ? not_a_number : std::ldexp(1.0L, exponent - 127);
-  }
-  if (const auto format = format_of(type))
-    return decoded(*format, bits(type) == 16 ? get<std::uint16_t>(element) : get<std::uint8_t>(element));
-  const std::uint64_t value = integer_at(type, element);
-  return is_signed(type) ? static_cast<long double>(static_cast<std::int64_t>(value)) : static_cast<long double>(value);
-}
-
-void store_part(dtype type, long double value, std::byte* element) {
-  if (type == dtype::float32) return put(element, static_cast<float>(value));
-  if (type == dtype::float64) return put(element, static_cast<double>(value));
-  if (type == dtype::float8_e8m0fnu) return put(element, encoded_e8m0(static_cast<float>(value)));
-  if (const auto format = format_of(type)) {
-    const std::uint32_t pattern = encoded(*format, static_cast<float>(value));
-    return bits(type) == 16 ? put(element, static_cast<std::uint16_t>(pattern))
-                            : put(element, static_cast<std::uint8_t>(pattern));
-  }
-  const long double whole = std::trunc(value);
-  put_integer(
-      type,
-      whole < 0 ? static_cast<std::uint64_t>(static_cast<std::int64_t>(whole)) : static_cast<std::uint64_t>(whole),
-      element);
-}
+using namespace reference_elements;
 
 // --- elements of views ---
 
@@ -212,54 +51,6 @@ void copy_bits(const tensor_view& to, const const_tensor_view& from) {
   });
 }
 
-std::uint64_t combined(std::uint64_t a, std::uint64_t b, bool is_signed_type, reduce_op op) {
-  const bool is_less = is_signed_type ? static_cast<std::int64_t>(a) < static_cast<std::int64_t>(b) : a < b;
-  switch (op) {
-    case reduce_op::product:
-      return a * b;
-    case reduce_op::min:
-      return is_less ? a : b;
-    case reduce_op::max:
-      return is_less ? b : a;
-    case reduce_op::band:
-      return a & b;
-    case reduce_op::bor:
-      return a | b;
-    case reduce_op::bxor:
-      return a ^ b;
-    default:
-      return a + b;
-  }
-}
-
-// NaN where either is; of equal values the first.
-template <class T>
-T combined_floats(T a, T b, reduce_op op) {
-  if (op == reduce_op::product) return a * b;
-  if (op != reduce_op::min && op != reduce_op::max) return a + b;
-  if (std::isnan(a) || std::isnan(b)) return std::numeric_limits<T>::quiet_NaN();
-  return op == reduce_op::min ? (b < a ? b : a) : (a < b ? b : a);
-}
-
-template <class T>
-number combined_complex(const number& a, const number& b, reduce_op op) {
-  const std::complex<T> x(static_cast<T>(a.real), static_cast<T>(a.imaginary)),
-      y(static_cast<T>(b.real), static_cast<T>(b.imaginary));
-  const std::complex<T> made = op == reduce_op::product ? x * y : x + y;
-  return {made.real(), made.imag()};
-}
-
-void combine(dtype type, std::byte* a, const std::byte* b, reduce_op op) {
-  if (kind(type) == dtype_kind::integer || kind(type) == dtype_kind::boolean)
-    return put_integer(type, combined(integer_at(type, a), integer_at(type, b), is_signed(type), op), a);
-  const number x = load(type, a), y = load(type, b);
-  if (type == dtype::complex128) return store(type, combined_complex<double>(x, y, op), a);
-  if (is_complex(type)) return store(type, combined_complex<float>(x, y, op), a);
-  if (type == dtype::float64)
-    return store(type, {combined_floats(static_cast<double>(x.real), static_cast<double>(y.real), op)}, a);
-  store(type, {combined_floats(static_cast<float>(x.real), static_cast<float>(y.real), op)}, a);
-}
-
 template <class Change>
 void change_parts(const tensor_view& view, Change change) {
   const auto parts = is_complex(view.type) ? 2 : 1;
@@ -276,38 +67,24 @@ void flip_sign(dtype part, std::byte* element) {
 }  // namespace
 
 number load(dtype type, const std::byte* element) {
-  const dtype part = part_of(type);
-  return {load_part(part, element), is_complex(type) ? load_part(part, element + item_bytes(part)) : 0};
+  const reference_elements::number value = reference_elements::load(type, element);
+  return {value.real, value.imaginary};
 }
 
 void store(dtype type, const number& value, std::byte* element) {
-  const dtype part = part_of(type);
-  if (type == dtype::boolean) return put_integer(type, value.real != 0 || value.imaginary != 0, element);
-  store_part(part, value.real, element);
-  if (is_complex(type)) store_part(part, value.imaginary, element + item_bytes(part));
+  reference_elements::store(type, {value.real, value.imaginary}, element);
 }
 
 bool has_values(dtype type) {
-  return type != dtype::undefined && type != dtype::float8_e4m3 && kind(type) != dtype_kind::bits &&
-         type != dtype::float4_e2m1fn_x2 && bits(type) % 8 == 0;
+  return reference_elements::has_values(type);
 }
 
 bool is_specified(dtype from, const std::byte* element, dtype to) {
-  if (kind(to) != dtype_kind::integer || kind(from) == dtype_kind::integer || kind(from) == dtype_kind::boolean)
-    return true;
-  const long double whole = std::trunc(load(from, element).real);
-  const long double high = std::ldexp(1.0L, bits(to) - (is_signed(to) ? 1 : 0));
-  return whole >= (is_signed(to) ? -high : 0) && whole < high;
+  return reference_elements::is_specified(from, element, to);
 }
 
 bool same(dtype type, const std::byte* a, const std::byte* b) {
-  if (!has_values(type)) return std::memcmp(a, b, static_cast<std::size_t>(item_bytes(type))) == 0;
-  const dtype part = part_of(type);
-  for (int p = 0; p < (is_complex(type) ? 2 : 1); ++p, a += item_bytes(part), b += item_bytes(part)) {
-    if (std::isnan(load_part(part, a)) && std::isnan(load_part(part, b))) continue;
-    if (std::memcmp(a, b, static_cast<std::size_t>(item_bytes(part))) != 0) return false;
-  }
-  return true;
+  return reference_elements::same(type, a, b);
 }
 
 void copy(const tensor_view& to, const const_tensor_view& from) {
@@ -330,23 +107,7 @@ void accumulate(const tensor_view& to, const const_tensor_view& from, reduce_op 
 }
 
 void fill_identity(const tensor_view& view, reduce_op op) {
-  const bool is_integral = kind(view.type) == dtype_kind::integer || kind(view.type) == dtype_kind::boolean;
-  const std::uint64_t ones = ~std::uint64_t{0};
-  indices::for_each(view.sizes, [&](const extents& index) {
-    std::byte* const element = element_at(view, index);
-    if (op == reduce_op::product) return store(view.type, {1}, element);
-    if (op == reduce_op::band) return put_integer(view.type, ones, element);
-    if (op != reduce_op::min && op != reduce_op::max) return store(view.type, {0}, element);
-    if (is_integral) {
-      const std::uint64_t most = is_signed(view.type) ? ones >> (65 - bits(view.type)) : ones;
-      return put_integer(view.type, op == reduce_op::min ? most : ~most, element);
-    }
-    // A format without infinity takes its largest value.
-    const auto format = format_of(view.type);
-    const bool is_finite = format && format->kind != specials::ieee;
-    const long double most = is_finite ? decoded(*format, largest_finite(*format)) : infinity;
-    store(view.type, {op == reduce_op::min ? most : -most}, element);
-  });
+  indices::for_each(view.sizes, [&](const extents& index) { store_identity(view.type, op, element_at(view, index)); });
 }
 
 void scale(const tensor_view& view, double factor) {
