@@ -256,7 +256,7 @@ TEST_CASE("ranks that start different collectives, or messages of different size
         started = comm.rank() == 0 ? comm.start_exchange({&send, 1}, {}, options)
                                    : comm.start_exchange({}, {&receive, 1}, options);
       } else {
-        started = comm.rank() == 0 ? comm.broadcast(mine.there(), 0, options)
+        started = comm.rank() == 0 ? comm.broadcast(mine.there(), mine.there(), 0, options)
                                    : comm.all_reduce(mine.there(), mine.there(), dtype::int32, reduce_op::sum, options);
       }
       return started ? started->wait() : result<void>(started.error());
