@@ -2,6 +2,7 @@
 // Bodies of engine.hpp: a plain file, compiled with Kokkos's flags.
 #include "engine.hpp"
 
+#include "device.hpp"
 #include "host_tiles.hpp"
 
 #include <shardmesh/kernels/cut_tiles.hpp>
@@ -85,6 +86,7 @@ bool is_finalised() {
 }
 
 std::string initialise(int threads) {
+  if (std::string problem = missing_device(); !problem.empty()) return problem;  // Kokkos would end the process
   try {
     Kokkos::InitializationSettings settings;
     if (threads > 0) settings.set_num_threads(threads);
@@ -106,11 +108,8 @@ const char* host_space() {
 int host_threads() {
   return host().concurrency();
 }
-const char* device_space() {
-  return nullptr;
-}
 int device_number() {
-  return -1;
+  return device_space() != nullptr ? Kokkos::device_id() : -1;
 }
 
 bool has_kernel(const batch_item& item) {

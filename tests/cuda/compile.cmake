@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # Compiles SOURCE to PTX with NVCC and looks for 16-byte loads and stores of global memory.
-set(ptx ${WORK}/tile_walk.ptx)
+get_filename_component(name ${SOURCE} NAME_WE)
+set(ptx ${WORK}/${name}.ptx)
 file(MAKE_DIRECTORY ${WORK})
-execute_process(COMMAND ${NVCC} -std=c++17 -arch=sm_90 -Werror all-warnings -Xcompiler -Wall,-Wextra -I ${INCLUDE} -ptx ${SOURCE}
-  -o ${ptx} RESULT_VARIABLE status OUTPUT_VARIABLE said ERROR_VARIABLE said)
+execute_process(COMMAND ${NVCC} -x cu -std=c++17 -arch=sm_90 -Werror all-warnings -Xcompiler -Wall,-Wextra -I ${INCLUDE}
+  -ptx ${SOURCE} -o ${ptx} RESULT_VARIABLE status OUTPUT_VARIABLE said ERROR_VARIABLE said)
 if(NOT status EQUAL 0)
   message(FATAL_ERROR "nvcc: ${said}")
 endif()
@@ -15,7 +16,3 @@ foreach(kind ld st)
   endif()
   message(STATUS "16-byte ${kind}.global: ${count}")
 endforeach()
-# Values that live in registers: a stack of a thread would be memory behind every element.
-file(STRINGS ${ptx} spilled REGEX "(ld|st)\\.local")
-list(LENGTH spilled count)
-message(STATUS "loads and stores of local memory: ${count}")
