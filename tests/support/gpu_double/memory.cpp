@@ -91,7 +91,6 @@ allocation* memory::enrol(void* host, std::size_t bytes, int device) {
 }
 
 void memory::end(allocation& which) {
-  which.now = allocation::life::freed;
   which.uses.clear();
   if (which.kind == memory_kind::registered) {
     all_.erase(which.begin);
@@ -99,6 +98,7 @@ void memory::end(allocation& which) {
   }
   check_patterns(which);
   std::memset(reinterpret_cast<void*>(which.begin), freed, which.bytes);
+  which.now = allocation::life::freed;
   if (which.kind == memory_kind::device) used_[which.device] -= which.bytes;
   kept_ += which.mapped;
   freed_.push_back(reinterpret_cast<std::uintptr_t>(which.mapping));
@@ -129,30 +129,26 @@ std::string memory::describe(const allocation& which) const {
   return text + ")";
 }
 
+// Each damage is said once: the bytes are put right.
 void memory::check_patterns(allocation& which) {
   if (!which.mapping) return;
-  const auto* const first = static_cast<const unsigned char*>(which.mapping);
-  const auto* const begin = reinterpret_cast<const unsigned char*>(which.begin);
-  if (!all_are(first, begin, guard)) engine::the().problem("bytes before " + describe(which) + " were written");
-  if (!all_are(begin + which.bytes, first + which.mapped, guard))
-    engine::the().problem("bytes behind " + describe(which) + " were written");
-  if (which.now == allocation::life::freed &&
-      std::find(freed_.begin(), freed_.end(), reinterpret_cast<std::uintptr_t>(which.mapping)) != freed_.end() &&
-      !all_are(begin, begin + which.bytes, freed))
-    engine::the().problem(describe(which) + " was written after it was freed");
+  auto* const first = static_cast<unsigned char*>(which.mapping);
+  auto* const begin = reinterpret_cast<unsigned char*>(which.begin);
+  auto* const end = begin + which.bytes;
+  auto* const last = first + which.mapped;
+  const auto expect = [&](unsigned char* from, unsigned char* to, unsigned char pattern, const std::string& text) {
+    if (all_are(from, to, pattern)) return;
+    engine::the().problem(text);
+    std::memset(from, pattern, static_cast<std::size_t>(to - from));
+  };
+  expect(first, begin, guard, "bytes before " + describe(which) + " were written");
+  expect(end, last, guard, "bytes behind " + describe(which) + " were written");
+  if (which.now == allocation::life::freed)
+    expect(begin, end, freed, describe(which) + " was written after it was freed");
 }
 
 void memory::look_at_patterns() {
-  for (auto& [at, which] : all_)
-    if (which.mapping) {
-      check_patterns(which);
-      // Said once: the bytes are put right.
-      auto* const first = static_cast<unsigned char*>(which.mapping);
-      auto* const begin = reinterpret_cast<unsigned char*>(which.begin);
-      std::memset(first, guard, static_cast<std::size_t>(begin - first));
-      std::memset(begin + which.bytes, guard, static_cast<std::size_t>(first + which.mapped - begin) - which.bytes);
-      if (which.now == allocation::life::freed) std::memset(begin, freed, which.bytes);
-    }
+  for (auto& [at, which] : all_) check_patterns(which);
 }
 
 void memory::note(allocation& in, const operation_ref& op, const touch& what) {

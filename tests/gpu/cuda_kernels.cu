@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// libshardmesh_cuda_kernels: the C functions of <shardmesh/kernels/cuda_kernels.h> over the kernel bodies, for nvcc.
+// Not here: what a tile does (device_tile.hpp), who loads this (room cuda).
+#include <shardmesh/kernels/cuda_kernels.h>
+#include <shardmesh/kernels/cut_tiles.hpp>
+#include <shardmesh/kernels/launch.cuh>
+
+#include <algorithm>
+#include <memory>
+#include <new>
+#include <vector>
+
+using namespace shardmesh;
+using namespace shardmesh::kernel_bodies;
+
+namespace {
+
+// Addresses are arguments of the launch, so their number is a constant of the kernel: what fits into 4 KiB, and the
+// most that sm_70 and later take.
+constexpr std::size_t few_slots = 480;
+constexpr std::size_t most_slots = 4000;
+
+struct table {
+  int device = 0;
+  tile_item* items = nullptr;  // on the device, as are the numbers below
+  std::int64_t* first_tile = nullptr;
+  struct phase {
+    std::size_t first = 0;
+    std::int64_t count = 0;
+    std::int64_t tiles = 0;
+  };
+  std::vector<phase> phases;
+};
+
+// Of a device that is made current, and the one that was before.
+class on_device {
+ public:
+  explicit on_device(int device) {
+    cudaGetDevice(&before_);
+    error = cudaSetDevice(device);
+  }
+  ~on_device() { cudaSetDevice(before_); }
+  cudaError_t error = cudaSuccess;
+
+ private:
+  int before_ = 0;
+};
+
+cudaError_t upload(const tile_tables& tables, table& made) {
+  const std::size_t items = tables.items.size() * sizeof(tile_item);
+  const std::size_t numbers = tables.first_tile.size() * sizeof(std::int64_t);
+  if (const cudaError_t e = cudaMalloc(&made.items, items); e != cudaSuccess) return e;
+  if (const cudaError_t e = cudaMalloc(&made.first_tile, numbers); e != cudaSuccess) return e;
+  if (const cudaError_t e = cudaMemcpy(made.items, tables.items.data(), items, cudaMemcpyHostToDevice);
+      e != cudaSuccess)
+    return e;
+  if (const cudaError_t e = cudaMemcpy(made.first_tile, tables.first_tile.data(), numbers, cudaMemcpyHostToDevice);
+      e != cudaSuccess)
+    return e;
+  return cudaStreamSynchronize(nullptr);  // a copy from pageable memory may return before it is done
+}
+
+template <std::size_t Slots>
+cudaError_t launch(const table& what, unsigned char* const* to, std::size_t to_count, const unsigned char* const* from,
+                   std::size_t from_count, cudaStream_t stream) {
+  slot_addresses<static_cast<int>(Slots)> slots;
+  slots.sources = static_cast<std::uint32_t>(to_count);
+  for (std::size_t i = 0; i < to_count; ++i) slots.at[i] = reinterpret_cast<std::byte*>(to[i]);
+  for (std::size_t i = 0; i < from_count; ++i)
+    slots.at[to_count + i] = reinterpret_cast<std::byte*>(const_cast<unsigned char*>(from[i]));
+  for (const table::phase& each : what.phases)
+    launch_phase(tiled_phase{what.items + each.first, what.first_tile + each.first, each.count}, each.tiles, slots,
+                 stream);
+  return cudaPeekAtLastError();
+}
+
+void free_table(table* what) {
+  cudaFree(what->items);
+  cudaFree(what->first_tile);
+  delete what;
+}
+
+}  // namespace
+
+int shardmesh_cuda_kernels_version(void) {
+  return SHARDMESH_CUDA_KERNELS_VERSION;
+}
+
+size_t shardmesh_cuda_kernels_item_bytes(void) {
+  return sizeof(batch_item);
+}
+
+int shardmesh_cuda_table_create(const void* items, size_t count, int device, size_t* refused, void** made) {
+  const auto* const all = static_cast<const batch_item*>(items);
+  *made = nullptr;
+  for (std::size_t i = 0; i < count; ++i)
+    if (!has_kernel(all[i]) || all[i].to_slot >= most_slots || all[i].from_slot >= most_slots) {
+      *refused = i;
+      return SHARDMESH_CUDA_KERNELS_NO_KERNEL;
+    }
+  if (const cudaError_t e = cudaSetDevice(device); e != cudaSuccess) return e;
+  try {
+    auto created = std::make_unique<table>();
+    created->device = device;
+    if (count > 0) {
+      const tile_tables tables = cut_all(all, count, device_tiles);
+      for (std::size_t p = 0; p < tables.phase_count(); ++p)
+        created->phases.push_back({tables.phases[p], tables.phase(p).count, tables.phase(p).tiles()});
+      if (const cudaError_t e = upload(tables, *created); e != cudaSuccess) {
+        free_table(created.release());
+        return e;
+      }
+    }
+    *made = created.release();
+  } catch (const std::bad_alloc&) {
+    return cudaErrorMemoryAllocation;
+  }
+  return cudaSuccess;
+}
+
+int shardmesh_cuda_table_launch(void* which, unsigned char* const* to, size_t to_count,
+                                const unsigned char* const* from, size_t from_count, void* stream) {
+  const table& what = *static_cast<const table*>(which);
+  const on_device here(what.device);
+  if (here.error != cudaSuccess) return here.error;
+  const auto on = static_cast<cudaStream_t>(stream);
+  if (to_count + from_count <= few_slots) return launch<few_slots>(what, to, to_count, from, from_count, on);
+  if (to_count + from_count <= most_slots) return launch<most_slots>(what, to, to_count, from, from_count, on);
+  return cudaErrorInvalidValue;
+}
+
+void shardmesh_cuda_table_destroy(void* which) {
+  if (!which) return;
+  auto* const what = static_cast<table*>(which);
+  const on_device here(what->device);
+  free_table(what);  // cudaFree waits for what the device was given
+}

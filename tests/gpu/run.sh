@@ -1,0 +1,76 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# The GPU suite, for a machine with nvcc and a GPU and nothing else: correctness of every kernel against a loop over
+# elements, NCCL with one and two ranks, the bandwidth table. No CMake, no module of shardmesh is built.
+#   tests/gpu/run.sh [BUILD_FOLDER]
+# Environment: NVCC, CXX, CUDA_ARCH (sm_90), NCCL_LIBRARY (libnccl.so.2), SKIP_BANDWIDTH=1, COMPILE_ONLY=1.
+# Ends with 0: all that could be run was right; 77: compiled, but there is no GPU (or no nvcc), nothing was run on one;
+# 1: something is wrong. What was left out is said.
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../.." && pwd)
+build=${1:-$root/build/gpu}
+nvcc=${NVCC:-$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null || true)}
+cxx=${CXX:-g++}
+nccl=${NCCL_LIBRARY:-libnccl.so.2}
+mkdir -p "$build" || exit 1
+status=0
+
+say() { printf '== %s\n' "$*"; }
+# What runs counts: 0 is right, 77 is left out with its reason, anything else is wrong.
+check() {
+  local name=$1; shift
+  say "$name"
+  "$@"; local ended=$?
+  if [ $ended -eq 77 ]; then
+    say "$name: left out"
+  elif [ $ended -ne 0 ]; then
+    say "$name: FAILED ($ended)"
+    status=1
+  fi
+}
+compile() {
+  say "compile: $1"; shift
+  "$@" || { say "FAILED: $*"; exit 1; }
+}
+
+includes=(-I "$root/include" -I "$root/tests/support" -I "$root/tests")
+compile "kernels' test, emulated" "$cxx" -std=c++17 -O2 -DSHARDMESH_EMULATED "${includes[@]}" \
+  "$here/kernels_test.cpp" "$here/emulated_kernels.cpp" -o "$build/kernels_emulated"
+check "the suite's own program, kernels emulated on the host" "$build/kernels_emulated"
+compile "nccl_ranks" "$cxx" -std=c++17 -O1 -pthread "${includes[@]}" "$here/nccl_ranks.cpp" -o "$build/nccl_ranks" -ldl
+
+if [ -z "$nvcc" ]; then
+  say "nvcc was not found (NVCC names it): nothing for a GPU was compiled or run"
+  exit $((status == 0 ? 77 : status))
+fi
+arch=${CUDA_ARCH:-}
+if [ -z "$arch" ] && command -v nvidia-smi > /dev/null; then
+  arch=sm_$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -1 | tr -d '. ')
+fi
+case "$arch" in sm_[0-9]*) ;; *) arch=sm_90 ;; esac
+flags=(-std=c++17 -O3 -arch="$arch" -Xcompiler -fPIC,-Wall "${includes[@]}")
+compile "libshardmesh_cuda_kernels.so for $arch (half a minute)" "$nvcc" "${flags[@]}" -shared "$here/cuda_kernels.cu" \
+  -o "$build/libshardmesh_cuda_kernels.so"
+link=(-L "$build" -lshardmesh_cuda_kernels -Xlinker -rpath -Xlinker "$build")
+compile "kernels_test" "$nvcc" "${flags[@]}" "$here/kernels_test.cpp" "${link[@]}" -o "$build/kernels_test"
+compile "bandwidth" "$nvcc" "${flags[@]}" "$here/bandwidth.cu" "${link[@]}" -o "$build/bandwidth"
+compile "gpu_at_hand" "$nvcc" "${flags[@]}" "$here/gpu_at_hand.cu" -o "$build/gpu_at_hand"
+if [ -n "${COMPILE_ONLY:-}" ]; then
+  say "compiled; COMPILE_ONLY is set: nothing was run on a GPU"
+  exit $((status == 0 ? 77 : status))
+fi
+if ! "$build/gpu_at_hand"; then
+  say "there is no GPU here: all was compiled, nothing was run on one"
+  exit $((status == 0 ? 77 : status))
+fi
+
+check "every kernel against a loop over elements" "$build/kernels_test"
+cudart=$(dirname "$(readlink -f "$nvcc")")/../lib64/libcudart.so
+[ -e "$cudart" ] || cudart=libcudart.so
+check "NCCL, one rank" "$build/nccl_ranks" "$cudart" "$nccl" 1 1
+check "NCCL, two ranks on one GPU" env NCCL_MULTI_RANK_GPU_ENABLE=1 "$build/nccl_ranks" "$cudart" "$nccl" 2 2
+check "NCCL, two ranks on a GPU each" "$build/nccl_ranks" "$cudart" "$nccl" 2 1
+[ -n "${SKIP_BANDWIDTH:-}" ] || check "bandwidth" "$build/bandwidth"
+[ $status -eq 0 ] && say "all that was run is right" || say "something is WRONG"
+exit $status
