@@ -49,7 +49,7 @@ if [ -z "$arch" ] && command -v nvidia-smi > /dev/null; then
   arch=sm_$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -1 | tr -d '. ')
 fi
 case "$arch" in sm_[0-9]*) ;; *) arch=sm_90 ;; esac
-flags=(-std=c++17 -O3 -arch="$arch" -Xcompiler -fPIC,-Wall "${includes[@]}")
+flags=(-std=c++17 -arch="$arch" -Xcompiler -fPIC,-Wall "${includes[@]}")
 compile "libshardmesh_cuda_kernels.so for $arch (half a minute)" "$nvcc" "${flags[@]}" -shared "$here/cuda_kernels.cu" \
   -o "$build/libshardmesh_cuda_kernels.so"
 link=(-L "$build" -lshardmesh_cuda_kernels -Xlinker -rpath -Xlinker "$build")
