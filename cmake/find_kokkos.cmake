@@ -24,6 +24,7 @@ function(shardmesh_find_kokkos)
     message(FATAL_ERROR "SHARDMESH_WITH_KOKKOS is ${SHARDMESH_WITH_KOKKOS}: ${why}")
   endif()
   set(Kokkos_FOUND "${Kokkos_FOUND}" PARENT_SCOPE)
+  set(Kokkos_DEVICES "${Kokkos_DEVICES}" PARENT_SCOPE)
   set(SHARDMESH_KOKKOS_MISSING "${why}" PARENT_SCOPE)
 endfunction()
 

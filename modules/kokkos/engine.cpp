@@ -2,8 +2,10 @@
 // Bodies of engine.hpp: a plain file, compiled with Kokkos's flags.
 #include "engine.hpp"
 
+#include "device.hpp"
+#include "host_tiles.hpp"
+
 #include <shardmesh/kernels/cut_tiles.hpp>
-#include <shardmesh/kernels/host_tile.hpp>
 
 #include <Kokkos_Core.hpp>
 #include <algorithm>
@@ -39,6 +41,8 @@ struct shared_phase {
   std::int64_t bytes = 0;
 };
 
+const run_tiles_function run_tiles = best_run_tiles();
+
 void run_share(const tiled_phase& phase, const share& mine, std::byte* const* to, const std::byte* const* from) {
   std::int64_t at = mine.first_item, tile = mine.first_tile;
   for (std::int64_t left = mine.tiles; left > 0; ++at) {
@@ -51,7 +55,9 @@ void run_share(const tiled_phase& phase, const share& mine, std::byte* const* to
       tile += skipped, left -= skipped;
       continue;
     }
-    for (; tile < end && left > 0; ++tile, --left) run_tile(single_thread{}, item, tile - begin, target, source);
+    const std::int64_t count = std::min(end - tile, left);
+    run_tiles(&item, tile - begin, count, target, source);
+    tile += count, left -= count;
   }
 }
 
@@ -80,6 +86,7 @@ bool is_finalised() {
 }
 
 std::string initialise(int threads) {
+  if (std::string problem = missing_device(); !problem.empty()) return problem;  // Kokkos would end the process
   try {
     Kokkos::InitializationSettings settings;
     if (threads > 0) settings.set_num_threads(threads);
@@ -101,11 +108,8 @@ const char* host_space() {
 int host_threads() {
   return host().concurrency();
 }
-const char* device_space() {
-  return nullptr;
-}
 int device_number() {
-  return -1;
+  return device_space() != nullptr ? Kokkos::device_id() : -1;
 }
 
 bool has_kernel(const batch_item& item) {

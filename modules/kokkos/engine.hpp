@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the room asks of Kokkos, without its headers: they want flags (OpenMP's, a device compiler's) that no module may
-// have, so engine.cpp is a file of its own flags behind this. Not here: errors as results, backends (backend.cpp).
+// have, so engine.cpp is a file of its own flags behind this. Not here: memory of devices (device.hpp),
+// errors as results, backends (backend.cpp).
 #pragma once
 #include <shardmesh/kernels/batch.hpp>
 
@@ -20,9 +21,8 @@ void finalise();
 /// The host's execution space of this Kokkos ("OpenMP", "Serial"), and how many threads it runs.
 const char* host_space();
 int host_threads();
-/// That of a device ("CUDA", "HIP"), or nullptr where this Kokkos has none.
-const char* device_space();
-int device_number();  // the one that Kokkos was started on
+/// The number of the device that Kokkos was started on (device.hpp); -1 where it has none.
+int device_number();
 
 /// A batch as tables in host memory.
 class host_batch;

@@ -13,7 +13,8 @@ struct kokkos_options {
   int threads = 0;
 };
 
-/// The backend, where Kokkos runs. Kernels run on its host execution space (OpenMP, Serial, ...) for host memory.
+/// The backend, where Kokkos runs. Its host execution space (OpenMP, Serial, ...) is for host memory, its device (CUDA,
+/// HIP), where this Kokkos has one, for that device's.
 /// \errors errc::unsupported where Kokkos was not started, or has ended
 result<std::shared_ptr<kernel_backend>> kokkos_backend();
 

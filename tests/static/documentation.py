@@ -15,7 +15,7 @@ import re
 import sys
 from pathlib import Path
 
-COMPILED = ("examples/", "tests/static/", "tests/unit/", "tests/distributed/", "test_package/")
+COMPILED = ("examples/", "tests/static/", "tests/unit/", "tests/distributed/", "tests/package/", "test_package/")
 FORMATS = "storage pickle catalog torch_file dcp safetensors checkpoint collective_checkpoint".split()
 BLOCK = re.compile(r"(^<!-- compiled -->\n)?^ *```cpp\n(.*?)^ *```$", re.M | re.S)
 FENCE = re.compile(r"^ *```.*?^ *```$", re.M | re.S)

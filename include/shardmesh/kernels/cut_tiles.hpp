@@ -18,10 +18,14 @@ struct tile_sizes {
   std::int64_t bytes = 256 << 10;
   std::int64_t plane_edge = 256;
   std::int64_t most_lines = std::int64_t{1} << 40;
+  /// Runs that are transposed as they are, in squares: a host's cells; what scratch memory holds of a device's.
+  std::int64_t largest_cell = 512;
+  /// Phases that write more than this go past the cache of a host: nobody finds all of it there afterwards.
+  std::int64_t streamed_bytes = 32 << 20;
 };
 inline constexpr std::int64_t device_lines = 512;
-inline constexpr tile_sizes host_tiles{256 << 10, 256, std::int64_t{1} << 40};
-inline constexpr tile_sizes device_tiles{32 << 10, 64, device_lines};
+inline constexpr tile_sizes host_tiles{256 << 10, 256, std::int64_t{1} << 40, 512, 32 << 20};
+inline constexpr tile_sizes device_tiles{32 << 10, 64, device_lines, 16, std::int64_t{1} << 62};
 
 /// Whether there is a kernel for this item.
 inline bool has_kernel(const batch_item& item) {
@@ -65,7 +69,7 @@ inline tile_item cut(const batch_item& item, const tile_sizes& sizes) {
   const bool moves = item.op == batch_op::copy && item.to_type == item.from_type;
   if (moves && rank > 0 && item.loops[rank - 1].to == made.to_bytes && item.loops[rank - 1].from == made.to_bytes)
     made.to_bytes = made.from_bytes = made.to_bytes * item.loops[--rank].size;
-  const int densest = reads(item.op) && (!moves || made.to_bytes <= 16) ? densest_from(item, rank) : -1;
+  const int densest = reads(item.op) && (!moves || made.to_bytes <= sizes.largest_cell) ? densest_from(item, rank) : -1;
   int kept = rank;
   if (moves && densest < 0) {
     made.kind = tile_kind::runs;
@@ -137,6 +141,14 @@ inline tile_tables cut_all(const batch_item* items, std::size_t count, const til
     made.first_tile.push_back(made.first_tile.back() + made.items.back().tiles());
   }
   if (count > 0) made.phases.push_back(count);
+  for (std::size_t p = 0; p < made.phase_count(); ++p) {
+    tile_item* const begin = made.items.data() + made.phases[p];
+    tile_item* const end = made.items.data() + made.phases[p + 1];
+    std::int64_t written = 0;
+    for (const tile_item* item = begin; item != end; ++item)
+      written += item->lines * item->column.size * item->row.size * item->to_bytes;
+    for (tile_item* item = begin; item != end; ++item) item->streams = written > sizes.streamed_bytes;
+  }
   return made;
 }
 

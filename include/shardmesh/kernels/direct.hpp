@@ -16,15 +16,29 @@ struct direct_copy {
   SHARDMESH_KERNEL_FUNCTION static to apply(to, from given) { return To::store(From::load(given)); }
 };
 
+template <class A, class B>
+struct same_format {
+  static constexpr bool value = false;
+};
+template <class A>
+struct same_format<A, A> {
+  static constexpr bool value = true;
+};
 /// to = to + from, of floats up to 32 bits: `from` is rounded to the dtype of `to` first, as everywhere.
 template <class To, class From>
 struct direct_sum {
   using to = typename To::stored;
   using from = typename From::stored;
   static constexpr bool reads_to = true;
+  SHARDMESH_KERNEL_FUNCTION static float_bits rounded(from given) {
+    if constexpr (same_format<To, From>::value)
+      return From::load(given);
+    else
+      return To::load(To::store(From::load(given)));
+  }
   SHARDMESH_KERNEL_FUNCTION static to apply(to held, from given) {
     const float a = small_floats::as_float(To::load(held).bits);
-    const float b = small_floats::as_float(To::load(To::store(From::load(given))).bits);
+    const float b = small_floats::as_float(rounded(given).bits);
     return To::store(float_bits{small_floats::as_bits(a + b)});
   }
 };

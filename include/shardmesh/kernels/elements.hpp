@@ -152,13 +152,38 @@ struct float32_format {
       return small_floats::to(bits_of(v));                  \
     }                                                       \
   }
-SHARDMESH_SMALL_FORMAT(float16_format, std::uint16_t, from_float16, to_float16);
 SHARDMESH_SMALL_FORMAT(float8_e4m3fn_format, std::uint8_t, from_float8_e4m3fn, to_float8_e4m3fn);
 SHARDMESH_SMALL_FORMAT(float8_e5m2_format, std::uint8_t, from_float8_e5m2, to_float8_e5m2);
 SHARDMESH_SMALL_FORMAT(float8_e4m3fnuz_format, std::uint8_t, from_float8_e4m3fnuz, to_float8_e4m3fnuz);
 SHARDMESH_SMALL_FORMAT(float8_e5m2fnuz_format, std::uint8_t, from_float8_e5m2fnuz, to_float8_e5m2fnuz);
 SHARDMESH_SMALL_FORMAT(float8_e8m0fnu_format, std::uint8_t, from_float8_e8m0fnu, to_float8_e8m0fnu);
 #undef SHARDMESH_SMALL_FORMAT
+// One instruction for eight elements where the compiler knows that there is one; the same values.
+struct float16_format {
+  using stored = std::uint16_t;
+  using value = float_bits;
+  static constexpr bool is_truth = false;
+  SHARDMESH_KERNEL_FUNCTION static value load(stored s) {
+#if defined(__F16C__) && defined(__FLT16_MANT_DIG__) && !defined(SHARDMESH_ON_DEVICE)
+    _Float16 half;
+    std::memcpy(&half, &s, sizeof half);
+    return {small_floats::as_bits(static_cast<float>(half))};
+#else
+    return {small_floats::from_float16(s)};
+#endif
+  }
+  template <class V>
+  SHARDMESH_KERNEL_FUNCTION static stored store(V v) {
+#if defined(__F16C__) && defined(__FLT16_MANT_DIG__) && !defined(SHARDMESH_ON_DEVICE)
+    const auto half = static_cast<_Float16>(small_floats::as_float(bits_of(v)));
+    stored bits;
+    std::memcpy(&bits, &half, sizeof bits);
+    return bits;
+#else
+    return small_floats::to_float16(bits_of(v));
+#endif
+  }
+};
 struct bfloat16_format {
   using stored = std::uint16_t;
   using value = float_bits;

@@ -60,34 +60,46 @@ inline void move_square(std::byte* to, std::int64_t row_to, const std::byte* fro
 }
 #endif
 
-// A square of a cache line each way.
+// A square of a cache line each way: lines are read once and written once, whole. Between, it lies in a buffer, as the
+// lines of a large matrix fall into few sets of a cache.
 template <std::size_t Bytes>
-inline void move_lines(std::byte* to, const std::byte* from, const host_plane& p) {
+inline void move_lines(std::byte* to, const std::byte* from, const host_plane& p, bool streams) {
 #if defined(__SSE2__)
   if constexpr (Bytes == 1 || Bytes == 2 || Bytes == 4 || Bytes == 8) {
     constexpr auto width = static_cast<std::int64_t>(Bytes);
-    constexpr std::int64_t edge = 16 / width;
-    if (p.row_from == width && p.column_to == width && p.rows % edge == 0 && p.columns % edge == 0) {
-      for (std::int64_t r = 0; r < p.rows; r += edge)
-        for (std::int64_t c = 0; c < p.columns; c += edge)
-          move_square<Bytes>(to + r * p.row_to + c * width, p.row_to, from + c * p.column_from + r * width,
-                             p.column_from);
+    constexpr std::int64_t edge = 64 / width, words = 16 / width;
+    if (p.row_from == width && p.column_to == width && p.rows == edge && p.columns == edge) {
+      alignas(64) std::byte read[edge * 64], turned[edge * 64];
+      for (std::int64_t c = 0; c < edge; ++c) std::memcpy(read + c * 64, from + c * p.column_from, 64);
+      for (std::int64_t r = 0; r < edge; r += words)
+        for (std::int64_t c = 0; c < edge; c += words)
+          move_square<Bytes>(turned + r * 64 + c * width, 64, read + c * 64 + r * width, 64);
+      if (streams && reinterpret_cast<std::uintptr_t>(to) % 16 == 0 && p.row_to % 16 == 0) {
+        for (std::int64_t r = 0; r < edge; ++r)
+          for (std::int64_t i = 0; i < 64; i += 16)
+            _mm_stream_si128(reinterpret_cast<__m128i*>(to + r * p.row_to + i), load_16(turned + r * 64 + i));
+      } else {
+        for (std::int64_t r = 0; r < edge; ++r) std::memcpy(to + r * p.row_to, turned + r * 64, 64);
+      }
       return;
     }
   }
 #endif
+  (void)streams;
   move_cells<Bytes>(to, from, p);
 }
 
+// Along rows first: so many lines of `from` are read on as streams.
 template <std::size_t Bytes>
-inline void move_plane(std::byte* to, const std::byte* from, const host_plane& p) {
+inline void move_plane(std::byte* to, const std::byte* from, const host_plane& p, bool streams) {
   constexpr std::int64_t edge = Bytes >= 16 ? 8 : 64 / static_cast<std::int64_t>(Bytes);
-  for (std::int64_t r = 0; r < p.rows; r += edge)
-    for (std::int64_t c = 0; c < p.columns; c += edge) {
+  for (std::int64_t c = 0; c < p.columns; c += edge)
+    for (std::int64_t r = 0; r < p.rows; r += edge) {
       host_plane square = p;
       square.rows = p.rows - r < edge ? p.rows - r : edge;
       square.columns = p.columns - c < edge ? p.columns - c : edge;
-      move_lines<Bytes>(to + r * p.row_to + c * p.column_to, from + r * p.row_from + c * p.column_from, square);
+      move_lines<Bytes>(to + r * p.row_to + c * p.column_to, from + r * p.row_from + c * p.column_from, square,
+                        streams);
     }
 }
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #if defined(__SSE2__)
-#include <emmintrin.h>
+#include <immintrin.h>
 #endif
 
 namespace shardmesh::kernel_bodies {
@@ -33,23 +33,51 @@ struct long_run {
   void operator()(std::byte* to, const std::byte* from) const { std::memcpy(to, from, bytes); }
 };
 
-/// Whole lines go past the cache, so they are not read before they are written; what is in front of the first and
-/// behind the last does not. After the last one, `finish_streaming`.
-inline void stream_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
+/// Asks for lines to come; addresses that are nobody's do no harm.
+inline void fetch(const std::byte* from, std::int64_t bytes) {
 #if defined(__SSE2__)
-  constexpr std::size_t line = 64;
+  for (std::int64_t at = 0; at < bytes; at += 64) _mm_prefetch(reinterpret_cast<const char*>(from + at), _MM_HINT_T0);
+#else
+  (void)from, (void)bytes;
+#endif
+}
+
+#if defined(__SSE2__)
+// A line of 64 bytes past the cache, in the widest stores that this variant has.
+inline void stream_line(std::byte* to, const std::byte* from) {
+#if defined(__AVX512F__)
+  _mm512_stream_si512(reinterpret_cast<__m512i*>(to), _mm512_loadu_si512(from));
+#else
+  __m128i part[4];
+  std::memcpy(part, from, 64);
+  for (std::size_t i = 0; i < 4; ++i) _mm_stream_si128(reinterpret_cast<__m128i*>(to) + i, part[i]);
+#endif
+}
+#endif
+
+/// Whole lines go past the cache, so they are not read before they are written; what is in front of the first and
+/// behind the last does not. `ahead` bytes on, the source is fetched meanwhile. After the last one, `finish_streaming`.
+inline void stream_bytes(std::byte* to, const std::byte* from, std::size_t bytes, std::int64_t ahead) {
+#if defined(__SSE2__)
+  constexpr std::size_t line = 64, page = 4096, pages = 4;
   const std::size_t apart = (line - reinterpret_cast<std::uintptr_t>(to) % line) % line;
   const std::size_t head = apart < bytes ? apart : bytes;
   std::memcpy(to, from, head);
   std::size_t at = head;
+  // Several pages at a time: a processor foresees what comes in each, and more of the memory is busy.
+  for (; at + pages * page <= bytes; at += pages * page)
+    for (std::size_t i = at; i < at + page; i += line)
+      for (std::size_t p = 0; p < pages; ++p) {
+        _mm_prefetch(reinterpret_cast<const char*>(from + i + p * page) + 8 * line, _MM_HINT_T0);
+        stream_line(to + i + p * page, from + i + p * page);
+      }
   for (; at + line <= bytes; at += line) {
-    _mm_prefetch(reinterpret_cast<const char*>(from + at) + 512, _MM_HINT_T0);
-    __m128i part[4];
-    std::memcpy(part, from + at, line);
-    for (std::size_t i = 0; i < 4; ++i) _mm_stream_si128(reinterpret_cast<__m128i*>(to + at) + i, part[i]);
+    _mm_prefetch(reinterpret_cast<const char*>(from + at) + ahead, _MM_HINT_T0);
+    stream_line(to + at, from + at);
   }
   std::memcpy(to + at, from + at, bytes - at);
 #else
+  (void)ahead;
   std::memcpy(to, from, bytes);
 #endif
 }
@@ -58,14 +86,47 @@ inline void finish_streaming() {
   _mm_sfence();  // before another thread is told
 #endif
 }
+// Of a page and more a processor foresees what comes; of less, the gap behind it hides the next one.
 struct streamed_run {
   std::size_t bytes;
-  void operator()(std::byte* to, const std::byte* from) const { stream_bytes(to, from, bytes); }
+  std::int64_t next_from;  // where the next run is read
+  void operator()(std::byte* to, const std::byte* from) const {
+    stream_bytes(to, from, bytes, bytes >= 16384 ? 1024 : next_from);
+  }
+};
+// Runs of whole 16-byte words, side by side in aligned memory: together they fill lines.
+struct streamed_words {
+  std::size_t bytes;
+  std::int64_t next_from;
+  void operator()(std::byte* to, const std::byte* from) const {
+#if defined(__SSE2__)
+    for (std::size_t at = 0; at < bytes; at += 64) {
+      _mm_prefetch(reinterpret_cast<const char*>(from + at) + 8 * next_from, _MM_HINT_T0);
+      for (std::size_t i = at; i < at + 64 && i < bytes; i += 16) {
+        __m128i word;
+        std::memcpy(&word, from + i, 16);
+        _mm_stream_si128(reinterpret_cast<__m128i*>(to + i), word);
+      }
+    }
+#else
+    (void)next_from;
+    std::memcpy(to, from, bytes);
+#endif
+  }
 };
 
 /// Calls `use` with the move for runs of this many bytes.
+/// `next_from` is where the next one is read; `in_words` says that all begin at 16-byte words, side by side.
 template <class Use>
-inline void with_run(std::size_t run, bool streams, const Use& use) {
+inline void with_run(std::size_t run, bool streams, bool in_words, std::int64_t next_from, const Use& use) {
+  if (streams && run >= 1024) {
+    use(streamed_run{run, next_from});
+    return finish_streaming();
+  }
+  if (streams && in_words && run >= 32) {
+    use(streamed_words{run, next_from});
+    return finish_streaming();
+  }
   switch (run) {
     case 1:
       return use(fixed_run<1>{});
@@ -86,7 +147,6 @@ inline void with_run(std::size_t run, bool streams, const Use& use) {
   if (run <= 32) return use(short_run<16>{run - 16});
   if (run <= 64) return use(short_run<32>{run - 32});
   if (run <= 128) return use(short_run<64>{run - 64});
-  if (streams) return use(streamed_run{run});
   use(long_run{run});
 }
 

@@ -7,12 +7,11 @@
 #include <shardmesh/kernels/teams.hpp>
 #include <shardmesh/kernels/tiled_batch.hpp>
 
+#include <cstdint>
+#include <cstring>
 #include <type_traits>
 
 namespace shardmesh::kernel_bodies {
-
-/// Items of more bytes than this go past the cache: as much as a core has of its own.
-inline constexpr std::int64_t streamed_bytes = 2 << 20;
 
 /// Calls `visit(to, from, count, to_step, from_step)` for lines that lie evenly apart.
 template <class Visit>
@@ -45,8 +44,11 @@ inline void for_each_segment(const tile_item& item, std::int64_t first, std::int
 
 inline void move_runs(const tile_item& item, const tile_part& part, std::byte* to, const std::byte* from) {
   const auto run = static_cast<std::size_t>(part.columns);
-  const bool streams = item.lines * item.column.size > streamed_bytes;
-  with_run(run, streams, [&](const auto& move) {
+  const batch_loop inner = item.rank > 0 ? item.loops[item.rank - 1] : batch_loop{};
+  const std::int64_t to_bits =
+      part.columns | inner.to | static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(to));
+  const bool in_words = part.lines > 1 && inner.to == part.columns && (to_bits | item.stride_bits) % 16 == 0;
+  with_run(run, item.streams, in_words, inner.from, [&](const auto& move) {
     for_each_segment(
         item, part.first_line, part.lines,
         [&](std::int64_t t, std::int64_t f, std::int64_t count, std::int64_t to_step, std::int64_t from_step) {
@@ -54,7 +56,6 @@ inline void move_runs(const tile_item& item, const tile_part& part, std::byte* t
           const std::byte* source = from + f + part.first_column;
           for (std::int64_t i = 0; i < count; ++i, cell += to_step, source += from_step) move(cell, source);
         });
-    if constexpr (std::is_same_v<decltype(move), const streamed_run&>) finish_streaming();
   });
 }
 
@@ -67,34 +68,47 @@ inline void move_planes(const tile_item& item, const tile_part& part, std::byte*
         item, part.first_line, part.lines,
         [&](std::int64_t t, std::int64_t f, std::int64_t count, std::int64_t to_step, std::int64_t from_step) {
           for (std::int64_t i = 0; i < count; ++i, t += to_step, f += from_step)
-            move_plane<decltype(width)::value>(to + t, from + f, plane);
+            move_plane<decltype(width)::value>(to + t, from + f, plane, item.streams);
         });
   };
   switch (item.to_bytes) {
     case 1:
-      return go(std::integral_constant<std::size_t, 1>{});
+      go(std::integral_constant<std::size_t, 1>{});
+      return finish_streaming();
     case 2:
-      return go(std::integral_constant<std::size_t, 2>{});
+      go(std::integral_constant<std::size_t, 2>{});
+      return finish_streaming();
     case 4:
-      return go(std::integral_constant<std::size_t, 4>{});
+      go(std::integral_constant<std::size_t, 4>{});
+      return finish_streaming();
     case 8:
-      return go(std::integral_constant<std::size_t, 8>{});
+      go(std::integral_constant<std::size_t, 8>{});
+      return finish_streaming();
     case 16:
-      return go(std::integral_constant<std::size_t, 16>{});
+      go(std::integral_constant<std::size_t, 16>{});
+      return finish_streaming();
     default:
       break;
   }
-  // A run of a few elements, at most 16 bytes.
-  const auto run = static_cast<std::size_t>(item.to_bytes);
-  for_each_segment(
-      item, part.first_line, part.lines,
-      [&](std::int64_t t, std::int64_t f, std::int64_t count, std::int64_t to_step, std::int64_t from_step) {
-        for (std::int64_t i = 0; i < count; ++i, t += to_step, f += from_step)
-          for (std::int64_t r = 0; r < plane.rows; ++r)
-            for (std::int64_t c = 0; c < plane.columns; ++c)
-              std::memcpy(to + t + r * plane.row_to + c * plane.column_to,
-                          from + f + r * plane.row_from + c * plane.column_from, run);
-      });
+  // Longer cells, in squares whose pages a processor remembers.
+  constexpr std::int64_t edge = 32;
+  // Past the cache only whole lines: a part of one would be written twice.
+  const auto to_bits = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(to)) | item.to_bytes;
+  const bool in_lines = (to_bits | item.stride_bits) % 64 == 0;
+  with_run(static_cast<std::size_t>(item.to_bytes), item.streams, in_lines, item.row.from, [&](const auto& move) {
+    const auto squares = [&](std::byte* t, const std::byte* f) {
+      for (std::int64_t c = 0; c < plane.columns; c += edge)
+        for (std::int64_t r = 0; r < plane.rows; r += edge)
+          for (std::int64_t i = c; i < at_most(plane.columns, c + edge); ++i)
+            for (std::int64_t k = r; k < at_most(plane.rows, r + edge); ++k)
+              move(t + k * plane.row_to + i * plane.column_to, f + k * plane.row_from + i * plane.column_from);
+    };
+    for_each_segment(
+        item, part.first_line, part.lines,
+        [&](std::int64_t t, std::int64_t f, std::int64_t count, std::int64_t to_step, std::int64_t from_step) {
+          for (std::int64_t i = 0; i < count; ++i, t += to_step, f += from_step) squares(to + t, from + f);
+        });
+  });
 }
 
 inline constexpr int host_pass = 256;
@@ -150,7 +164,7 @@ inline void compute_line(const tile_item& item, std::byte* to, const std::byte* 
 
 // Both sides contiguous along the columns.
 template <class Direct>
-inline void compute_directly(Direct, std::byte* to, const std::byte* from, std::int64_t count) {
+inline void compute_some(Direct, std::byte* to, const std::byte* from, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) {
     std::byte* const at = to + i * static_cast<std::int64_t>(sizeof(typename Direct::to));
     typename Direct::to held{};
@@ -160,9 +174,39 @@ inline void compute_directly(Direct, std::byte* to, const std::byte* from, std::
   }
 }
 
+// What lies a page on is fetched meanwhile: processors foresee what comes up to the end of a page.
+template <class Direct>
+inline void compute_directly(Direct direct, std::byte* to, const std::byte* from, std::int64_t count) {
+  constexpr std::int64_t some = 256, page = 4096;
+  constexpr auto to_bytes = static_cast<std::int64_t>(sizeof(typename Direct::to));
+  constexpr auto from_bytes = static_cast<std::int64_t>(sizeof(typename Direct::from));
+  for (std::int64_t done = 0; done < count; done += some) {
+    fetch(from + done * from_bytes + page, some * from_bytes);
+    if constexpr (Direct::reads_to) fetch(to + done * to_bytes + page, some * to_bytes);
+    compute_some(direct, to + done * to_bytes, from + done * from_bytes, at_most(some, count - done));
+  }
+}
+
+// Made in the nearest cache, and written past the others.
+inline constexpr std::int64_t direct_pass = 1024;
+template <class Direct>
+inline void compute_streamed(Direct direct, std::byte* to, const std::byte* from, std::int64_t count) {
+  constexpr auto to_bytes = static_cast<std::int64_t>(sizeof(typename Direct::to));
+  constexpr auto from_bytes = static_cast<std::int64_t>(sizeof(typename Direct::from));
+  alignas(64) std::byte made[direct_pass * to_bytes];
+  // The first pass is shorter, so that the others begin at lines.
+  const auto apart = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(to) % 64) / to_bytes;
+  for (std::int64_t done = 0, length = direct_pass - apart; done < count; done += length, length = direct_pass) {
+    const std::int64_t now = at_most(length, count - done);
+    compute_directly(direct, made, from + done * from_bytes, now);
+    stream_bytes(to + done * to_bytes, made, static_cast<std::size_t>(now * to_bytes), 0);
+  }
+}
+
 inline void compute_elements(const tile_item& item, const tile_part& part, std::byte* to, const std::byte* from) {
   to += part.first_column * item.column.to;
   from += part.first_column * item.column.from;
+  const bool streams = item.streams && part.columns >= direct_pass;
   const auto each_line = [&](const auto& line) {
     for_each_segment(
         item, part.first_line, part.lines,
@@ -172,9 +216,14 @@ inline void compute_elements(const tile_item& item, const tile_part& part, std::
   };
   if (item.column.to == item.to_bytes && item.column.from == item.from_bytes &&
       with_direct(item.op, item.reduction, item.to_type, item.from_type, [&](auto direct) {
+        if constexpr (!decltype(direct)::reads_to)
+          if (streams)
+            return each_line([&](std::byte* t, const std::byte* f) { compute_streamed(direct, t, f, part.columns); });
         each_line([&](std::byte* t, const std::byte* f) { compute_directly(direct, t, f, part.columns); });
-      }))
+      })) {
+    if (streams) finish_streaming();
     return;
+  }
   each_line([&](std::byte* t, const std::byte* f) { compute_line(item, t, f, item.column, part.columns); });
 }
 

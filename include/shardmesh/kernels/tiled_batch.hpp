@@ -31,6 +31,7 @@ struct tile_item {
   dtype to_type = dtype::undefined, from_type = dtype::undefined;
   lane to_lane = lane::none, from_lane = lane::none;
   tile_kind kind = tile_kind::runs;
+  bool streams = false;   // a host writes past its cache, as the phase is larger than that
   std::uint8_t rank = 0;  // loops over lines
   std::uint32_t to_slot = 0, from_slot = 0;
   std::int64_t to_offset = 0, from_offset = 0;
