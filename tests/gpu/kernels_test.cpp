@@ -4,6 +4,7 @@
 #include "batch_trial.hpp"
 
 #include <cstdio>
+#include <utility>
 
 using namespace gpu_suite;
 
@@ -115,8 +116,9 @@ class maker {
 
   // Loops stand with the smallest stride of the destination innermost, as the builder of batches has them.
   static void sort_loops(batch_item& item) {
-    std::sort(item.loops, item.loops + item.rank,
-              [](const shardmesh::batch_loop& a, const shardmesh::batch_loop& b) { return a.to > b.to; });
+    for (int placed = 1; placed < item.rank; ++placed)
+      for (int d = placed; d > 0 && item.loops[d - 1].to < item.loops[d].to; --d)
+        std::swap(item.loops[d - 1], item.loops[d]);
   }
 
   std::mt19937_64 random_;

@@ -83,9 +83,8 @@ inline long double decoded(const float_format& f, std::uint32_t pattern) {
 }
 
 inline std::uint32_t largest_finite(const float_format& f) {
-  std::uint32_t pattern = f.sign() - 1;
-  while (!std::isfinite(decoded(f, pattern))) --pattern;
-  return pattern;
+  if (f.kind == specials::ieee) return f.sign() - 1 - f.mantissas() - 1;  // below infinity
+  return f.kind == specials::one_nan ? f.sign() - 2 : f.sign() - 1;
 }
 
 inline std::uint32_t encoded(const float_format& f, long double value) {

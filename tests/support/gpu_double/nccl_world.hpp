@@ -101,6 +101,8 @@ struct communicator {
 communicator* find_communicator(void* handle, const char* function);
 /// For planted faults: the rank of a handle, -1 for one that is bad. Takes the engine's lock.
 int rank_of(void* handle);
+/// What ncclGetLastError has of a handle. Takes the engine's lock.
+std::string last_error_of(void* handle);
 communicator* new_communicator();
 std::shared_ptr<clique> new_clique(int ranks);
 /// What a question about its state is answered: success, in progress, or its error.
