@@ -83,8 +83,8 @@ result<combining> combining_of(const engine& on, const char* what, std::size_t s
   const auto element = element_of(type);
   const auto reduction = reduction_of(type, op);
   if (!element || !reduction)
-    return fail(errc::unsupported, std::string(what) + " over NCCL: it has no " + std::string(to_string(op)) + " of " +
-                                       std::string(name(type)))
+    return fail(errc::unsupported, std::string(what) + " over NCCL: " + std::string(to_string(op)) + " of " +
+                                       std::string(name(type)) + " is not defined")
         .with_rank(on.rank());
   if (size_bytes % static_cast<std::size_t>(item_bytes(type)) != 0)
     return fail(errc::invalid_argument,

@@ -85,8 +85,13 @@ void engine::watch(const std::stop_token& stop) {
 
 void engine::poison(error reason, bool tells) {
   if (poison_) return;
-  poison_ = detail::reported_by(std::move(reason), rank_);
-  if (tells) control_.abort(*poison_);
+  reason = detail::reported_by(std::move(reason), rank_);
+  if (tells) {
+    control_.abort(reason);
+    // Of several ranks that fail at once, all have the error of the first.
+    if (auto first = heard_from(told_by_); !first) reason = std::move(first).error();
+  }
+  poison_ = std::move(reason);
   if (comm_ != nullptr) {
     const cuda::current_device at(parts_.cuda, parts_.where);
     static_cast<void>(parts_.nccl.call().comm_abort(std::exchange(comm_, nullptr)));
