@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The distributed suite over NCCL on the double: threads with a device each, memory of the host staged through that of
 // the device. Messages have no tags there: what needs them is not run (CMakeLists.txt of tests).
+#include <gpu_double/gpu_double.h>
 #include <cstdint>
 #include <cstdlib>
 #include <fabric.hpp>
-#include <gpu_double/gpu_double.h>
 #include <random>
 #include <string>
 #include <utility>
