@@ -142,7 +142,9 @@ result<std::shared_ptr<engine>> engine::make(communicator_ref control, device wh
     if (comm != nullptr) static_cast<void>(made.nccl.call().comm_abort(comm));
     return heard_from(control) ? reason : heard_from(control).error();  // the first of all ranks'
   }
-  return finished(std::make_shared<engine>(std::move(made), control, comm));
+  SHARDMESH_TRY(auto all_made, finished(std::make_shared<engine>(std::move(made), control, comm)));
+  SHARDMESH_TRY(const auto met, control.all_gather({}, call));  // it is made on every rank, before one can abort it
+  return all_made;
 }
 
 result<std::shared_ptr<engine>> engine::finished(std::shared_ptr<engine> made) {
@@ -207,8 +209,12 @@ result<std::shared_ptr<engine>> engine::split(std::int32_t color, std::int32_t k
     poison(std::move(done).error(), true);
     return *poison_;
   }
-  if (comm == nullptr) return std::shared_ptr<engine>();
-  return finished(std::make_shared<engine>(std::move(of_child), *std::move(control), comm));
+  std::shared_ptr<engine> child;
+  if (comm != nullptr) {
+    SHARDMESH_TRY(child, finished(std::make_shared<engine>(std::move(of_child), *std::move(control), comm)));
+  }
+  SHARDMESH_TRY(const auto met, all_gather({}, call));  // as in `make`
+  return child;
 }
 
 }  // namespace shardmesh::nccl

@@ -69,6 +69,9 @@ bool nccl_reduces(dtype type, reduce_op op);
 /// Poison (a deadline that passes, a cancelled call, `abort`, an error of NCCL or of the device) aborts NCCL's
 /// communicator, which ends what runs on streams, and reaches every rank through the control communicator, which is
 /// poisoned with it: each gets that same error from then on.
+///
+/// Ranks part together: the destructor of a rank's last handle (and of what was started) waits for the others' up to
+/// five seconds, then aborts.
 class nccl_communicator {
  public:
   /// Collective over `control`, whose ranks and order these are and which outlives this and all that is split from it;

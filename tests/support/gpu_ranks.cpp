@@ -78,6 +78,7 @@ std::vector<std::byte> device_bytes::here() const {
 
 result<pending> staged_communicator::start_exchange(std::span<const outgoing> sends, std::span<const incoming> receives,
                                                     const call_options& options) {
+  if (auto none = refuse_stream(options); !none) return std::move(none).error();
   auto made = std::make_unique<staged>();
   std::vector<outgoing> out;
   std::vector<incoming> in;
@@ -96,8 +97,15 @@ result<pending> staged_communicator::start_exchange(std::span<const outgoing> se
   return pending(std::move(made));
 }
 
+result<void> staged_communicator::refuse_stream(const call_options& options) const {
+  if (options.stream.handle == nullptr) return {};
+  return fail(errc::unsupported, "rank " + std::to_string(rank()) + " gives a stream for memory of the host")
+      .with_rank(rank());
+}
+
 result<pending> staged_communicator::through(std::span<const std::byte> send, std::span<std::byte> receive,
-                                             const start& inner) {
+                                             const call_options& options, const start& inner) {
+  if (auto none = refuse_stream(options); !none) return std::move(none).error();
   auto made = std::make_unique<staged>();
   made->sends.push_back(std::make_unique<device_bytes>(inner_.memory(), send));
   made->receives.push_back({receive, std::make_unique<device_bytes>(inner_.memory(), receive.size())});
@@ -109,19 +117,20 @@ result<pending> staged_communicator::through(std::span<const std::byte> send, st
 
 result<pending> staged_communicator::all_gather_into(std::span<const std::byte> send, std::span<std::byte> receive,
                                                      const call_options& options) {
-  return through(send, receive, [&](auto s, auto r) { return inner_.all_gather_into(s, r, options); });
+  return through(send, receive, options, [&](auto s, auto r) { return inner_.all_gather_into(s, r, options); });
 }
 result<pending> staged_communicator::all_to_all(std::span<const std::byte> send, std::span<std::byte> receive,
                                                 const call_options& options) {
-  return through(send, receive, [&](auto s, auto r) { return inner_.all_to_all(s, r, options); });
+  return through(send, receive, options, [&](auto s, auto r) { return inner_.all_to_all(s, r, options); });
 }
 result<pending> staged_communicator::reduce_scatter(std::span<const std::byte> send, std::span<std::byte> receive,
                                                     dtype type, reduce_op op, const call_options& options) {
-  return through(send, receive, [&](auto s, auto r) { return inner_.reduce_scatter(s, r, type, op, options); });
+  return through(send, receive, options,
+                 [&](auto s, auto r) { return inner_.reduce_scatter(s, r, type, op, options); });
 }
 result<pending> staged_communicator::all_reduce(std::span<const std::byte> send, std::span<std::byte> receive,
                                                 dtype type, reduce_op op, const call_options& options) {
-  return through(send, receive, [&](auto s, auto r) { return inner_.all_reduce(s, r, type, op, options); });
+  return through(send, receive, options, [&](auto s, auto r) { return inner_.all_reduce(s, r, type, op, options); });
 }
 result<pending> staged_communicator::broadcast(std::span<const std::byte> send, std::span<std::byte> receive,
                                                std::int32_t root, const call_options& options) {

@@ -45,6 +45,7 @@ class staged_communicator {
   std::int32_t size() const { return inner_.size(); }
   result<std::vector<std::vector<std::byte>>> all_gather(std::span<const std::byte> bytes,
                                                          const call_options& options) {
+    if (auto none = refuse_stream(options); !none) return std::move(none).error();
     return inner_.all_gather(bytes, options);
   }
   result<pending> start_exchange(std::span<const outgoing> sends, std::span<const incoming> receives,
@@ -64,7 +65,9 @@ class staged_communicator {
 
  private:
   using start = std::function<result<pending>(std::span<const std::byte>, std::span<std::byte>)>;
-  result<pending> through(std::span<const std::byte> send, std::span<std::byte> receive, const start& inner);
+  result<pending> through(std::span<const std::byte> send, std::span<std::byte> receive, const call_options& options,
+                          const start& inner);
+  result<void> refuse_stream(const call_options& options) const;  // memory is the host's
   nccl_communicator inner_;
 };
 static_assert(collective_communicator<staged_communicator>);

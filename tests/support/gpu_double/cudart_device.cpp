@@ -87,9 +87,10 @@ int cudaDeviceGetAttribute(int* value, int attribute, int device) {
   if (devices_of_the_double().count == 0) return returned(cuda_no_device);
   if (!is_device(device)) return returned(cuda_invalid_device);
   static const std::map<int, int> known{{1, 1024},  // threads per block
-                                        {8, 49152}, {10, 32}, {11, 0x7FFFFFFF}, {16, 4}, {19, 1}, {31, 1}, {33, 1},
-                                        {37, 64},   {38, 1 << 20}, {40, 2}, {41, 1}, {75, 9}, {76, 0},
-                                        {91, 1},    {97, 49152},   {99, 1}, {115, 1}};  // 115: there are memory pools
+                                        {8, 49152}, {10, 32}, {11, 0x7FFFFFFF}, {16, 4}, {19, 1}, {31, 1},
+                                        {33, 1},    {37, 64}, {38, 1 << 20},    {40, 2}, {41, 1}, {75, 9},
+                                        {76, 0},    {91, 1},  {97, 49152},      {99, 1}, {115, 1}};  // 115: there are
+                                                                                                     // memory pools
   const auto found = known.find(attribute);
   *value = found == known.end() ? 0 : found->second;
   return cuda_success;

@@ -209,10 +209,6 @@ TEST_CASE("the installed suite holds over NCCL, through memory of the device") {
   const watchdog dog{std::chrono::seconds(240)};
   for (const std::int32_t size : {1, 2, 4})
     for (const conformance_check& check : conformance_checks()) {
-      // Messages have no tags: these two are what an ordered communicator cannot do.
-      if (check.name == "exchanges of different tags do not mix, in whatever order they are started" ||
-          check.name == "sizes that differ on the two sides are an error")
-        continue;
       INFO(size << " ranks: " << check.name);
       double_reset(static_cast<std::uint64_t>(size));
       const std::string wrong =

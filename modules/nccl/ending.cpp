@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// How calls end, well or badly: errors of NCCL, of the device and of other ranks, deadlines, aborts, and the parting of
+// the ranks.
+module;
+#include "includes.hpp"
+module shardmesh.nccl;
+
+import :engine;
+
+namespace shardmesh::nccl {
+namespace {
+
+constexpr std::chrono::milliseconds ask_every{1};  // other ranks
+constexpr std::chrono::seconds settling{10};       // for what an abort has ended to be off the device
+constexpr std::chrono::seconds parting{5};         // for NCCL to say goodbye
+
+}  // namespace
+
+void engine::look(clock::duration at_most_every) {
+  if (poison_) return;
+  if (queue_.empty()) {  // else `advance` asks
+    int state = success;
+    auto asked = parts_.nccl.check(parts_.nccl.call().comm_get_async_error(comm_, &state), "ncclCommGetAsyncError",
+                                   parts_.where, comm_);
+    if (asked) asked = parts_.nccl.check(state, "work of the communicator", parts_.where, comm_);
+    if (!asked) return poison(std::move(asked).error(), true);
+  }
+  const auto now = clock::now();
+  if (now - asked_control_ < at_most_every) return;
+  asked_control_ = now;
+  if (auto heard = heard_from(told_by_); !heard) poison(std::move(heard).error(), false);
+}
+
+bool engine::is_over(operation& op) {
+  if (op.at == stage::done) return true;
+  if (op.at != stage::running || poison_) return false;
+  const auto over = op.finished.done();
+  if (!over) return poison(over.error(), true), false;
+  if (!*over) return false;
+  look(ask_every);  // what ended because NCCL failed ends, too
+  if (poison_) return false;
+  op.at = stage::done;
+  idle_events_.push_back(std::move(op.finished));
+  std::erase_if(streamed_, [&](const auto& one) { return one.get() == &op; });
+  return true;
+}
+
+void engine::check_limits(const operation& op) {
+  if (poison_) return;
+  const bool is_cancelled = op.cancel.stop_requested();
+  if (!is_cancelled && !(op.deadline && clock::now() >= *op.deadline)) return;
+  error reason =
+      fail(is_cancelled ? errc::cancelled : errc::deadline_exceeded,
+           "rank " + std::to_string(rank_) + (is_cancelled ? " was cancelled in " : " waited in vain in ") + op.what +
+               " over NCCL on " + to_string(parts_.where) + " (tag " + std::to_string(op.tag) + ")");
+  if (!is_cancelled) reason.ranks = op.peers;
+  poison(std::move(reason), true);
+}
+
+// After an abort: NCCL's kernels see it and end. Memory of calls on callers' streams lives until the stream has passed.
+void engine::settle(operation& op) {
+  const auto end = clock::now() + settling;
+  for (patience each; clock::now() < end; each.rest()) {
+    const guard locked(lock_);
+    if (op.at == stage::launching && !mark(op)) op.at = stage::done;
+    if (op.is_streamed || op.at != stage::running) return;
+    const auto over = op.finished.done();
+    if (!over || *over) op.at = stage::done;
+  }
+}
+
+void engine::watch(const std::stop_token& stop) {
+  guard locked(lock_);
+  while (has_streamed_.wait(locked, stop, [&] { return !streamed_.empty() || !queue_.empty(); })) {
+    advance();
+    look(ask_every);
+    const auto running = streamed_;  // what is over leaves the list
+    for (const auto& op : running)
+      if (!is_over(*op)) check_limits(*op);
+    locked.unlock();
+    std::this_thread::sleep_for(std::chrono::microseconds(500));
+    locked.lock();
+  }
+}
+
+void engine::poison(error reason, bool tells) {
+  if (poison_) return;
+  reason = detail::reported_by(std::move(reason), rank_);
+  if (tells) {
+    control_.abort(reason);
+    // Of several ranks that fail at once, all have the error of the first.
+    if (auto first = heard_from(told_by_); !first) reason = std::move(first).error();
+  }
+  poison_ = std::move(reason);
+  if (comm_ != nullptr) {
+    const cuda::current_device at(parts_.cuda, parts_.where);
+    static_cast<void>(parts_.nccl.call().comm_abort(std::exchange(comm_, nullptr)));
+  }
+  queue_.clear();
+  streamed_.clear();
+}
+
+engine::~engine() {
+  if (watcher_.joinable()) {
+    watcher_.request_stop();
+    watcher_.join();
+  }
+  const guard locked(lock_);
+  close();
+}
+
+// All ranks part together; who does not come is not waited for long.
+void engine::close() {
+  if (comm_ == nullptr) return;
+  const cuda::current_device at(parts_.cuda, parts_.where);
+  const functions& f = parts_.nccl.call();
+  const int code = f.comm_finalize(comm_);
+  bool is_well = code == success || code == in_progress;
+  if (is_well) {
+    call_options limit;
+    limit.deadline = clock::now() + parting;
+    is_well = finish_call(parts_, comm_, "ncclCommFinalize", limit, [&] { return heard_from(told_by_); }).has_value();
+  }
+  static_cast<void>(is_well ? f.comm_destroy(comm_) : f.comm_abort(comm_));
+  comm_ = nullptr;
+}
+
+}  // namespace shardmesh::nccl
