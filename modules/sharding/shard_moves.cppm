@@ -30,8 +30,8 @@ result<void> check_movable(const sharded_tensor_metadata& metadata, std::span<co
 // Exported for room fsdp, whose calls make tensors before they talk, too.
 export namespace shardmesh::detail {
 
-// A tensor of the adapter's making, which is what was asked for, where a backend reaches it, as it is to be filled. What `allocate`
-// throws is an error.
+// A tensor of the adapter's making, which is what was asked for, where a backend reaches it, as it is to be filled.
+// What `allocate` throws is an error.
 error allocation_failed(const extents& sizes, std::string why);
 result<void> check_allocated(const const_tensor_view& made, dtype type, const extents& sizes);
 
