@@ -102,6 +102,12 @@ class cuda_memory final : public kernel_backend {
     SHARDMESH_CHECK(made.record(stream));
     return std::unique_ptr<device_event>(std::make_unique<recorded_event>(std::move(made), launcher_));
   }
+  result<owned_stream> make_stream(device where) override {
+    SHARDMESH_TRY(cuda::stream made, cuda::stream::make(cuda_, where));
+    auto owner = std::make_shared<cuda::stream>(std::move(made));
+    const stream_ref stream = owner->ref();
+    return owned_stream{stream, std::move(owner)};
+  }
 
  private:
   result<device_facts*> facts(device where);
