@@ -3,6 +3,7 @@ module;
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <vector>
 module shardmesh.transfer;
@@ -74,11 +75,23 @@ std::int64_t slab_bytes(const transfer_plan& plan, const collective_use& use, st
   return std::max<std::int64_t>(all / std::max(use.sent(ranks), use.received(ranks)), 1);
 }
 
+// What every network's library combines in the dtype itself; the rest is combined here, from messages.
+bool is_combined_by_networks(dtype type, reduce_op op) {
+  constexpr dtype integers[] = {dtype::int8, dtype::uint8, dtype::int32, dtype::uint32, dtype::int64, dtype::uint64};
+  constexpr dtype floats[] = {dtype::float16, dtype::bfloat16, dtype::float32, dtype::float64};
+  const bool orders = op == reduce_op::sum || op == reduce_op::product || op == reduce_op::min || op == reduce_op::max;
+  if (std::find(std::begin(integers), std::end(integers), type) != std::end(integers)) return orders;
+  if (std::find(std::begin(floats), std::end(floats), type) != std::end(floats)) return orders || op == reduce_op::avg;
+  return false;
+}
+
 std::optional<collective_use> use_of(const tensor_transfer& t, owner_id rank, std::int32_t ranks,
                                      const collective_choice& choice) {
   collective_use use;
   const bool replicates = is_on_all(t.to, ranks, false);
   if (t.from.reduction() != reduce_op::none) {
+    const bool is_network = choice.gathers;
+    if (is_network && !is_combined_by_networks(t.from_type, t.from.reduction())) return std::nullopt;
     if (!choice.reductions || !is_partial_over_all(t.from, ranks)) return std::nullopt;
     if (!replicates && !is_on_all(t.to, ranks, true)) return std::nullopt;
     use.kind = replicates ? collective_kind::all_reduce : collective_kind::reduce_scatter;
