@@ -111,6 +111,10 @@ std::vector<conformance_problem> run_check(const conformance_check& check, commu
                                            const conformance_options& options) {
   trial t(check.name, comm, options);
   try {
+    // Where ranks are to fail, time counts: they begin when all are there.
+    if (check.poisons)
+      if (const auto met = comm.all_gather({}, t.patient()); !met)
+        t.expect(false, "all ranks at the beginning", to_string(met.error()));
     check.run(t);
   } catch (const std::exception& e) {
     t.expect(false, "errors as results", fmt::format("an exception: {}", e.what()));
