@@ -134,7 +134,7 @@ result<pending> staged_communicator::all_reduce(std::span<const std::byte> send,
 }
 result<pending> staged_communicator::broadcast(std::span<const std::byte> send, std::span<std::byte> receive,
                                                std::int32_t root, const call_options& options) {
-  return through(send, receive, [&](auto s, auto r) { return inner_.broadcast(s, r, root, options); });
+  return through(send, receive, options, [&](auto s, auto r) { return inner_.broadcast(s, r, root, options); });
 }
 
 }  // namespace shardmesh::test
