@@ -219,7 +219,10 @@ TEST_CASE("the installed suite holds over NCCL, through memory of the device") {
             return text;
           });
       CHECK(wrong == "");
-      CHECK(std::string(double_problem_text()) == "");
+      // One check sends messages of two sizes on purpose, and the double says so.
+      const bool is_meant = check.name == "sizes that differ on the two sides are an error" && size > 1;
+      CHECK((std::string(double_problem_text()).find("messages of different sizes") == 0) == is_meant);
+      CHECK((double_problems() > 0) == is_meant);
       CHECK(std::string(double_leak_text()) == "");
     }
 }
