@@ -274,17 +274,21 @@ result<void> executor::state::mark_end() {
   return {};
 }
 
-// Until all that was enqueued is done. What a communicator finds out meanwhile comes out of an exchange that moves
-// nothing.
+// Until all that was enqueued is done. An exchange that moves nothing says what the communicator has found out
+// meanwhile, also at the end: what it aborts lets the stream go on. It keeps the deadline itself, and knows who did not
+// come, so it speaks first.
 result<bool> executor::state::drain(bool may_block) {
+  constexpr std::chrono::milliseconds grace{500};
   if (!draining_) SHARDMESH_CHECK(mark_end());
   draining_ = true;
   for (int round = 0;; ++round) {
     SHARDMESH_TRY(const bool done, batched_->end->done());
+    if (is_on_stream()) {
+      SHARDMESH_TRY(pending sound, comm_.start_exchange({}, {}, stream_call()));
+      SHARDMESH_CHECK(sound.wait());
+    }
     if (done) break;
-    SHARDMESH_CHECK(check_call());
-    SHARDMESH_TRY(pending sound, comm_.start_exchange({}, {}, stream_call()));
-    SHARDMESH_CHECK(sound.wait());
+    if (!call_.deadline || std::chrono::steady_clock::now() > *call_.deadline + grace) SHARDMESH_CHECK(check_call());
     if (!may_block) return false;
     if (round > 64) std::this_thread::sleep_for(std::chrono::microseconds(std::min(round, 200)));
   }
