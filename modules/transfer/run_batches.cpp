@@ -279,12 +279,15 @@ result<void> executor::state::mark_end() {
 // come, so it speaks first.
 result<bool> executor::state::drain(bool may_block) {
   constexpr std::chrono::milliseconds grace{500};
+  call_options asking;  // without the deadline, which is the exchanges'
+  asking.stream = batched_->stream;
+  asking.name = call_.name;
   if (!draining_) SHARDMESH_CHECK(mark_end());
   draining_ = true;
   for (int round = 0;; ++round) {
     SHARDMESH_TRY(const bool done, batched_->end->done());
     if (is_on_stream()) {
-      SHARDMESH_TRY(pending sound, comm_.start_exchange({}, {}, stream_call()));
+      SHARDMESH_TRY(pending sound, comm_.start_exchange({}, {}, asking));
       SHARDMESH_CHECK(sound.wait());
     }
     if (done) break;
