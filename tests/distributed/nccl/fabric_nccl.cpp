@@ -7,14 +7,13 @@
 #include <cstdint>
 #include <cstdlib>
 #include <fabric.hpp>
-#include <random>
 #include <sstream>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 import shardmesh.comm;
 import shardmesh.test.gpu_ranks;
+import shardmesh.test.thread_fabric;
 
 using namespace shardmesh;
 
@@ -53,16 +52,12 @@ const std::vector<kind>& all() {
 }
 
 std::uint64_t seed() {
-  static const std::uint64_t value = [] {
-    if (const char* const text = std::getenv("SHARDMESH_SEED")) return std::strtoull(text, nullptr, 10);
-    return static_cast<unsigned long long>(std::random_device{}());
-  }();
-  return value;
+  return test::seed_of_run();
 }
 
 int rounds(int normal) {
-  // The double lets threads take turns: a tenth, many with SHARDMESH_PROPERTY_RUNS=long.
-  return std::getenv("SHARDMESH_PROPERTY_RUNS") != nullptr ? normal : normal / 10;
+  // The double lets threads take turns: a tenth, or as many as elsewhere where runs are to be long.
+  return test::runs_are_long() ? normal : normal / 10;
 }
 
 }  // namespace fabric

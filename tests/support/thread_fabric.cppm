@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// shardmesh.test.thread_fabric: what fabrics whose ranks are threads share (fabric.hpp): running a body on all of them,
+// and the seed. Tests only.
+module;
+#include <cstdint>
+#include <cstdlib>
+#include <fabric.hpp>
+#include <random>
+#include <string>
+
+export module shardmesh.test.thread_fabric;
+
+import shardmesh.comm;
+
+export namespace shardmesh::test {
+
+/// As `fabric::kind::run`.
+std::string run_on_threads(std::int32_t size, const fabric::rank_body& body) {
+  const auto done = run_ranks(size, [&](any_communicator& comm) -> result<void> {
+    const std::string wrong = body(&comm);
+    if (wrong.empty()) return {};
+    return fail(errc::checksum_mismatch, "rank " + std::to_string(comm.rank()) + ": " + wrong);
+  });
+  return done ? std::string() : to_string(done.error());
+}
+
+/// SHARDMESH_SEED, or one of this run.
+std::uint64_t seed_of_run() {
+  static const std::uint64_t value = [] {
+    if (const char* const text = std::getenv("SHARDMESH_SEED")) return std::strtoull(text, nullptr, 10);
+    return static_cast<unsigned long long>(std::random_device{}());
+  }();
+  return value;
+}
+
+/// Whether random tests are to be many.
+bool runs_are_long() {
+  return std::getenv("SHARDMESH_PROPERTY_RUNS") != nullptr;
+}
+
+}  // namespace shardmesh::test
