@@ -153,6 +153,7 @@ result<void> executor::state::begin(std::span<const const_tensor_binding> from, 
   if (sound && !memory_.mirrors().empty()) sound = wait_for_latest_run();
   if (sound) sound = memory_.bind(route_, from, to, [this](std::size_t t) { return names_[t]; });
   if (sound && batched_) sound = prepare_batches();
+  if (sound && batched_) sound = open_launches();
   if (options_.check == check_policy::every_run) {
     const agree_options agreement{.what = "runs", .problem = sound ? nullptr : &sound.error()};
     const std::vector<agreement_record> record{{"plan", to_hex(plan.digest())}};

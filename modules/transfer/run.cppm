@@ -98,6 +98,8 @@ struct executor::state {
   result<void> work_at_end(const batch_route& batch);   // after the second's
   // With a backend: tables of the whole route's work, made when the shape of the memory changes; a stage of it.
   result<void> prepare_batches();
+  result<void> prepare_route(batched_route& made);
+  result<void> open_launches();
   result<void> prepare_round(const message_round& round, bool rounded, batched_round& made, std::int64_t& room);
   result<void> launch(const batched_stage& stage);
   result<void> mark_end();

@@ -148,59 +148,66 @@ result<void> executor::state::prepare_round(const message_round& round, bool rou
   return {};
 }
 
+// The tables of the batch at hand.
+result<void> executor::state::prepare_route(batched_route& made) {
+  const batch_route& batch = route_.batches[batch_];
+  std::int64_t gathered = batch.staging_bytes, delivered = batch.staging_bytes;
+  SHARDMESH_CHECK(prepare_round(batch.gather, false, made.gather, gathered));
+  SHARDMESH_CHECK(prepare_round(batch.deliver, true, made.deliver, delivered));
+  made.scratch_bytes = std::max(gathered, delivered);
+
+  batch_builder middle, finish;
+  turns order;
+  std::uint32_t last = 0;
+  for (const task& work : batch.middle) {
+    const step s = step_of(work);
+    const placed_view target = placed(work, s, true, false);
+    const std::uint32_t phase = order.next(target);
+    last = std::max(last, phase + 1);
+    if (auto added = append(middle, s, target, placed(work, s, false, false), phase); !added)
+      return at(std::move(added).error(), work, s);
+  }
+  const auto targets = static_cast<std::uint32_t>(memory_.destinations().size());
+  const auto sources = static_cast<std::uint32_t>(memory_.sources().size()) + targets;
+  for (const staging_region& region : batch.regions) {
+    const transfer_types& types = route_.types[region.transfer];
+    if (types.sum != types.from)
+      SHARDMESH_CHECK(append_rounding(middle, targets, sources, region.offset, region.volume, types, last));
+  }
+  // Copies between slots first, then what is done to their targets.
+  turns finishing;
+  for (const task& work : batch.finish) {
+    const step s = step_of(work);
+    const placed_view target = placed(work, s, true, true);
+    const std::uint32_t phase = s.phase == step_phase::repeat ? 0 : 1 + finishing.next(target);
+    if (s.kind == step_kind::copy)
+      made.finish.copied_bytes += bytes_of(s.where, route_.types[work.transfer].in_message(s));
+    if (auto added = append(finish, s, target, placed(work, s, false, true), phase); !added)
+      return at(std::move(added).error(), work, s);
+  }
+  if (!middle.empty()) {
+    SHARDMESH_TRY(made.middle.batch, batched_->backend->prepare(middle.items(), batched_->memory));
+  }
+  if (!finish.empty()) {
+    SHARDMESH_TRY(made.finish.batch, batched_->backend->prepare(finish.items(), batched_->memory));
+  }
+  return {};
+}
+
 result<void> executor::state::prepare_batches() {
   batched_work& b = *batched_;
-  if (b.shapes != memory_.shapes()) {
-    b.shapes = -1;
-    b.routes.clear();
-    b.routes.resize(route_.batches.size());
-    for (batch_ = 0; batch_ < route_.batches.size(); ++batch_) {
-      const batch_route& batch = route_.batches[batch_];
-      batched_route& made = b.routes[batch_];
-      std::int64_t gathered = batch.staging_bytes, delivered = batch.staging_bytes;
-      SHARDMESH_CHECK(prepare_round(batch.gather, false, made.gather, gathered));
-      SHARDMESH_CHECK(prepare_round(batch.deliver, true, made.deliver, delivered));
-      made.scratch_bytes = std::max(gathered, delivered);
+  if (b.shapes == memory_.shapes()) return {};
+  b.shapes = -1;
+  b.routes.clear();
+  b.routes.resize(route_.batches.size());
+  for (batch_ = 0; batch_ < route_.batches.size(); ++batch_) SHARDMESH_CHECK(prepare_route(b.routes[batch_]));
+  b.shapes = memory_.shapes();
+  return {};
+}
 
-      batch_builder middle, finish;
-      turns order;
-      std::uint32_t last = 0;
-      for (const task& work : batch.middle) {
-        const step s = step_of(work);
-        const placed_view target = placed(work, s, true, false);
-        const std::uint32_t phase = order.next(target);
-        last = std::max(last, phase + 1);
-        if (auto added = append(middle, s, target, placed(work, s, false, false), phase); !added)
-          return at(std::move(added).error(), work, s);
-      }
-      const auto targets = static_cast<std::uint32_t>(memory_.destinations().size());
-      const auto sources = static_cast<std::uint32_t>(memory_.sources().size()) + targets;
-      for (const staging_region& region : batch.regions) {
-        const transfer_types& types = route_.types[region.transfer];
-        if (types.sum != types.from)
-          SHARDMESH_CHECK(append_rounding(middle, targets, sources, region.offset, region.volume, types, last));
-      }
-      // Copies between slots first, then what is done to their targets.
-      turns finishing;
-      for (const task& work : batch.finish) {
-        const step s = step_of(work);
-        const placed_view target = placed(work, s, true, true);
-        const std::uint32_t phase = s.phase == step_phase::repeat ? 0 : 1 + finishing.next(target);
-        if (s.kind == step_kind::copy)
-          made.finish.copied_bytes += bytes_of(s.where, route_.types[work.transfer].in_message(s));
-        if (auto added = append(finish, s, target, placed(work, s, false, true), phase); !added)
-          return at(std::move(added).error(), work, s);
-      }
-      if (!middle.empty()) {
-        SHARDMESH_TRY(made.middle.batch, b.backend->prepare(middle.items(), b.memory));
-      }
-      if (!finish.empty()) {
-        SHARDMESH_TRY(made.finish.batch, b.backend->prepare(finish.items(), b.memory));
-      }
-    }
-    b.shapes = memory_.shapes();
-  }
-
+// The stream, the scratch memory and the addresses of the run that begins.
+result<void> executor::state::open_launches() {
+  batched_work& b = *batched_;
   b.stream = call_.stream;
   if (b.stream.handle == nullptr) {
     if (!b.own.owner) {
