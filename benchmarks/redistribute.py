@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The benchmarks redistribute_*: moving a tensor between 4 ranks beside a raw all-to-all-v of the same bytes, over threads
-and over MPI, and planning for one of 1024 ranks."""
+and over MPI, and planning for one of 1024 and one of 16,384 ranks."""
 import json
 import shutil
 import statistics
@@ -15,15 +15,16 @@ def lines_of(command):
 
 
 def planning(bench):
-    print("\nplanning for one rank of 1024: S(0) -> S(1), 1024 tensors (aims: cold 1 s and 256 MB, warm 1 ms)")
+    print("\nplanning for one rank: S(0) -> S(1), 1024 tensors (aims: of 1024 ranks cold 1 s, of 16,384 2 s; 256 MB, warm 1 ms)")
     for row in lines_of([bench.build / "bin" / "shardmesh_redistribute_bench", "--only", "plan"]):
         if "pairs_ms" in row:  # one pass for all pairs: about what every rank lists of its own part
             good = row["equal"] and row["pairs_ms"] <= 1.5 * row["sends_ms"]
             print(f"  {row['case']}: {row['pairs_ms']:.1f} ms, by every rank's list {row['sends_ms']:.1f} ms: "
                   f"{'ok' if good else 'MORE THAN THE AIM'}", flush=True)
             continue
-        good = row["cold_ms"] <= 1000 and row["peak_mb"] <= 256 and row["warm_ms"] <= 1
-        print(f"  {row['case']}: cold {row['cold_ms']:.1f} ms, {row['peak_mb']:.0f} MB; again {row['warm_ms']:.3f} ms; "
+        aim = 2000 if " 16384 " in row["case"] else 1000
+        good = row["cold_ms"] <= aim and row["peak_mb"] <= 256 and row["warm_ms"] <= 1
+        print(f"  {row['case']}: cold {row['cold_ms']:.1f} ms, {row['peak_mb']:.0f} MB; again {row['warm_ms']:.3f} ms; what it sends to each {row['sends_ms']:.1f} ms; "
               f"plan from a cache {row['cached_plan_ms']:.3f} ms: {'ok' if good else 'MORE THAN THE AIM'}", flush=True)
 
 

@@ -124,20 +124,20 @@ double peak_mb() {
   return static_cast<double>(use.ru_maxrss) / 1024;
 }
 
-// One rank's part of 1024 tensors from rows to columns of 1024 ranks: 2^30 copies in all, of which it is told 2^21.
-void measure_plan(bool alike) {
+// One rank's part of 1024 tensors from rows to columns: of 1024 ranks 2^30 copies in all, of which it is told 2^21, of
+// 16,384 ranks 2^25.
+void measure_plan(std::int32_t ranks, bool alike) {
   const pid_t child = fork();
   if (child != 0) {
     int status = 0;
     waitpid(child, &status, 0);
     return;
   }
-  constexpr std::int32_t ranks = 1024;
   const double before = peak_mb();
   const auto start = clock_type::now();
   std::vector<tensor_transfer> transfers;
   for (std::int64_t i = 0; i < 1024; ++i) {
-    const extents shape{4096 + (alike ? 0 : i), 8192};
+    const extents shape{4 * ranks + (alike ? 0 : i), 8 * ranks};
     transfers.push_back({on_all(ranks, placement::shard(0), shape), on_all(ranks, placement::shard(1), shape),
                          dtype::float32, dtype::float32});
   }
@@ -146,18 +146,21 @@ void measure_plan(bool alike) {
   };
   plan_cache cache;
   const transfer_plan planned = cache.plan(transfers).value();
-  const rank_plan mine = planned.for_owner(511);
+  const rank_plan mine = planned.for_owner(ranks / 2 - 1);
   const double cold = milliseconds(start), memory = peak_mb() - before;
   const auto again = clock_type::now();
-  const rank_plan warm = planned.for_owner(511);
+  const rank_plan warm = planned.for_owner(ranks / 2 - 1);
   const double warm_ms = milliseconds(again);
+  const auto listed = clock_type::now();
+  const bool sends_to_all = mine.sends().size() + 1 == static_cast<std::size_t>(ranks);
+  const double sends_ms = milliseconds(listed);
   const auto found = clock_type::now();
   const bool hit = cache.plan(transfers).has_value() && cache.hits() == 1;
   std::printf(
-      "{\"case\":\"plan one of 1024 ranks, 1024 tensors %s\",\"cold_ms\":%.2f,\"peak_mb\":%.1f,\"warm_ms\":%.3f,"
-      "\"cached_plan_ms\":%.3f,\"sent_bytes\":%lld}\n",
-      alike ? "alike" : "of different shapes", cold, memory, warm_ms, hit ? milliseconds(found) : -1.0,
-      static_cast<long long>(warm.sent_bytes()));
+      "{\"case\":\"plan one of %d ranks, 1024 tensors %s\",\"cold_ms\":%.2f,\"peak_mb\":%.1f,\"warm_ms\":%.3f,"
+      "\"sends_ms\":%.2f,\"cached_plan_ms\":%.3f,\"sent_bytes\":%lld}\n",
+      ranks, alike ? "alike" : "of different shapes", cold, memory, warm_ms, sends_to_all ? sends_ms : -1.0,
+      hit ? milliseconds(found) : -1.0, static_cast<long long>(warm.sent_bytes()));
   std::fflush(stdout);
   _exit(mine.transfers() == 1024 ? 0 : 1);
 }
@@ -207,8 +210,8 @@ int main(int count, char** words) {
     if (std::string_view(words[i]) == "--only") only = words[i + 1];
   }
   if (only != "run") {
-    measure_plan(true);
-    measure_plan(false);
+    for (const std::int32_t wide : {1024, 16384})
+      for (const bool alike : {true, false}) measure_plan(wide, alike);
     measure_pairs(repeat);
   }
   if (only == "plan") return 0;

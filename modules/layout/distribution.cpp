@@ -7,6 +7,7 @@ module;
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <vector>
 module shardmesh.layout;
@@ -139,6 +140,9 @@ void distribution::fragments_of(owner_id owner, fragment_visitor visit) const {
 }
 void distribution::for_each_owner(function_ref<void(owner_id)> visit) const {
   model_->for_each_owner(visit);
+}
+std::optional<fragment_product> distribution::product_within(const box& where) const {
+  return model_->product_within(where);
 }
 void distribution::overlapping(const box& where, fragment_visitor visit) const {
   model_->overlapping(where, visit);

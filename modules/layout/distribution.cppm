@@ -6,6 +6,7 @@ export module shardmesh.layout:distribution;
 import shardmesh.std;
 import shardmesh.core;
 import shardmesh.digest;
+import :product;
 import :tensor_layout;
 
 export namespace shardmesh {
@@ -76,6 +77,10 @@ class distribution {
   /// The fragments whose boxes share a cell with `where`, in owner order. Never enumerates a grid.
   /// Cost: O(log n + result) on lists, O(result) on grids.
   void overlapping(const box& where, fragment_visitor visit) const;
+  /// What the fragments share with `where`, as a product, if it is one: that of a layout without terms, whose ranks are
+  /// numbered in the order of the mesh. Precondition: `where` is not empty.
+  /// Cost: of a plain cut O(log owners), of others O(their runs).
+  std::optional<fragment_product> product_within(const box& where) const;
   /// The same object, or equal digests (which may cost O(n log n)).
   friend bool operator==(const distribution& a, const distribution& b);
   /// True when both share one description: a cheap sufficient test of equality.

@@ -5,51 +5,19 @@ module;
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 module shardmesh.layout;
 
+import :grid_axis;
 import :model;
 
 namespace shardmesh {
 namespace {
 
 using runs = std::vector<index_run>;
-
-// The ranges of coordinates [first, last] of `cut` that hold any of the global indices [begin, end) of `held`.
-// Touches only pieces that share an index with them, each of which is a box of the answer.
-std::vector<std::pair<std::int64_t, std::int64_t>> coordinates_that_hold(const runs& held, const dimension_cut& cut,
-                                                                         std::int64_t begin, std::int64_t end) {
-  std::vector<std::pair<std::int64_t, std::int64_t>> ranges;
-  const std::int64_t length = length_of(held);
-  if (length == 0) return ranges;
-  if (cut.pieces > 1 && cut.parts > 1 && pieces_are_single(cut, length)) return {{0, 0}};
-  const std::int64_t pieces = cut.pieces == 1 || cut.parts == 1 ? 1 : cut.pieces;
-  auto run =
-      std::partition_point(held.begin(), held.end(), [&](const index_run& r) { return r.global + r.size <= begin; });
-  for (; run != held.end() && run->global < end; ++run) {
-    const std::int64_t first = run->local + std::max<std::int64_t>(begin - run->global, 0);
-    const std::int64_t last = run->local + std::min(end - run->global, run->size) - 1;
-    const std::int64_t last_piece = pieces == 1 ? 0 : cut.rule.part_of(length, pieces, last);
-    for (std::int64_t p = pieces == 1 ? 0 : cut.rule.part_of(length, pieces, first); p <= last_piece; ++p) {
-      const index_range piece = pieces == 1 ? index_range{0, length} : cut.rule.part(length, pieces, p);
-      const std::int64_t from = std::max(first - piece.begin, std::int64_t{0});
-      const std::int64_t to = std::min(last - piece.begin, piece.size - 1);
-      ranges.emplace_back(cut.rule.part_of(piece.size, cut.parts, from), cut.rule.part_of(piece.size, cut.parts, to));
-    }
-  }
-  std::sort(ranges.begin(), ranges.end());
-  std::size_t kept = 0;
-  for (std::size_t i = 1; i < ranges.size(); ++i) {
-    if (ranges[i].first <= ranges[kept].second + 1)
-      ranges[kept].second = std::max(ranges[kept].second, ranges[i].second);
-    else
-      ranges[++kept] = ranges[i];
-  }
-  if (!ranges.empty()) ranges.resize(kept + 1);
-  return ranges;
-}
 
 class grid final : public distribution::model {
  public:
@@ -126,7 +94,28 @@ class grid final : public distribution::model {
       if (!visit(f)) return;
   }
 
+  std::optional<fragment_product> product_within(const box& where) const override {
+    const device_mesh& mesh = parts_->mesh;
+    if (reduction != reduce_op::none || !mesh.is_in_order()) return std::nullopt;
+    std::vector<std::int64_t> strides(mesh.rank(), 1);
+    for (std::size_t m = mesh.rank(); m-- > 1;) strides[m - 1] = strides[m] * mesh.sizes()[m];
+    fragment_product made;
+    for (std::size_t d = 0; d < shape.rank(); ++d)
+      made.dims.push_back(axis_of(parts_->cuts[d], strides, shape[d], {where.offsets[d], where.sizes[d]}));
+    add_replicas(0, 0, strides, made.replicas);
+    return made;
+  }
+
  private:
+  // Owners' numbers over the mesh dimensions that cut nothing, ascending.
+  void add_replicas(std::size_t mesh_dim, std::int64_t owner, std::span<const std::int64_t> strides,
+                    run_axis& replicas) const {
+    if (mesh_dim == parts_->mesh.rank()) return replicas.append({owner, 0, 0, owner});
+    const std::int64_t size = parts_->placements[mesh_dim].is_shard() ? 1 : parts_->mesh.sizes()[mesh_dim];
+    for (std::int64_t c = 0; c < size; ++c)
+      add_replicas(mesh_dim + 1, owner + c * strides[mesh_dim], strides, replicas);
+  }
+
   // A walk over the mesh dimensions from left to right that enters only coordinates which hold some of `where`.
   struct search {
     const grid& g;

@@ -13,6 +13,7 @@ export import :placement;
 export import :layout_rules;
 export import :tensor_layout;
 export import :static_layout;
+export import :product;
 export import :distribution;
 export import :cover;
 export import :distributed;

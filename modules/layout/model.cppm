@@ -9,6 +9,7 @@ import :cut;
 import :distribution;
 import :mesh;
 import :placement;
+import :product;
 import :split_rule;
 import :tensor_layout;
 
@@ -55,6 +56,8 @@ struct distribution::model {
   virtual std::int64_t fragment_count() const = 0;
   virtual void fragments_of(owner_id owner, fragment_visitor visit) const = 0;
   virtual void overlapping(const box& where, fragment_visitor visit) const = 0;
+  // What the fragments share with a box, where it is a product.
+  virtual std::optional<fragment_product> product_within(const box&) const { return std::nullopt; }
   // Every owner that may hold something, ascending.
   virtual void for_each_owner(function_ref<void(owner_id)> visit) const;
 

@@ -3,6 +3,7 @@
 module;
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 module shardmesh.transfer;
@@ -45,6 +46,7 @@ void expand(const transfer_class& c, owner_id owner, owner_space space, function
 }
 
 owner_steps steps_of(const transfer_class& c, owner_id owner, owner_space space, std::size_t expected) {
+  if (auto computed = arithmetic_steps(c, owner, space)) return *std::move(computed);
   return rules::steps_of(c, owner, space, expected);
 }
 

@@ -30,8 +30,10 @@ class expansion_memory {
 // Calls `emit` with every step in which `owner` of `space` takes part, in no particular order.
 void expand(const transfer_class& c, owner_id owner, owner_space space, function_ref<void(const step&)> emit);
 
-// The steps of one owner, sorted, with what it sends and receives.
-// `expected`: how many there may be.
+// The same as `steps_of` where both sides are grids and the steps very many: computed, not listed. Nothing otherwise.
+std::optional<owner_steps> arithmetic_steps(const transfer_class& c, owner_id owner, owner_space space);
+
+// The steps of one owner, sorted, and their bytes. `expected`: how many there may be.
 owner_steps steps_of(const transfer_class& c, owner_id owner, owner_space space, std::size_t expected = 0);
 
 // The least number of bytes that any plan moves.

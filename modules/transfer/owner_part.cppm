@@ -10,6 +10,7 @@ import :cells;
 import :rank_plan;
 import :reduction_rules;
 import :step;
+import :step_table;
 import :transfer_class;
 import :value_rules;
 
@@ -42,10 +43,13 @@ constexpr void expand(const Class& c, owner_id owner, owner_space space, Emit&& 
   if (space == c.from.space()) send_values(c, owner, emit);
 }
 
-// The steps of one owner, sorted, with what it sends and receives. `expected`: how many there may be.
+// The steps of one owner, sorted, and their bytes. `expected`: how many there may be.
 template <class Class>
 constexpr owner_steps steps_of(const Class& c, owner_id owner, owner_space space, std::size_t expected = 0) {
   owner_steps made;
+  made.owner = owner;
+  made.is_giver = space == c.from.space();
+  made.one_space = c.one_space();
   const auto bytes_in = [&](const auto& d, dtype type) {
     std::int64_t sum = 0;
     if (d.space() == space)
@@ -58,33 +62,23 @@ constexpr owner_steps steps_of(const Class& c, owner_id owner, owner_space space
   made.steps.reserve(expected);
   rules::expand(c, owner, space, [&](const step& s) { made.steps.push_back(s); });
   made.steps.sort();
-  const bool one_space = c.one_space();
   const std::int64_t sum_bits = bits(accumulation_type(c.from_type));
-  made.sends.reserve(made.steps.size() / 2);
-  made.receives.reserve(made.steps.size() / 2);
-  for (std::uint32_t i = 0; i < made.steps.size(); ++i) {
-    const step_table::head& s = made.steps.head_of(i);
-    const std::int64_t volume = made.steps.volume(i), size = bytes_of(volume, c.wire_bits_to(s.to_side));
-    if (s.to_side == buffer_side::staging && s.kind == step_kind::copy && s.to_owner == owner &&
-        space == c.from.space())
+  made.steps.for_each([&](std::size_t, const step_head& s, std::int64_t volume) {
+    const std::int64_t size = bytes_of(volume, c.wire_bits_to(s.to_side));
+    if (s.to_side == buffer_side::staging && s.kind == step_kind::copy && s.to_owner == owner && made.is_giver)
       made.staging_bytes += staging_size(volume, sum_bits);
-    if (!Class::travels(s.kind, s.from_side, s.to_side, s.from_owner != s.to_owner, one_space)) {
-      if (s.kind == step_kind::copy) made.local_bytes += size;
-      continue;
-    }
-    const bool sends = s.from_owner == owner && space == c.from.space();
-    (sends ? made.sends : made.receives).emplace_back(sends ? s.to_owner : s.from_owner, i);
-    (sends ? made.sent_bytes : made.received_bytes) += size;
-  }
-  std::sort(made.sends.begin(), made.sends.end());
-  std::sort(made.receives.begin(), made.receives.end());
+    if (made.travels(s))
+      (made.is_sent(s) ? made.sent_bytes : made.received_bytes) += size;
+    else if (s.kind == step_kind::copy)
+      made.local_bytes += size;
+  });
   return made;
 }
 
 // Whether the owner gives what this step copies: every copy is counted once, at its giver, which is an owner of the
 // source; only copies between slots are elsewhere.
-constexpr bool gives(owner_id owner, const step& s) {
-  return s.from.owner == owner && s.from.side != buffer_side::destination && s.kind != step_kind::scale &&
+constexpr bool gives(owner_id owner, const step_head& s) {
+  return s.from_owner == owner && s.from_side != buffer_side::destination && s.kind != step_kind::scale &&
          s.kind != step_kind::divide && s.kind != step_kind::fill;
 }
 
@@ -96,7 +90,7 @@ template <class Class>
 constexpr given_bytes given_by(const Class& c, owner_id owner) {
   given_bytes given;
   rules::expand(c, owner, c.from.space(), [&](const step& s) {
-    if (!gives(owner, s)) return;
+    if (!gives(owner, step_head(s))) return;
     const std::int64_t size = bytes_of(s.where.volume(), c.wire_bits_of(s));
     given.total += size;
     if (c.travels(s)) given.moved += size;

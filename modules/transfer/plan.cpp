@@ -200,17 +200,21 @@ transfer_plan::state::given_bytes transfer_plan::state::count_given(owner_id own
     // Steps come peer by peer more often than not.
     owner_id peer = -1;
     std::int64_t* sum = nullptr;
-    expand(c, owner, c.from.space(), [&](const step& s) {
+    const auto count = [&](const step_head& s, std::int64_t volume) {
       if (!rules::gives(owner, s)) return;
-      const std::int64_t size = rules::bytes_of(s.where.volume(), c.wire_bits_of(s)) * times;
-      if (!c.travels(s)) {
+      const std::int64_t size = rules::bytes_of(volume, c.wire_bits_to(s.to_side)) * times;
+      if (!transfer_class::travels(s.kind, s.from_side, s.to_side, s.from_owner != s.to_owner, c.one_space())) {
         made.at_home += size;
         return;
       }
       made.moved += size;
-      if (sum == nullptr || peer != s.to.owner) sum = &to[peer = s.to.owner];
+      if (sum == nullptr || peer != s.to_owner) sum = &to[peer = s.to_owner];
       *sum += size;
-    });
+    };
+    if (const auto computed = arithmetic_steps(c, owner, c.from.space()))
+      computed->steps.for_each([&](std::size_t, const step_head& s, std::int64_t volume) { count(s, volume); });
+    else
+      expand(c, owner, c.from.space(), [&](const step& s) { count(step_head(s), s.where.volume()); });
   }
   made.to.assign(to.begin(), to.end());
   return made;
@@ -244,7 +248,7 @@ void transfer_plan::state::count_totals() const {
 
 owner_tables transfer_plan::state::tables_of(owner_id owner, owner_space space) const {
   constexpr std::size_t most_owners = 8;
-  constexpr std::size_t most_steps = std::size_t{1} << 18;  // of an owner: about 30 MB
+  constexpr std::size_t most_bytes = std::size_t{32} << 20;  // of an owner
   {
     const std::lock_guard locked(kept_lock);
     for (std::size_t i = 0; i < kept.size(); ++i)
@@ -257,16 +261,17 @@ owner_tables transfer_plan::state::tables_of(owner_id owner, owner_space space) 
       }
   }
   auto made = std::make_shared<std::vector<std::shared_ptr<const owner_steps>>>();
-  std::size_t steps = 0;
+  std::size_t size_bytes = 0;
   const expansion_memory memory;
   for (const transfer_class& c : classes) {
-    const std::size_t like_the_last = made->empty() ? 0 : made->back()->steps.size();
+    const std::size_t like_the_last =
+        made->empty() || made->back()->steps.is_computed() ? 0 : made->back()->steps.size();
     made->push_back(std::make_shared<const owner_steps>(steps_of(c, owner, space, like_the_last)));
-    steps += made->back()->steps.size();
+    size_bytes += made->back()->steps.memory_bytes();
   }
   const std::lock_guard locked(kept_lock);
   if (kept.size() >= most_owners) kept.pop_back();
-  kept.insert(kept.begin(), {owner, space, made, steps > most_steps ? nullptr : made});
+  kept.insert(kept.begin(), {owner, space, made, size_bytes > most_bytes ? nullptr : made});
   return made;
 }
 
@@ -377,19 +382,48 @@ result<transfer_plan> plan(std::vector<tensor_transfer> transfers, plan_options 
 
 // --- rank_plan ---
 
-std::vector<peer_traffic> rank_plan::traffic(bool sends) const {
-  std::map<owner_id, peer_traffic> peers;
-  for (std::size_t t = 0; t < parts_.size(); ++t)
-    for (const auto& [peer, index] : sends ? parts_[t]->sends : parts_[t]->receives) {
-      const step s = parts_[t]->steps[index];
-      peer_traffic& one = peers[peer];
+namespace {
+
+// Sums by peer: most peers have small numbers, and some millions of pieces are asked for.
+class traffic_by_peer {
+ public:
+  peer_traffic& of(owner_id peer) {
+    constexpr std::size_t most_listed = std::size_t{1} << 16;
+    const auto place = static_cast<std::size_t>(peer);
+    if (place >= most_listed) return others_[peer];
+    if (place >= listed_.size()) listed_.resize(std::max(place + 1, 2 * listed_.size()));
+    return listed_[place];
+  }
+  std::vector<peer_traffic> list() const {
+    std::vector<peer_traffic> made;
+    const auto add = [&](owner_id peer, peer_traffic one) {
       one.peer = peer;
+      if (one.pieces > 0) made.push_back(one);
+    };
+    for (std::size_t i = 0; i < listed_.size(); ++i) add(static_cast<owner_id>(i), listed_[i]);
+    for (const auto& [peer, one] : others_) add(peer, one);
+    return made;
+  }
+
+ private:
+  std::vector<peer_traffic> listed_;
+  std::map<owner_id, peer_traffic> others_;
+};
+
+}  // namespace
+
+std::vector<peer_traffic> rank_plan::traffic(bool sends) const {
+  traffic_by_peer peers;
+  for (std::size_t t = 0; t < parts_.size(); ++t) {
+    const owner_steps& part = *parts_[t];
+    part.steps.for_each([&](std::size_t, const step_head& s, std::int64_t volume) {
+      if (!part.travels(s) || part.is_sent(s) != sends) return;
+      peer_traffic& one = peers.of(sends ? s.to_owner : s.from_owner);
       ++one.pieces;
-      one.size_bytes += s.where.volume() * (s.to.side == buffer_side::staging ? source_bits_[t] : wire_bits_[t]) / 8;
-    }
-  std::vector<peer_traffic> list;
-  for (const auto& [peer, one] : peers) list.push_back(one);
-  return list;
+      one.size_bytes += volume * (s.to_side == buffer_side::staging ? source_bits_[t] : wire_bits_[t]) / 8;
+    });
+  }
+  return peers.list();
 }
 
 std::vector<peer_traffic> rank_plan::sends() const {

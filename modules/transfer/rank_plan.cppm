@@ -6,6 +6,8 @@ import shardmesh.std;
 import shardmesh.core;
 import shardmesh.layout;
 import :step;
+import :step_table;
+import :transfer_class;
 
 namespace shardmesh {
 struct plan_clock;
@@ -24,10 +26,42 @@ struct peer_traffic {
 /// An owner's part of one transfer: its steps, and which of them are sent and received. Both sides of a pair list the
 /// pieces between them in the same order, which is their order on the wire.
 struct owner_steps {
+  owner_id owner = 0;
+  bool is_giver = true;   // it is an owner of the source's space: a step from it is sent
+  bool one_space = true;  // source and destination are held by the same owners
   step_table steps;
-  std::vector<std::pair<owner_id, std::uint32_t>> sends, receives;  // (peer, step), by peer, then in wire order
   std::int64_t sent_bytes = 0, received_bytes = 0, local_bytes = 0, staging_bytes = 0;
   std::int64_t held_bytes = 0, wanted_bytes = 0;  // of this owner's fragments on both sides
+
+  /// Calls `visit(peer, step, sends)` for every piece that travels, in the order of steps: of a pair, that is the order
+  /// on the wire. Cost: O(steps).
+  template <std::invocable<owner_id, std::uint32_t, bool> Visit>
+  constexpr void for_each_piece(Visit&& visit) const {
+    steps.for_each([&](std::size_t i, const step_head& s, std::int64_t) {
+      if (!travels(s)) return;
+      const bool sends = is_sent(s);
+      visit(sends ? s.to_owner : s.from_owner, static_cast<std::uint32_t>(i), sends);
+    });
+  }
+  /// The steps that are sent, and those that are received: (peer, step), by peer, then in wire order.
+  /// Cost: O(steps log steps).
+  constexpr std::vector<std::pair<owner_id, std::uint32_t>> sends() const { return pieces(true); }
+  constexpr std::vector<std::pair<owner_id, std::uint32_t>> receives() const { return pieces(false); }
+
+  constexpr bool travels(const step_head& s) const {
+    return transfer_class::travels(s.kind, s.from_side, s.to_side, s.from_owner != s.to_owner, one_space);
+  }
+  constexpr bool is_sent(const step_head& s) const { return is_giver && s.from_owner == owner; }
+
+ private:
+  constexpr std::vector<std::pair<owner_id, std::uint32_t>> pieces(bool sent) const {
+    std::vector<std::pair<owner_id, std::uint32_t>> found;
+    for_each_piece([&](owner_id peer, std::uint32_t i, bool sends) {
+      if (sends == sent) found.emplace_back(peer, i);
+    });
+    std::sort(found.begin(), found.end());
+    return found;
+  }
 };
 
 /// What one owner does in a transfer plan. Immutable; equal transfers share their steps.

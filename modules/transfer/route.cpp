@@ -30,8 +30,7 @@ class batch_maker {
   batch_route make(std::size_t first, std::size_t last) {
     for (std::size_t t = first; t < last; ++t) {
       cut(t);
-      tally(t, route_.steps.part(t).sends, true);
-      tally(t, route_.steps.part(t).receives, false);
+      tally(t);
     }
     lay_out(made_.gather);
     lay_out(made_.deliver);
@@ -86,7 +85,7 @@ class batch_maker {
 
   pieces_of_transfer& pieces(std::size_t t) { return cut_[t - first_transfer_]; }
 
-  message_round* round_of(const step& s) { return s.phase == step_phase::gather ? &made_.gather : &made_.deliver; }
+  message_round* round_of(step_phase phase) { return phase == step_phase::gather ? &made_.gather : &made_.deliver; }
 
   static message& message_to(std::vector<message>& list, std::int32_t peer) {
     auto at =
@@ -95,13 +94,13 @@ class batch_maker {
     return *at;
   }
 
-  void tally(std::size_t t, std::span<const std::pair<owner_id, std::uint32_t>> moves, bool sends) {
-    for (const auto& [peer, index] : moves) {
+  void tally(std::size_t t) {
+    route_.steps.part(t).for_each_piece([&](owner_id peer, std::uint32_t index, bool sends) {
       const auto count = static_cast<std::uint32_t>(pieces(t).of(index).size());
-      if (count == 0) continue;
-      message_round& round = *round_of(route_.steps.steps(t)[index]);
+      if (count == 0) return;
+      message_round& round = *round_of(route_.steps.steps(t).head_of(index).phase);
       message_to(sends ? round.sends : round.receives, peer).pieces += count;
-    }
+    });
   }
 
   static void lay_out(message_round& round) {
@@ -127,17 +126,16 @@ class batch_maker {
   // What travels gets its place in a message; outgoing pieces are put there at once. Sender and receiver go through the
   // same steps in the same order (their tables are sorted alike), so offsets in a message need not be sent with it.
   void append_pieces(std::size_t t) {
-    const owner_steps& part = route_.steps.part(t);
-    for (const bool sends : {true, false})
-      for (const auto& [peer, index] : sends ? part.sends : part.receives)
-        for (task& piece : pieces(t).of(index)) {
-          const step s = route_.step_of(piece);
-          message_round& round = *round_of(s);
-          append(piece, sends ? round.sends : round.receives, peer, bytes_of(s.where, route_.types[t].in_message(s)));
-          if (!sends) continue;
-          if (s.from.side == buffer_side::staging) piece.staging = region_of(s.where);
-          round.outgoing[round.sends[piece.message].first + piece.piece] = piece;
-        }
+    route_.steps.part(t).for_each_piece([&](owner_id peer, std::uint32_t index, bool sends) {
+      for (task& piece : pieces(t).of(index)) {
+        const step s = route_.step_of(piece);
+        message_round& round = *round_of(s.phase);
+        append(piece, sends ? round.sends : round.receives, peer, bytes_of(s.where, route_.types[t].in_message(s)));
+        if (!sends) continue;
+        if (s.from.side == buffer_side::staging) piece.staging = region_of(s.where);
+        round.outgoing[round.sends[piece.message].first + piece.piece] = piece;
+      }
+    });
   }
 
   // Regions of the transfer at hand, by box.
@@ -169,7 +167,7 @@ class batch_maker {
       switch (s.phase) {
         case step_phase::gather:
         case step_phase::deliver: {
-          message_round& round = *round_of(s);
+          message_round& round = *round_of(s.phase);
           if (arrives) round.receives[work.message].first = round.late.size();
           (arrives || s.to.side == buffer_side::staging ? round.late : round.early).push_back(work);
           break;

@@ -142,15 +142,14 @@ std::int64_t peak_of(const rank_plan& plan, const schedule& rounds, bool message
   for (std::size_t t = 0; t < plan.transfers(); ++t) {
     const plan_clock::time& types = clock.transfers[t];
     const step_table& steps = plan.steps(t);
-    for (std::size_t i = 0; i < steps.size(); ++i) {
-      const step_table::head& s = steps.head_of(i);
-      if (s.phase > step_phase::deliver) break;  // phases ascend
+    steps.for_each([&](std::size_t i, const step_head& s, std::int64_t) {
+      if (s.phase > step_phase::deliver) return;
       const bool to_staging = s.to_side == buffer_side::staging;
       const bool moves =
           messages && s.phase != step_phase::average &&
           transfer_class::travels(s.kind, s.from_side, s.to_side, s.from_owner != s.to_owner, types.one_space);
       const bool stages = to_staging && s.kind == step_kind::copy && s.to_owner == plan.owner();
-      if (!moves && !stages) continue;
+      if (!moves && !stages) return;
       const box where = steps[i].where;
       rounds.each_part(t, where, [&](std::int64_t round, const box& part) {
         use& one = uses[static_cast<std::size_t>(round)];
@@ -160,7 +159,7 @@ std::int64_t peak_of(const rank_plan& plan, const schedule& rounds, bool message
           (s.phase == step_phase::gather ? one.gather : one.deliver) +=
               volume * (to_staging ? types.term_bits : types.wire_bits) / 8;
       });
-    }
+    });
   }
   std::int64_t most = 0;
   for (const use& one : uses) most = std::max(most, one.staging + std::max(one.gather, one.deliver));

@@ -11,6 +11,7 @@ import :owner_part;
 import :plan;
 import :rank_plan;
 import :step;
+import :step_table;
 import :transfer_class;
 
 export namespace shardmesh {
@@ -107,13 +108,16 @@ struct static_part {
 };
 
 // What a rank copies from its old part of the tensor to its new one.
-constexpr bool is_kept(const step_table::head& s) {
+constexpr bool is_kept(const step_head& s) {
   return s.kind == step_kind::copy && s.from_owner == s.to_owner && s.from_side == buffer_side::source &&
          s.to_side == buffer_side::destination;
 }
 constexpr part_sizes sizes_of(const owner_steps& part) {
-  part_sizes sizes{part.steps.size(), part.sends.size(), part.receives.size()};
-  for (std::size_t i = 0; i < sizes.steps; ++i) sizes.kept += is_kept(part.steps.head_of(i)) ? 1 : 0;
+  part_sizes sizes{.steps = part.steps.size()};
+  part.steps.for_each([&](std::size_t, const step_head& s, std::int64_t) {
+    if (part.travels(s)) ++(part.is_sent(s) ? sizes.sends : sizes.receives);
+    sizes.kept += is_kept(s) ? 1 : 0;
+  });
   return sizes;
 }
 template <std::size_t Steps, std::size_t Sends, std::size_t Receives, std::size_t Kept, class Class>
@@ -124,13 +128,14 @@ constexpr auto make_part(const Class& c, const owner_steps& part) {
     made.steps[i] = part.steps[i];
     if (is_kept(part.steps.head_of(i))) made.kept[kept++] = made.steps[i].where;
   }
+  const auto sends = part.sends(), receives = part.receives();
   for (std::size_t i = 0; i < Sends; ++i) {
-    const step& sent = made.steps[part.sends[i].second];
-    made.sends[i] = {part.sends[i].first, sent.where};
+    const step& sent = made.steps[sends[i].second];
+    made.sends[i] = {sends[i].first, sent.where};
     made.sent_bytes[i] = rules::bytes_of(sent.where.volume(), c.wire_bits_of(sent));
   }
   for (std::size_t i = 0; i < Receives; ++i)
-    made.receives[i] = {part.receives[i].first, made.steps[part.receives[i].second].where};
+    made.receives[i] = {receives[i].first, made.steps[receives[i].second].where};
   return made;
 }
 template <compile_time_layout From, compile_time_layout To, dtype Type, owner_id Rank>

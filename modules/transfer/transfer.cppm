@@ -21,5 +21,7 @@ export import :run_items;
 export import :slab_walk;
 export import :static_transfer;
 export import :step;
+export import :step_grid;
+export import :step_table;
 export import :transfer_class;
 export import :value_rules;

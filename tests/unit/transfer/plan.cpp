@@ -203,6 +203,34 @@ TEST_CASE("a thousand different tensors plan one rank in about a second") {
   CHECK(seconds_since(start) < 10);
 }
 
+TEST_CASE(
+    "a thousand different tensors plan one rank of 16,384, its traffic too, without a list of its 33 million copies") {
+  constexpr std::int64_t ranks = 16'384;
+  std::vector<tensor_transfer> transfers;
+  for (std::int64_t i = 0; i < 1000; ++i)
+    transfers.push_back({grid("16384", "S(0)", {4 * ranks + i, 8 * ranks}),
+                         grid("16384", "S(1)", {4 * ranks + i, 8 * ranks}), dtype::float32, dtype::float32});
+  const double start = cpu_seconds();
+  const auto mine = plan(transfers).value().for_owner(8191);
+  const double planned = seconds_since(start);
+  const std::vector<peer_traffic> sends = mine.sends();
+  const double listed = seconds_since(start);
+  std::size_t size_bytes = 0, steps = 0;
+  std::int64_t sent = 0;
+  for (std::size_t t = 0; t < mine.transfers(); ++t) {
+    size_bytes += mine.steps(t).memory_bytes();
+    steps += mine.steps(t).size();
+  }
+  for (const peer_traffic& one : sends) sent += one.size_bytes;
+  CHECK(sends.size() == ranks - 1);
+  CHECK(sent == mine.sent_bytes());
+  CHECK(steps > 20'000'000);
+  CHECK(size_bytes < std::size_t{16} << 20);
+  WARN(planned << " s for one rank, " << size_bytes << " bytes for " << steps << " steps; " << listed - planned
+               << " s for what it sends to each");
+  CHECK(listed < 10);
+}
+
 TEST_CASE("the digest depends on what moves, not on how it was described") {
   const auto s = grid("2", "S(0)", {8});
   const auto same = list({8}, {piece(1, {4}, {4}), piece(0, {0}, {4})});

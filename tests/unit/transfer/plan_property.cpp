@@ -199,8 +199,8 @@ void check_case(const layout& from, const layout& to, dtype from_type, dtype to_
     const owner_steps& part = plans[static_cast<std::size_t>(r)].part(0);
     sent += part.sent_bytes;
     received += part.received_bytes;
-    for (const auto& [peer, i] : part.sends) wire_out[{r, peer}].push_back(part.steps[i]);
-    for (const auto& [peer, i] : part.receives) wire_in[{peer, r}].push_back(part.steps[i]);
+    for (const auto& [peer, i] : part.sends()) wire_out[{r, peer}].push_back(part.steps[i]);
+    for (const auto& [peer, i] : part.receives()) wire_in[{peer, r}].push_back(part.steps[i]);
     for (const peer_traffic& t : plans[static_cast<std::size_t>(r)].sends())
       REQUIRE(planned->bytes(r, t.peer) == t.size_bytes);
   }

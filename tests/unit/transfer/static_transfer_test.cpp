@@ -84,7 +84,8 @@ layout at_run_time(const char* shape, const spelling& s) {
 // What the planner's steps say of the boxes that one rank sends, receives and keeps.
 std::vector<moved_box> moved(const owner_steps& part, bool sent) {
   std::vector<moved_box> boxes;
-  for (const auto& [peer, index] : sent ? part.sends : part.receives) boxes.push_back({peer, part.steps[index].where});
+  for (const auto& [peer, index] : sent ? part.sends() : part.receives())
+    boxes.push_back({peer, part.steps[index].where});
   return boxes;
 }
 std::vector<box> kept(const owner_steps& part) {

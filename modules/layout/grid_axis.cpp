@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// Coordinates and runs of one dimension of a grid.
+module;
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+module shardmesh.layout;
+
+import :grid_axis;
+
+namespace shardmesh {
+namespace {
+
+using runs = std::vector<index_run>;
+
+// Parts of these rules are in a row of equal sizes, or two, and an end: never smaller before larger.
+bool is_even(const split_rule& rule) {
+  return rule.policy() == split_policy::torch_chunk || rule.policy() == split_policy::balanced;
+}
+
+class axis_maker {
+ public:
+  axis_maker(std::span<const mesh_cut> cuts, std::span<const std::int64_t> strides, index_range within)
+      : cuts_(cuts), strides_(strides), begin_(within.begin), end_(within.begin + within.size) {}
+
+  run_axis make(std::int64_t length) {
+    collect(0, whole_dimension(length), 0);
+    const auto before = [](const found& a, const found& b) { return a.first.begin < b.first.begin; };
+    if (!std::is_sorted(found_.begin(), found_.end(), before)) std::sort(found_.begin(), found_.end(), before);
+    run_axis axis;
+    for (const found& f : found_) axis.append(f.first, f.count, f.step);
+    return axis;
+  }
+
+ private:
+  struct found {
+    owned_run first, step;
+    std::int64_t count = 1;
+  };
+
+  void collect(std::size_t level, const runs& held, std::int64_t owner) {
+    if (level == cuts_.size()) {
+      for (const index_run& r : held) add({r.global, r.size, r.local, owner});
+      return;
+    }
+    const dimension_cut& cut = cuts_[level].cut;
+    const std::int64_t stride = strides_[cuts_[level].mesh_dim];
+    const bool is_plain = level + 1 == cuts_.size() && cut.pieces == 1 && held.size() == 1;
+    for (const auto& [first, last] : coordinates_that_hold(held, cut, begin_, end_)) {
+      if (is_plain) {
+        add_parts(held.front(), cut, first, last, owner, stride);
+        continue;
+      }
+      for (std::int64_t c = first; c <= last; ++c) collect(level + 1, cut_runs(held, cut, c), owner + c * stride);
+    }
+  }
+
+  // The parts first .. last of a run, as many at once as have one size.
+  void add_parts(const index_run& whole, const dimension_cut& cut, std::int64_t first, std::int64_t last,
+                 std::int64_t owner, std::int64_t stride) {
+    const auto part = [&](std::int64_t c) { return cut.rule.part(whole.size, cut.parts, c); };
+    for (std::int64_t c = first; c <= last;) {
+      const index_range one = part(c);
+      std::int64_t same = c, other = is_even(cut.rule) ? last + 1 : c + 1;  // of the same size; not so any more
+      while (other - same > 1) {
+        const std::int64_t middle = same + (other - same) / 2;
+        (part(middle).size == one.size ? same : other) = middle;
+      }
+      if (one.size > 0)
+        add({whole.global + one.begin, one.size, 0, owner + c * stride}, {one.size, 0, 0, stride}, same - c + 1);
+      c = same + 1;
+    }
+  }
+
+  // What lies within. The first and the last of some in a row may be cut.
+  void add(owned_run first, const owned_run& step = {}, std::int64_t count = 1) {
+    const auto is_cut = [&](const owned_run& r) { return r.begin < begin_ || r.begin + r.size > end_; };
+    if (is_cut(first)) {
+      add_cut(first);
+      if (--count == 0) return;
+      first.begin += step.begin, first.owner += step.owner;
+    }
+    const owned_run last{first.begin + (count - 1) * step.begin, first.size, first.local,
+                         first.owner + (count - 1) * step.owner};
+    const bool ends_cut = is_cut(last);
+    if (ends_cut) --count;
+    if (count > 0) found_.push_back({first, count == 1 ? owned_run{} : step, count});
+    if (ends_cut) add_cut(last);
+  }
+
+  void add_cut(const owned_run& r) {
+    const std::int64_t from = std::max(r.begin, begin_), to = std::min(r.begin + r.size, end_);
+    if (from < to) found_.push_back({{from, to - from, r.local + from - r.begin, r.owner}, {}, 1});
+  }
+
+  std::span<const mesh_cut> cuts_;
+  std::span<const std::int64_t> strides_;
+  std::int64_t begin_, end_;
+  std::vector<found> found_;
+};
+
+}  // namespace
+
+std::vector<std::pair<std::int64_t, std::int64_t>> coordinates_that_hold(const runs& held, const dimension_cut& cut,
+                                                                         std::int64_t begin, std::int64_t end) {
+  std::vector<std::pair<std::int64_t, std::int64_t>> ranges;
+  const std::int64_t length = length_of(held);
+  if (length == 0) return ranges;
+  if (cut.pieces > 1 && cut.parts > 1 && pieces_are_single(cut, length)) return {{0, 0}};
+  const std::int64_t pieces = cut.pieces == 1 || cut.parts == 1 ? 1 : cut.pieces;
+  auto run =
+      std::partition_point(held.begin(), held.end(), [&](const index_run& r) { return r.global + r.size <= begin; });
+  for (; run != held.end() && run->global < end; ++run) {
+    const std::int64_t first = run->local + std::max<std::int64_t>(begin - run->global, 0);
+    const std::int64_t last = run->local + std::min(end - run->global, run->size) - 1;
+    const std::int64_t last_piece = pieces == 1 ? 0 : cut.rule.part_of(length, pieces, last);
+    for (std::int64_t p = pieces == 1 ? 0 : cut.rule.part_of(length, pieces, first); p <= last_piece; ++p) {
+      const index_range piece = pieces == 1 ? index_range{0, length} : cut.rule.part(length, pieces, p);
+      const std::int64_t from = std::max(first - piece.begin, std::int64_t{0});
+      const std::int64_t to = std::min(last - piece.begin, piece.size - 1);
+      ranges.emplace_back(cut.rule.part_of(piece.size, cut.parts, from), cut.rule.part_of(piece.size, cut.parts, to));
+    }
+  }
+  std::sort(ranges.begin(), ranges.end());
+  std::size_t kept = 0;
+  for (std::size_t i = 1; i < ranges.size(); ++i) {
+    if (ranges[i].first <= ranges[kept].second + 1)
+      ranges[kept].second = std::max(ranges[kept].second, ranges[i].second);
+    else
+      ranges[++kept] = ranges[i];
+  }
+  if (!ranges.empty()) ranges.resize(kept + 1);
+  return ranges;
+}
+
+run_axis axis_of(std::span<const mesh_cut> cuts, std::span<const std::int64_t> strides, std::int64_t length,
+                 index_range within) {
+  return axis_maker(cuts, strides, within).make(length);
+}
+
+}  // namespace shardmesh
