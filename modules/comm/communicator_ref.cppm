@@ -23,6 +23,12 @@ concept numbers_objects = requires(C& c, std::uint32_t number) {
   { c.skip_to(number) } -> std::same_as<void>;
 };
 
+// What a model may have whose network has collectives among some of the ranks (see `communicator_ref::groups`).
+template <class C>
+concept has_groups_of_ranks = requires(C& c, std::span<const std::int32_t> group_of, const call_options& options) {
+  { c.groups(group_of, options) } -> std::same_as<result<C*>>;
+};
+
 // The functions of a type of communicator; the communicator itself is the first argument.
 struct communicator_calls {
   virtual std::int32_t rank(const void*) const = 0;
@@ -48,6 +54,12 @@ struct communicator_calls {
                                     const call_options&) const = 0;
   virtual device memory(const void*) const = 0;
   virtual bool is_ordered(const void*) const = 0;
+  struct model {
+    void* object = nullptr;
+    const communicator_calls* calls = nullptr;
+  };
+  virtual bool has_groups() const = 0;
+  virtual result<model> groups(void*, std::span<const std::int32_t>, const call_options&) const = 0;
   virtual std::uint32_t next_number(void*) const = 0;
   virtual void skip_to(void*, std::uint32_t) const = 0;
 
@@ -148,6 +160,16 @@ struct calls_of final : communicator_calls {
     else
       return false;
   }
+  bool has_groups() const override { return has_groups_of_ranks<C>; }
+  result<model> groups(void* c, std::span<const std::int32_t> group_of, const call_options& options) const override {
+    if constexpr (has_groups_of_ranks<C>) {
+      auto made = it(c).groups(group_of, options);
+      if (!made) return std::move(made).error();
+      return model{*made, this};
+    } else {
+      return no_collectives();
+    }
+  }
   std::uint32_t next_number(void* c) const override {
     if constexpr (numbers_objects<C>)
       return it(c).next_number();
@@ -227,6 +249,18 @@ class communicator_ref {
   result<pending> broadcast(std::span<const std::byte> send, std::span<std::byte> receive, std::int32_t root,
                             const call_options& options) const {
     return calls_->broadcast(object_, send, receive, root, options);
+  }
+
+  /// True when the model also has collectives among some of the ranks, by `groups`.
+  bool has_groups() const { return calls_->has_groups(); }
+  /// This rank's group of those that rank r's number `group_of[r]` makes of all ranks; its ranks are numbered in the
+  /// order of the whole. Collective over all ranks, which give the same numbers; blocks. The communicator keeps it, and
+  /// gives the same one when it is asked again. errc::unsupported when `has_groups()` is false, errc::invalid_argument
+  /// when there is not one number for each rank; those of the communicator.
+  result<communicator_ref> groups(std::span<const std::int32_t> group_of, const call_options& options) const {
+    auto made = calls_->groups(object_, group_of, options);
+    if (!made) return std::move(made).error();
+    return communicator_ref(made->object, made->calls);
   }
 
   /// The memory in which the bytes of exchanges and collectives lie: the host's, or the device's that a model names.
