@@ -2,7 +2,9 @@
 // Redistribution over threads beside a plain all-to-all of the same bytes (each thread copies its blocks from the
 // others' buffers, between two barriers), in one run, taking turns; and planning for one of 1024 ranks, in a process of
 // its own for its memory. One line of JSON per case.
-//   shardmesh_redistribute_bench [--ranks N] [--repeat N] [--only plan|run]
+//   shardmesh_redistribute_bench [--ranks N] [--repeat N] [--only plan|run] [--rows N] [--pin 1]
+// --rows: one size alone, for profiles; --pin: a core for each rank, as wake-ups like to put two on one.
+#include <sched.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -35,7 +37,15 @@ struct bench_case {
   std::int64_t rows, columns;
   placement from, to;
   bool in_place = true;
+  bool pin = false;
 };
+
+void stay_on_core(std::int32_t rank) {
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(static_cast<unsigned>(rank) % std::thread::hardware_concurrency(), &one);
+  sched_setaffinity(0, sizeof one, &one);
+}
 
 distribution on_all(std::int32_t ranks, const placement& p, const extents& shape) {
   const std::int64_t sizes[] = {ranks};
@@ -63,6 +73,7 @@ void measure(const bench_case& c, std::int32_t ranks, int repeat) {
   std::vector<double> ours, plain, ours_cpu, plain_cpu;
   run_ranks(ranks, [&](any_communicator& comm) -> result<void> {
     const std::int32_t me = comm.rank();
+    if (c.pin) stay_on_core(me);
     auto made = executor::make(planned, comm, {}, {.in_place = c.in_place});
     if (!made) return made.error();
     const auto make_slot = [&](const distribution& d) {
@@ -111,7 +122,7 @@ void measure(const bench_case& c, std::int32_t ranks, int repeat) {
   }).value();
   const auto least = [](const std::vector<double>& times) { return *std::min_element(times.begin(), times.end()); };
   std::printf(
-      "{\"case\":\"%s%s\",\"bytes\":%lld,\"ours_ms\":%.3f,\"plain_ms\":%.3f,\"ratio\":%.2f,\"ratio_of_least\":%.2f,"
+      "{\"case\":\"%s%s\",\"bytes\":%lld,\"ours_ms\":%.4f,\"plain_ms\":%.4f,\"ratio\":%.2f,\"ratio_of_least\":%.2f,"
       "\"cpu_ratio\":%.2f}\n",
       c.name.c_str(), c.in_place ? "" : " with messages", static_cast<long long>(c.rows * c.columns * 4),
       1e3 * median(ours), 1e3 * median(plain), median(ours) / median(plain), least(ours) / least(plain),
@@ -203,10 +214,14 @@ void measure_pairs(int repeat) {
 int main(int count, char** words) {
   std::int32_t ranks = 4;
   int repeat = 9;
+  std::int64_t only_rows = 0;
+  bool pin = false;
   std::string_view only;
   for (int i = 1; i + 1 < count; i += 2) {
     if (std::string_view(words[i]) == "--ranks") ranks = std::atoi(words[i + 1]);
     if (std::string_view(words[i]) == "--repeat") repeat = std::atoi(words[i + 1]);
+    if (std::string_view(words[i]) == "--rows") only_rows = std::atoi(words[i + 1]);
+    if (std::string_view(words[i]) == "--pin") pin = words[i + 1] != std::string_view("0");
     if (std::string_view(words[i]) == "--only") only = words[i + 1];
   }
   if (only != "run") {
@@ -218,8 +233,9 @@ int main(int count, char** words) {
   for (const auto& [rows, columns] :
        {std::pair<std::int64_t, std::int64_t>{128, 128}, {512, 512}, {2048, 2048}, {4096, 4096}})
     for (const bool in_place : {true, false}) {
-      measure({"S(0) -> S(1)", rows, columns, placement::shard(0), placement::shard(1), in_place}, ranks, repeat);
-      measure({"S(1) -> S(0)", rows, columns, placement::shard(1), placement::shard(0), in_place}, ranks, repeat);
-      measure({"S(0) -> R", rows, columns, placement::shard(0), placement::replicate(), in_place}, ranks, repeat);
+      if (only_rows != 0 && rows != only_rows) continue;
+      measure({"S(0) -> S(1)", rows, columns, placement::shard(0), placement::shard(1), in_place, pin}, ranks, repeat);
+      measure({"S(1) -> S(0)", rows, columns, placement::shard(1), placement::shard(0), in_place, pin}, ranks, repeat);
+      measure({"S(0) -> R", rows, columns, placement::shard(0), placement::replicate(), in_place, pin}, ranks, repeat);
     }
 }

@@ -120,8 +120,9 @@ void meet(thread_state& group, message_end& end) {
   end.twin = other;
   other->twin = &end;
   end.state = other->state = end_state::matched;
-  --(end.sends ? *other : end).owner->unmatched;
-  group.desk(end.peer).signal();
+  const std::size_t unmatched = --(end.sends ? *other : end).owner->unmatched;
+  // The peer is woken for what it may do now: read what it waited for, or copy, unless this rank does so at once.
+  if (end.is_lent ? end.sends && unmatched == 0 : end.size > small_bytes) group.desk(end.peer).signal();
 }
 
 // A message that this exchange could copy now: what it receives first, then what it sends.
@@ -152,7 +153,7 @@ void complete(thread_state& group, message_end& end) {
     one->state = end_state::done;
     --owner.busy;
     --owner.open;
-    if (owner.open == 0 || owner.busy == 0) group.desk(owner.rank).signal();
+    if (owner.open == 0 || (owner.busy == 0 && group.poison)) group.desk(owner.rank).signal();
   }
 }
 
@@ -166,7 +167,7 @@ bool copy_one(thread_exchange& e, guard& locked, std::size_t limit = SIZE_MAX) {
   const message_end& receiver = end->sends ? *end->twin : *end;
   locked.unlock();
   std::memcpy(receiver.to, receiver.twin->from, receiver.size);
-  locked.lock();
+  enter(locked);
   complete(group, *end);
   return true;
 }
@@ -222,7 +223,7 @@ result<void> wait_until(thread_exchange& e, guard& locked, const Over& over) {
     else if (e.deadline && clock::now() >= *e.deadline)
       group.set_poison(waited_in_vain(e), e.rank);
     else
-      desk.wait(locked, e.deadline);
+      desk.wait(locked, e.deadline, group.most_looks);
   }
   return {};
 }
@@ -245,13 +246,18 @@ class cancel_wake {
   std::stop_callback<waker> wake_;
 };
 
-result<void> wait_for_all(thread_exchange& e) {
-  const cancel_wake wake(e.cancel, *e.group, e.rank);
-  guard locked(e.group->lock);
+result<void> wait_for_all(thread_exchange& e, guard& locked) {
   auto done = wait_until(e, locked, [&] { return e.open == 0; });
   if (!done) detach(e, locked);
   e.group->desk(e.rank).trace.end(e.event);
   return done;
+}
+
+// This rank has read what it borrowed: its peers may change it.
+void finish_reading(thread_exchange& e) {
+  if (!e.reading) return;
+  e.reading = false;
+  for (std::size_t i = e.sends; i < e.ends.size(); ++i) complete(*e.group, e.ends[i]);
 }
 
 bool would_not_block(thread_exchange& e, bool over) {
@@ -259,7 +265,7 @@ bool would_not_block(thread_exchange& e, bool over) {
 }
 
 bool is_done(thread_exchange& e) {
-  guard locked(e.group->lock);
+  guard locked = enter(*e.group);
   static_cast<void>(copy_one(e, locked));
   return would_not_block(e, e.open == 0);
 }
@@ -268,19 +274,15 @@ template <class Out, class In>
 result<thread_exchange*> start_any(const std::shared_ptr<thread_state>& group, std::int32_t rank,
                                    std::span<const Out> sends, std::span<const In> receives,
                                    const call_options& options, bool lends) {
-  guard locked(group->lock);
+  guard locked = enter(*group);
   SHARDMESH_CHECK(group->check_call(rank, options, lends ? "a lending" : "an exchange"));
   SHARDMESH_CHECK(check_peers(*group, rank, sends, lends ? "lends to" : "sends to"));
   SHARDMESH_CHECK(check_peers(*group, rank, receives, lends ? "borrows from" : "receives from"));
   if (sends.empty() && receives.empty()) return nullptr;
   rank_desk& desk = group->desk(rank);
-  if (desk.idle.empty()) {
-    desk.owned.push_back(std::make_unique<thread_exchange>());
-    desk.idle.reserve(desk.owned.size());
-    desk.idle.push_back(desk.owned.back().get());
-  }
-  thread_exchange& e = *desk.idle.back();
-  desk.idle.pop_back();
+  thread_exchange* idle = desk.take_idle();
+  if (idle == nullptr) idle = desk.owned.emplace_back(std::make_unique<thread_exchange>()).get();
+  thread_exchange& e = *idle;
   e.group = group;
   e.rank = rank;
   e.tag = options.tag;
@@ -347,8 +349,7 @@ result<thread_exchange*> start(const std::shared_ptr<thread_state>& group, std::
 void thread_exchange::recycle() {
   const auto keep = std::move(group);  // the group, and this within it, live until the end of this function
   cancel = {};
-  const guard locked(keep->lock);
-  keep->desk(rank).idle.push_back(this);
+  keep->desk(rank).give_back(*this);
 }
 
 bool thread_exchange::pending_face::done() {
@@ -356,17 +357,19 @@ bool thread_exchange::pending_face::done() {
 }
 
 result<void> thread_exchange::pending_face::wait() {
-  return wait_for_all(self);
+  const cancel_wake wake(self.cancel, *self.group, self.rank);
+  guard locked = enter(*self.group);
+  return wait_for_all(self, locked);
 }
 
 bool thread_exchange::lending_face::ready() {
-  const guard locked(self.group->lock);
+  const guard locked = enter(*self.group);
   return would_not_block(self, self.unmatched == 0);
 }
 
 result<void> thread_exchange::lending_face::wait_ready() {
   const cancel_wake wake(self.cancel, *self.group, self.rank);
-  guard locked(self.group->lock);
+  guard locked = enter(*self.group);
   SHARDMESH_CHECK(wait_until(self, locked, [&] { return self.unmatched == 0; }));
   if (self.group->poison) return *self.group->poison;  // a lender may be gone
   if (self.reading) return {};
@@ -376,40 +379,36 @@ result<void> thread_exchange::lending_face::wait_ready() {
 }
 
 bool thread_exchange::lending_face::interrupted() {
-  const guard locked(self.group->lock);
+  const guard locked = enter(*self.group);
   return self.group->poison.has_value() || self.cancel.stop_requested();
 }
 
 void thread_exchange::lending_face::give_back() {
-  const guard locked(self.group->lock);
   if (!self.reading) return;
-  self.reading = false;
-  for (std::size_t i = self.sends; i < self.ends.size(); ++i) complete(*self.group, self.ends[i]);
+  const guard locked = enter(*self.group);
+  finish_reading(self);
 }
 
 bool thread_exchange::lending_face::done() {
-  const guard locked(self.group->lock);
+  const guard locked = enter(*self.group);
   return would_not_block(self, self.open == 0);
 }
 
 result<void> thread_exchange::lending_face::wait() {
-  give_back();
+  const cancel_wake wake(self.cancel, *self.group, self.rank);
+  guard locked = enter(*self.group);
+  finish_reading(self);
   // Nothing was read and this rank gives up: the lenders must not wait for it.
   bool never_read = false;
-  {
-    const guard locked(self.group->lock);
-    for (std::size_t i = self.sends; i < self.ends.size(); ++i) never_read |= self.ends[i].state != end_state::done;
-    if (never_read && !self.group->poison)
-      self.group->set_poison(
-          fail(errc::communication,
-               fmt::format("rank {} gave up a lending before it was read (tag {})", self.rank, self.tag))
-              .with_rank(self.rank),
-          self.rank);
-  }
-  auto done = wait_for_all(self);
-  if (!done) return done;
+  for (std::size_t i = self.sends; i < self.ends.size(); ++i) never_read |= self.ends[i].state != end_state::done;
+  if (never_read && !self.group->poison)
+    self.group->set_poison(
+        fail(errc::communication,
+             fmt::format("rank {} gave up a lending before it was read (tag {})", self.rank, self.tag))
+            .with_rank(self.rank),
+        self.rank);
+  SHARDMESH_CHECK(wait_for_all(self, locked));
   // What was lent is back; but a reader that failed gave it back unread.
-  const guard locked(self.group->lock);
   if (self.group->poison) return *self.group->poison;
   return {};
 }

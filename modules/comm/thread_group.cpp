@@ -35,6 +35,20 @@ using gathered = std::vector<std::vector<std::byte>>;
 
 constexpr std::size_t named_ranks = 16;
 
+// How often a wait looks before it yields, and before it sleeps. Few where ranks outnumber the cores: whoever is waited
+// for may need this one, every yield may cost a time slice, and a sleeper is served sooner than one that yields.
+constexpr std::int32_t least_looks = 2, patient_looks = 1024;
+constexpr int yields = 4;
+
+// Between two looks at what another core will write.
+void relax() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("isb");
+#endif
+}
+
 std::vector<std::int32_t> missing_ranks(const gathering& g) {
   std::vector<std::int32_t> ranks;
   for (std::size_t r = 0; r < g.came.size(); ++r)
@@ -67,23 +81,63 @@ void rank_desk::signal() {
   changed.notify_all();
 }
 
-void rank_desk::wait(guard& locked, const std::optional<clock::time_point>& deadline) {
-  // Few: on a busy machine every yield may cost a time slice, and a sleeper is served sooner than one that yields.
-  constexpr int looks = 64, yields = 4;
+void rank_desk::wait(guard& locked, const std::optional<clock::time_point>& deadline, std::int32_t most_looks) {
   const std::uint32_t before = signals.load(std::memory_order_relaxed);
   const auto is_signalled = [&] { return signals.load(std::memory_order_relaxed) != before; };
+  // What does not pay is tried for half as long the next time, and in full once in a while: cores may be free by then.
+  const bool tries_again = ++waits % 1024 == 0;
+  const std::int32_t longest = std::min(tries_again ? most_looks : looks, most_looks);
   locked.unlock();
-  for (int i = 0; i < looks + yields && !is_signalled(); ++i)
-    if (i >= looks) std::this_thread::yield();
-  locked.lock();
+  for (std::int32_t i = 0; i < longest && !is_signalled(); ++i) relax();
+  if (is_signalled())
+    looks = most_looks;
+  else if (!tries_again)
+    looks = std::max(longest / 2, least_looks);
+  for (int i = 0; i < yields && !is_signalled(); ++i) std::this_thread::yield();
+  enter(locked);
   if (deadline)
     changed.wait_until(locked, *deadline, is_signalled);
   else
     changed.wait(locked, is_signalled);
 }
 
+thread_exchange* rank_desk::take_idle() {
+  if (idle.empty()) {
+    idle.reserve(owned.size());
+    thread_exchange* next = returned.exchange(nullptr, std::memory_order_acquire);
+    for (; next != nullptr; next = next->next_returned) idle.push_back(next);
+  }
+  if (idle.empty()) return nullptr;
+  thread_exchange* const taken = idle.back();
+  idle.pop_back();
+  return taken;
+}
+
+void rank_desk::give_back(thread_exchange& exchange) {
+  exchange.next_returned = returned.load(std::memory_order_relaxed);
+  while (!returned.compare_exchange_weak(exchange.next_returned, &exchange, std::memory_order_release,
+                                         std::memory_order_relaxed)) {
+  }
+}
+
+void enter(guard& unlocked) {
+  for (int i = 0; i < 16; ++i) {
+    if (unlocked.try_lock()) return;
+    relax();
+  }
+  unlocked.lock();
+}
+
+guard enter(thread_state& group) {
+  guard locked(group.lock, std::defer_lock);
+  enter(locked);
+  return locked;
+}
+
 thread_state::thread_state(std::int32_t ranks)
     : size(ranks),
+      most_looks(static_cast<std::uint32_t>(ranks) <= std::thread::hardware_concurrency() ? patient_looks
+                                                                                          : least_looks),
       desks(static_cast<std::size_t>(ranks)),
       channels(static_cast<std::size_t>(ranks) * static_cast<std::size_t>(ranks)) {
   for (rank_desk& d : desks) d.seen.resize(static_cast<std::size_t>(ranks));
@@ -164,7 +218,7 @@ result<gathered> thread_state::all_gather(std::int32_t rank, std::span<const std
                      .with_rank(*gone),
                  rank);
     else
-      desk(rank).wait(locked, options.deadline);
+      desk(rank).wait(locked, options.deadline, most_looks);
   }
   desk(rank).trace.end(event);
   locked.unlock();

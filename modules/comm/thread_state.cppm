@@ -68,7 +68,8 @@ struct thread_exchange {
 
   pending_face as_pending;
   lending_face as_lending;
-  std::shared_ptr<thread_state> group;  // null while idle
+  std::shared_ptr<thread_state> group;       // null while idle
+  thread_exchange* next_returned = nullptr;  // in the desk's list
   std::int32_t rank = 0;
   std::uint32_t tag = 0;
   const char* call = "";  // that it is part of
@@ -95,24 +96,38 @@ struct rank_desk {
   // Something that the rank may wait for has happened. With the lock held.
   void signal();
   // Waits for a signal, or until the deadline: awake for some microseconds, since most waits are shorter than falling
-  // asleep and being woken; then asleep. The lock is released meanwhile.
-  void wait(std::unique_lock<std::mutex>& locked, const std::optional<std::chrono::steady_clock::time_point>& deadline);
+  // asleep and being woken; then asleep. The lock is released meanwhile. `most_looks`: how long it stays awake where
+  // that has paid before.
+  void wait(std::unique_lock<std::mutex>& locked, const std::optional<std::chrono::steady_clock::time_point>& deadline,
+            std::int32_t most_looks);
+  // An exchange that nobody uses, if there is one. With the lock held.
+  thread_exchange* take_idle();
+  // Gives one back, without the lock.
+  void give_back(thread_exchange& exchange);
 
   std::condition_variable changed;
   std::atomic<std::uint32_t> signals{0};
+  std::int32_t looks = 0;  // of the next wait
+  std::uint32_t waits = 0;
   bool left = false;
   std::vector<std::unique_ptr<thread_exchange>> owned;
   std::vector<thread_exchange*> idle;
-  std::vector<std::uint64_t> seen;  // per peer: number of the list of peers in which it was met last
+  std::atomic<thread_exchange*> returned{nullptr};  // a list; those that were given back since
+  std::vector<std::uint64_t> seen;                  // per peer: number of the list of peers in which it was met last
   std::uint64_t lists = 0;
   std::uint32_t next_number = 0;  // of objects that keep their messages apart
   trace_ring trace;
 };
 
+// Takes the lock, which is held for fractions of a microsecond at a time: looks again before it falls asleep over it.
+void enter(std::unique_lock<std::mutex>& unlocked);
+std::unique_lock<std::mutex> enter(thread_state& group);
+
 struct thread_state : std::enable_shared_from_this<thread_state> {
   explicit thread_state(std::int32_t ranks);
 
   const std::int32_t size;
+  const std::int32_t most_looks;  // of a wait
   std::mutex lock;
   std::vector<rank_desk> desks;
   std::vector<channel> channels;  // [from * size + to]

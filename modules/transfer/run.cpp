@@ -232,7 +232,7 @@ result<bool> executor::state::advance(bool may_block) {
         if (!may_block && !is_on_stream() && !is_ready()) return false;
         SHARDMESH_CHECK(wait_for_messages());
         SHARDMESH_CHECK(read_round(round));
-        if (lends_) loan_.give_back();
+        if (lends_ && !may_block) loan_.give_back();  // a wait does so too
         stage_ = run_stage::read;
         break;
       case run_stage::read:  // lent memory comes back
