@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // All-to-all-v over MPI: mpi_communicator against MPI_Alltoallv, the same bytes, turn and turn about. Run by mpirun.
-//   shardmesh_mpi_bench BYTES ROUNDS [read|staged]      BYTES: from each rank to each other
+//   shardmesh_mpi_bench BYTES ROUNDS [read|staged [CHUNK]]      BYTES: from each rank to each other
 // Rank 0 prints {"ranks":N,"bytes":N,"alltoallv_ms":[..],"exchange_ms":[..]}; a round takes as long as its slowest
 // rank.
 #define OMPI_SKIP_MPICXX 1
@@ -49,7 +49,9 @@ int main(int argc, char** argv) {
   if (argc < 3) return 2;
   const std::size_t size = std::strtoull(argv[1], nullptr, 10);
   const int rounds = std::atoi(argv[2]);
-  auto comm = mpi_communicator::world({.read_peer_memory = argc < 4 || std::string(argv[3]) == "read"});
+  mpi_options options{.read_peer_memory = argc < 4 || std::string(argv[3]) == "read"};
+  if (argc > 4) options.chunk_bytes = std::atoll(argv[4]);
+  auto comm = mpi_communicator::world(options);
   if (!comm) return std::fprintf(stderr, "%s\n", to_string(comm.error()).c_str()), 1;
   const auto ranks = static_cast<std::size_t>(comm->size()), self = static_cast<std::size_t>(comm->rank());
   std::vector<std::byte> from(ranks * size, static_cast<std::byte>(self)), to(ranks * size);

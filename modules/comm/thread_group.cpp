@@ -89,12 +89,13 @@ void rank_desk::wait(guard& locked, const std::optional<clock::time_point>& dead
   const std::int32_t longest = std::min(tries_again ? most_looks : looks, most_looks);
   locked.unlock();
   for (std::int32_t i = 0; i < longest && !is_signalled(); ++i) relax();
-  if (is_signalled())
+  const bool paid = is_signalled();
+  for (int i = 0; i < yields && !is_signalled(); ++i) std::this_thread::yield();
+  enter(locked);
+  if (paid)
     looks = most_looks;
   else if (!tries_again)
     looks = std::max(longest / 2, least_looks);
-  for (int i = 0; i < yields && !is_signalled(); ++i) std::this_thread::yield();
-  enter(locked);
   if (deadline)
     changed.wait_until(locked, *deadline, is_signalled);
   else

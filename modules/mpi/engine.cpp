@@ -16,8 +16,7 @@ import :waiting;
 namespace shardmesh::mpi {
 namespace {
 
-constexpr std::uint32_t protocol_version = 2;
-constexpr std::size_t most_transfers = 16;  // staged ones, in each direction
+constexpr std::uint32_t protocol_version = 3;
 constexpr std::chrono::milliseconds flush_time{100};
 constexpr std::chrono::milliseconds suspect_time{300};  // a peer's last records may still be under way
 
@@ -101,8 +100,7 @@ result<void> engine::open(MPI_Comm parent, const mpi_options& options) {
   // Nobody lets go of a communicator that others are still looking at.
   SHARDMESH_CHECK(check(MPI_Barrier(control_comm_), "cannot greet the other ranks"));
   pool_.emplace(static_cast<std::size_t>(chunk_bytes));
-  receiving_.resize(most_transfers);
-  sending_.resize(most_transfers);
+  for (std::deque<transfer>* transfers : {&receiving_, &sending_, &pushing_}) transfers->resize(most_transfers);
   control_.emplace(control_comm_);
   return {};
 }
@@ -322,11 +320,11 @@ void engine::poison(error reason, bool doubt, bool tell_peers) {
   if (doubt) session_->doubt();
   const std::vector<std::byte> text = short_error_bytes(reason);
   poison_ = std::move(reason);
-  for (std::deque<transfer>* transfers : {&receiving_, &sending_})
+  for (std::deque<transfer>* transfers : {&receiving_, &sending_, &pushing_}) {
     for (transfer& at : *transfers)
       if (at.moving) at.moving->abandon(abandoned_);
-  receiving_.clear();
-  sending_.clear();
+    transfers->clear();
+  }
   reading_.clear();
   to_grant_.clear();
   to_send_.clear();

@@ -40,6 +40,7 @@ struct incoming_message {
   std::uint64_t sender_id = 0;              // once matched
   std::uint64_t address = 0;
   std::size_t read_bytes = 0;
+  int channel = 0;  // on which the sender sends it without being asked; 0: none
 };
 
 /// What a peer was last heard of.
@@ -108,6 +109,7 @@ class engine {
   void handle(std::int32_t peer, const record_head& head, std::span<const std::byte> bytes);
   void match(std::int32_t peer, std::uint64_t id, const record_head& head, std::span<const std::byte> bytes);
   void send(std::int32_t peer, const record_head& head, std::span<const std::byte> bytes = {});
+  int push(const outgoing_message& message, std::uint64_t id);
   void taken(std::uint64_t id);
   void sent(std::uint64_t id);
   bool read_some();
@@ -138,6 +140,7 @@ class engine {
   };
   std::optional<staging_pool> pool_;
   std::deque<transfer> receiving_, sending_;
+  std::deque<transfer> pushing_;  // sent without a grant; occupied until the receiver has the message
   struct granted {
     std::uint64_t id = 0;
     int channel = 0;

@@ -18,7 +18,7 @@ struct mpi_options {
   /// Otherwise, and between machines, messages go through staging memory in chunks.
   bool read_peer_memory = true;
   /// Largest message given to MPI, in bytes, 1 .. 1 GiB; the smallest of all ranks' values counts.
-  std::int64_t chunk_bytes = 512 << 10;
+  std::int64_t chunk_bytes = 128 << 10;
 };
 
 /// A rank of an MPI communicator. Models `communicator`; a cheap handle that shares its state with its copies; every

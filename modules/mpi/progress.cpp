@@ -61,11 +61,29 @@ void engine::announce(outgoing_message message) {
                    .sender_id = next_id_++,
                    .size = bytes.size()};
   std::copy_n(e.call, std::min(std::strlen(e.call), head.call.size() - 1), head.call.begin());
+  if (!is_small && !peers_[static_cast<std::size_t>(peer)].is_readable())
+    head.channel = static_cast<std::uint64_t>(push(message, head.sender_id));
   if (!is_small) head.address = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(bytes.data()));
   if (is_small && e.is_gather) return send(peer, head, bytes);  // nobody answers it
   ++message.owner->open;
   outgoing_.emplace(head.sender_id, std::move(message));
   send(peer, head, is_small ? bytes : std::span<const std::byte>());
+}
+
+// Begins to send a message that nobody has asked for, so that small ones need no further round trip. The channel is
+// free again when the receiver has the message: chunks of a later one on it could be taken for this one's. 0: none is
+// left, or MPI failed.
+int engine::push(const outgoing_message& message, std::uint64_t id) {
+  for (std::size_t i = 0; i < pushing_.size() && !poison_; ++i) {
+    transfer& at = pushing_[i];
+    if (at.id != 0 || at.moving) continue;
+    const int channel = static_cast<int>(most_transfers + i);
+    at.id = id;
+    at.moving.emplace(data_comm_, message.peer, channel, message.bytes.data(), nullptr, message.bytes.size(), *pool_);
+    if (auto begun = at.moving->step(); !begun) return poison(std::move(begun).error().with_rank(rank_), true, true), 0;
+    return channel;
+  }
+  return 0;
 }
 
 // A failure of MPI itself poisons; whoever waits finds it.
@@ -111,7 +129,7 @@ void engine::handle(std::int32_t peer, const record_head& head, std::span<const 
       return match(peer, id, head, bytes);
     }
     case record_kind::grant:
-      if (outgoing_.contains(head.sender_id)) to_send_.push_back({head.sender_id, static_cast<int>(head.receiver_id)});
+      if (outgoing_.contains(head.sender_id)) to_send_.push_back({head.sender_id, static_cast<int>(head.channel)});
       return;
     case record_kind::taken:
       return sent(head.sender_id);
@@ -131,11 +149,13 @@ void engine::match(std::int32_t peer, std::uint64_t id, const record_head& head,
     return poison(size_mismatch(peer, rank_, head.tag, message.bytes.size(), head.size), false, true);
   message.sender_id = head.sender_id;
   message.address = head.address;
+  message.channel = static_cast<int>(head.channel);
   if (head.kind == record_kind::ready_with_bytes) {
     std::copy_n(bytes.begin(), std::min(bytes.size(), message.bytes.size()), message.bytes.begin());
     return taken(id);
   }
-  (peers_[static_cast<std::size_t>(peer)].is_readable() ? reading_ : to_grant_).push_back(id);
+  const bool is_read = message.channel == 0 && peers_[static_cast<std::size_t>(peer)].is_readable();
+  (is_read ? reading_ : to_grant_).push_back(id);
 }
 
 void engine::taken(std::uint64_t id) {
@@ -153,6 +173,8 @@ void engine::sent(std::uint64_t id) {
   if (at == outgoing_.end()) return;
   --at->second.owner->open;
   outgoing_.erase(at);
+  for (transfer& pushed : pushing_)
+    if (pushed.id == id) pushed.id = 0;
 }
 
 // Reads a part of the first message whose sender is on this machine.
@@ -182,9 +204,10 @@ result<bool> engine::step_staged() {
       at.id = to_grant_.front();
       to_grant_.pop_front();
       incoming_message& m = incoming_.at(at.id);
-      at.moving.emplace(data_comm_, m.peer, static_cast<int>(channel), nullptr, m.bytes.data(), m.bytes.size(), *pool_);
-      SHARDMESH_TRY(moved, at.moving->step());  // receives are posted before the sender may send
-      send(m.peer, {.kind = record_kind::grant, .sender_id = m.sender_id, .receiver_id = channel});
+      at.moving.emplace(data_comm_, m.peer, m.channel != 0 ? m.channel : static_cast<int>(channel), nullptr,
+                        m.bytes.data(), m.bytes.size(), *pool_);
+      SHARDMESH_TRY(moved, at.moving->step());  // receives are posted before a sender that waits for it may send
+      if (m.channel == 0) send(m.peer, {.kind = record_kind::grant, .sender_id = m.sender_id, .channel = channel});
       if (poison_) return true;
     }
     if (at.id == 0) continue;
@@ -194,6 +217,12 @@ result<bool> engine::step_staged() {
     at.moving.reset();
     taken(std::exchange(at.id, 0));
     if (poison_) return true;
+  }
+  for (transfer& at : pushing_) {
+    if (!at.moving) continue;
+    SHARDMESH_TRY(const bool stepped, at.moving->step());
+    moved |= stepped;
+    if (at.moving->is_finished()) at.moving.reset();
   }
   for (transfer& at : sending_) {
     if (at.id == 0 && !to_send_.empty()) {

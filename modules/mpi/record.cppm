@@ -7,6 +7,8 @@
 //                                               reads the sender's memory, or for want of that:
 //                <- grant {channel}  posts receives into staging memory
 //   chunks, as MPI messages with the channel as tag ->
+//   ready {size, channel} and chunks ->         the same without a grant: the sender expects that its memory cannot be
+//                                               read, and has a channel of its own left
 //                                  <- taken     has the whole message
 //   stop {doubt} + error   ->                   either may poison the communicator, to all ranks
 module;
@@ -25,11 +27,11 @@ struct record_head {
   record_kind kind = record_kind::ready;
   std::uint32_t in_gather = 0;  // ready: 1 when the message belongs to an all_gather, whose tags are its own
   std::uint64_t tag = 0;
-  std::uint64_t sender_id = 0;    // the message, as its sender numbers it
-  std::uint64_t receiver_id = 0;  // grant: the channel
-  std::uint64_t size = 0;         // ready: of the message; stop: 1 when a rank may be dead
-  std::uint64_t address = 0;      // ready: of the message, in the sender
-  std::array<char, 24> call{};    // ready: what the sender's call is part of; cut short
+  std::uint64_t sender_id = 0;  // the message, as its sender numbers it
+  std::uint64_t channel = 0;    // grant: the receiver's; ready: the sender's, 0 when it waits for a grant
+  std::uint64_t size = 0;       // ready: of the message; stop: 1 when a rank may be dead
+  std::uint64_t address = 0;    // ready: of the message, in the sender
+  std::array<char, 24> call{};  // ready: what the sender's call is part of; cut short
 };
 
 /// Messages up to this size travel in their `ready` record.

@@ -9,6 +9,10 @@ import shardmesh.comm;
 
 namespace shardmesh::mpi {
 
+/// Messages under way at a time, in each direction and way. Channels of granted ones are numbers below it, chosen by
+/// the receiver; those of messages that are pushed follow, chosen by the sender.
+inline constexpr std::size_t most_transfers = 16;
+
 /// Memory that MPI may hold, with the request that holds it.
 struct staging {
   std::unique_ptr<std::byte[]> bytes;

@@ -33,7 +33,7 @@ struct mode {
 };
 const std::vector<mode> modes = {
     {"memory of peers is read", {}},
-    {"staged in chunks of 512 KiB", {.read_peer_memory = false}},
+    {"staged in chunks of 128 KiB", {.read_peer_memory = false}},
     {"staged in chunks of 1000 bytes", {.read_peer_memory = false, .chunk_bytes = 1000}},
     {"staged in chunks of 1 byte up to small sizes", {.read_peer_memory = false, .chunk_bytes = 7}},
 };
@@ -190,6 +190,31 @@ TEST_CASE("more exchanges than there is staging memory for are all delivered") {
     REQUIRE(e.work.wait());
     CHECK(wrong_messages(e) == 0);
   }
+}
+
+TEST_CASE("more staged messages than can be sent unasked arrive whole, however late their receives are") {
+  mpi_communicator comm = open({.read_peer_memory = false, .chunk_bytes = 4096});
+  if (comm.size() == 1) return;
+  const int to = (comm.rank() + 1) % comm.size(), from = (comm.rank() + comm.size() - 1) % comm.size();
+  constexpr std::uint32_t count = 40;
+  const auto size = [](std::uint32_t i) { return 4000 + std::size_t{1000} * i; };
+  std::vector<std::vector<std::byte>> sent;
+  std::vector<std::unique_ptr<bordered>> received;
+  std::vector<pending> sends, receives;
+  for (std::uint32_t i = 0; i < count; ++i) sent.push_back(message_bytes(comm.rank(), to, i, size(i)));
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const outgoing one{to, sent[i]};
+    sends.push_back(comm.start_exchange(std::span(&one, 1), {}, within(60, i)).value());
+  }
+  REQUIRE(comm.all_gather({}, within(60)));  // every message has been announced
+  for (std::uint32_t i = count; i-- > 0;) {
+    received.push_back(std::make_unique<bordered>(size(i)));
+    const incoming one{from, received.back()->inside()};
+    receives.push_back(comm.start_exchange({}, std::span(&one, 1), within(60, i)).value());
+    REQUIRE(receives.back().wait());
+    CHECK(received.back()->holds(message_bytes(from, comm.rank(), i, size(i))));
+  }
+  for (pending& one : sends) REQUIRE(one.wait());
 }
 
 TEST_CASE("waits of one rank in several threads do not disturb each other") {
