@@ -3,6 +3,7 @@
 module;
 #include <algorithm>
 #include <array>
+#include <cast_patterns.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -275,6 +276,29 @@ std::string difference_when_large(kernel_backend& backend, device where, std::ui
   add(batch_op::accumulate, {count}, dtype::float32, {1}, dtype::float32, {1});
   add(batch_op::accumulate, {count}, dtype::bfloat16, {1}, dtype::bfloat16, {1});
   add(batch_op::copy, {count / 8, 3}, dtype::int16, {3, 1}, dtype::float64, {5, 1});
+  return t.run();
+}
+
+std::string difference_in_float8_casts(kernel_backend& backend, device where) {
+  trial t(backend, where, 0);
+  const auto add = [&](dtype to, dtype from) {
+    const cast_patterns::words patterns = cast_patterns::of(name(from));
+    const std::vector<std::byte> bytes = cast_patterns::to_bytes(patterns, static_cast<std::size_t>(item_bytes(from)));
+    const auto count = static_cast<std::int64_t>(patterns.size());
+    piece p;
+    p.to = t.add_slot({1}, to, false);
+    t.view(p.to) = plain(t.random(), {count}, {1}, to);
+    p.from = t.add_slot({1}, from, false);
+    t.view(p.from) = plain(t.random(), {count}, {1}, from);
+    std::memcpy(t.view(p.from).view.data, bytes.data(), bytes.size());
+    t.add(p);
+  };
+  for (const dtype small : {dtype::float8_e4m3fn, dtype::float8_e5m2, dtype::float8_e4m3fnuz, dtype::float8_e5m2fnuz,
+                            dtype::float8_e8m0fnu})
+    for (const dtype wide : {dtype::float32, dtype::bfloat16, dtype::float16}) {
+      add(small, wide);
+      add(wide, small);
+    }
   return t.run();
 }
 

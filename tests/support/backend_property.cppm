@@ -18,6 +18,10 @@ std::string difference(shardmesh::kernel_backend& backend, shardmesh::device whe
 /// The same with few items of megabytes: many tiles, stores past the cache, transposes beyond their squares.
 std::string difference_when_large(shardmesh::kernel_backend& backend, shardmesh::device where, std::uint64_t seed);
 
+/// Every bit pattern of the 8-bit floats to what they are made from (float32, bfloat16, float16), and patterns of those
+/// on both sides of every rounding to the 8-bit floats. "" or what differs from the reference first.
+std::string difference_in_float8_casts(shardmesh::kernel_backend& backend, shardmesh::device where);
+
 /// What is wrong with the errors of a backend for items that it cannot run; "" when nothing is.
 std::string wrong_refusals(shardmesh::kernel_backend& backend, shardmesh::device where);
 

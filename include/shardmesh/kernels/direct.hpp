@@ -80,4 +80,33 @@ SHARDMESH_KERNEL_FUNCTION inline bool with_direct(batch_op op, reduce_op reducti
   return false;
 }
 
+/// The same for copies between the 8-bit floats and what they are made from. For hosts, whose loops over them
+/// vectorise: thirty pairs are much code for a device's kernel.
+template <class Visit>
+inline bool with_direct_float8(dtype to, dtype from, const Visit& visit) {
+  const auto with_wide = [](dtype type, const auto& use) {
+    if (type == dtype::float32) return use(float32_format{});
+    if (type == dtype::bfloat16) return use(bfloat16_format{});
+    if (type == dtype::float16) return use(float16_format{});
+    return false;
+  };
+  const auto with_float8 = [](dtype type, const auto& use) {
+    if (type == dtype::float8_e4m3fn) return use(float8_e4m3fn_format{});
+    if (type == dtype::float8_e5m2) return use(float8_e5m2_format{});
+    if (type == dtype::float8_e4m3fnuz) return use(float8_e4m3fnuz_format{});
+    if (type == dtype::float8_e5m2fnuz) return use(float8_e5m2fnuz_format{});
+    if (type == dtype::float8_e8m0fnu) return use(float8_e8m0fnu_format{});
+    return false;
+  };
+  return with_float8(to,
+                     [&](auto small) {
+                       return with_wide(from, [&](auto wide) {
+                         return visit(direct_copy<decltype(small), decltype(wide)>{}), true;
+                       });
+                     }) ||
+         with_float8(from, [&](auto small) {
+           return with_wide(to, [&](auto wide) { return visit(direct_copy<decltype(wide), decltype(small)>{}), true; });
+         });
+}
+
 }  // namespace shardmesh::kernel_bodies

@@ -214,16 +214,18 @@ inline void compute_elements(const tile_item& item, const tile_part& part, std::
           for (std::int64_t i = 0; i < count; ++i, t += to_step, f += from_step) line(to + t, from + f);
         });
   };
+  const auto directly = [&](auto direct) {
+    if constexpr (!decltype(direct)::reads_to)
+      if (streams) {
+        each_line([&](std::byte* t, const std::byte* f) { compute_streamed(direct, t, f, part.columns); });
+        return finish_streaming();
+      }
+    each_line([&](std::byte* t, const std::byte* f) { compute_directly(direct, t, f, part.columns); });
+  };
   if (item.column.to == item.to_bytes && item.column.from == item.from_bytes &&
-      with_direct(item.op, item.reduction, item.to_type, item.from_type, [&](auto direct) {
-        if constexpr (!decltype(direct)::reads_to)
-          if (streams)
-            return each_line([&](std::byte* t, const std::byte* f) { compute_streamed(direct, t, f, part.columns); });
-        each_line([&](std::byte* t, const std::byte* f) { compute_directly(direct, t, f, part.columns); });
-      })) {
-    if (streams) finish_streaming();
+      (with_direct(item.op, item.reduction, item.to_type, item.from_type, directly) ||
+       (item.op == batch_op::copy && with_direct_float8(item.to_type, item.from_type, directly))))
     return;
-  }
   each_line([&](std::byte* t, const std::byte* f) { compute_line(item, t, f, item.column, part.columns); });
 }
 

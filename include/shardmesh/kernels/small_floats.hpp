@@ -106,22 +106,28 @@ SHARDMESH_KERNEL_FUNCTION inline std::uint8_t to_float8_e8m0fnu(std::uint32_t bi
 }
 
 /// Sign, `Exponents`, `Mantissa` bits with that bias, all finite. The caller handles what the format spells as NaN.
+/// Every value takes the same steps, so that loops over them vectorise.
 template <int Exponents, int Mantissa, int Bias>
 SHARDMESH_KERNEL_FUNCTION constexpr std::uint32_t from_finite(std::uint32_t bits) {
+  constexpr std::uint32_t mantissa_bits = (1u << Mantissa) - 1;
   const std::uint32_t sign = (bits >> (Exponents + Mantissa)) << 31;
   const std::uint32_t exponent = (bits >> Mantissa) & ((1u << Exponents) - 1);
-  std::uint32_t mantissa = bits & ((1u << Mantissa) - 1);
-  if (exponent != 0) return sign | ((exponent + 127 - Bias) << 23) | (mantissa << (23 - Mantissa));
-  if (mantissa == 0) return sign;
-  std::uint32_t shifted = 128 - Bias;
-  for (; (mantissa & (1u << Mantissa)) == 0; mantissa <<= 1) --shifted;
-  return sign | (shifted << 23) | ((mantissa & ((1u << Mantissa) - 1)) << (23 - Mantissa));
+  const std::uint32_t mantissa = bits & mantissa_bits;
+  // A subnormal's highest bit moves to where a normal number implies it.
+  std::uint32_t places = 1;
+  for (int i = 1; i < Mantissa; ++i) places += mantissa < (1u << (Mantissa - i)) ? 1u : 0u;
+  const std::uint32_t lifted = ((mantissa << places) & mantissa_bits) << (23 - Mantissa);
+  const std::uint32_t subnormal = mantissa != 0 ? (static_cast<std::uint32_t>(128 - Bias) - places) << 23 | lifted : 0u;
+  const std::uint32_t normal = (exponent + 127 - Bias) << 23 | mantissa << (23 - Mantissa);
+  return sign | (exponent != 0 ? normal : subnormal);
 }
 SHARDMESH_KERNEL_FUNCTION constexpr std::uint32_t from_float8_e4m3fn(std::uint8_t b) {
   return (b & 0x7Fu) == 0x7Fu ? (b & 0x80u) << 24 | 0x7FF00000u : from_finite<4, 3, 7>(b);
 }
 SHARDMESH_KERNEL_FUNCTION constexpr std::uint32_t from_float8_e5m2(std::uint8_t b) {
-  return from_float16(static_cast<std::uint16_t>(b << 8));
+  const std::uint32_t sign = (b & 0x80u) << 24, mantissa = b & 3u;
+  const std::uint32_t beyond = sign | 0x7F800000u | mantissa << 21 | (mantissa != 0 ? 0x00400000u : 0u);
+  return (b & 0x7Cu) == 0x7Cu ? beyond : from_finite<5, 2, 15>(b);
 }
 SHARDMESH_KERNEL_FUNCTION constexpr std::uint32_t from_float8_e4m3fnuz(std::uint8_t b) {
   return b == 0x80u ? 0x7F800001u : from_finite<4, 3, 8>(b);

@@ -103,6 +103,11 @@ TEST_CASE("tiles run by one thread of a host leave what the reference leaves") {
   check(small);
 }
 
+TEST_CASE("tiles run by one thread of a host cast to and from 8-bit floats as the reference does") {
+  by_tiles<kernel_bodies::single_thread> tiles(kernel_bodies::host_tiles);
+  CHECK(backend_property::difference_in_float8_casts(tiles, {}) == "");
+}
+
 TEST_CASE("tiles run by teams of a device, as loops, leave what the reference leaves") {
   by_tiles<kernel_bodies::emulated_team> as_on_devices(kernel_bodies::device_tiles);
   check(as_on_devices);

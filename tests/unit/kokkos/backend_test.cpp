@@ -25,6 +25,10 @@ TEST_CASE("Kokkos runs random batches as the reference does") {
   }
 }
 
+TEST_CASE("Kokkos casts to and from 8-bit floats as the reference does") {
+  CHECK(backend_property::difference_in_float8_casts(*kokkos_backend().value(), {}) == "");
+}
+
 TEST_CASE("several threads run batches on Kokkos at the same time") {
   auto backend = kokkos_backend().value();
   std::vector<std::string> problems(4);
