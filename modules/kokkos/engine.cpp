@@ -26,6 +26,11 @@ constexpr std::int64_t least_shared_bytes = 96 << 10;
 // What a thread takes at a time: enough for a prefetcher to get going, little enough to end together.
 constexpr std::int64_t least_share = 64 << 10, largest_share = 512 << 10;
 
+std::int64_t bytes_of(const batch_item& item) {
+  std::int64_t bytes = std::max(element_bytes(item.to_type), element_bytes(item.from_type));
+  for (int d = 0; d < item.rank; ++d) bytes *= item.loops[d].size;
+  return bytes;
+}
 std::int64_t bytes_of(const tile_item& item) {
   std::int64_t units = item.lines * item.column.size * item.row.size;
   return units * std::max(item.to_bytes, item.from_bytes);
@@ -39,6 +44,17 @@ struct shared_phase {
   tiled_phase tiles;
   std::vector<share> shares;
   std::int64_t bytes = 0;
+};
+
+// The shares of one thread, in its own cache line: those that are left begin at `next`.
+struct alignas(64) thread_part {
+  std::atomic<std::int64_t> next{0};
+  std::int64_t end = 0;
+
+  // The number of a share, `end` when none is left; who only looks does not take the line from who works on it.
+  std::int64_t take() {
+    return next.load(std::memory_order_relaxed) < end ? next.fetch_add(1, std::memory_order_relaxed) : end;
+  }
 };
 
 const run_tiles_function run_tiles = best_run_tiles();
@@ -72,6 +88,8 @@ class host_batch {
  public:
   tile_tables tables;
   std::vector<shared_phase> phases;
+  // One per thread, written while threads_in_use is held.
+  mutable std::vector<thread_part> parts;
 };
 
 void host_batch_deleter::operator()(host_batch* batch) const noexcept {
@@ -118,8 +136,14 @@ bool has_kernel(const batch_item& item) {
 
 host_batch_pointer prepare_on_host(const batch_item* items, std::size_t count) {
   host_batch_pointer made(new host_batch);
-  made->tables = cut_all(items, count, host_tiles);
   const int threads = host_threads();
+  std::int64_t all_bytes = 0;
+  for (std::size_t i = 0; i < count; ++i) all_bytes += bytes_of(items[i]);
+  // Small batches in smaller tiles, so that there is something for every thread.
+  tile_sizes sizes = host_tiles;
+  sizes.bytes = std::clamp(all_bytes / (2 * threads), least_share, sizes.bytes);
+  made->tables = cut_all(items, count, sizes);
+  made->parts = std::vector<thread_part>(static_cast<std::size_t>(threads));
   for (std::size_t p = 0; p < made->tables.phase_count(); ++p) {
     shared_phase phase;
     phase.tiles = made->tables.phase(p);
@@ -158,13 +182,21 @@ void run_on_host(const host_batch& batch, std::byte* const* to, const std::byte*
       for (const share& mine : phase.shares) run_share(phase.tiles, mine, to, from);
       continue;
     }
-    // Whoever is free takes the next share: a thread that the system has put aside holds nobody up.
-    std::atomic<std::int64_t> next{0};
+    // Every thread begins with the same shares in every run, which its caches may still have, and then helps the
+    // others: a thread that the system has put aside holds nobody up.
+    const auto parts = static_cast<std::int64_t>(batch.parts.size());
+    thread_part* const part = batch.parts.data();
+    for (std::int64_t i = 0; i < parts; ++i) {
+      part[i].next.store(count * i / parts, std::memory_order_relaxed);
+      part[i].end = count * (i + 1) / parts;
+    }
     const host space;
-    Kokkos::parallel_for("shardmesh_tiles", Kokkos::RangePolicy<host>(space, 0, space.concurrency()), [&](int) {
-      for (std::int64_t i = next.fetch_add(1, std::memory_order_relaxed); i < count;
-           i = next.fetch_add(1, std::memory_order_relaxed))
-        run_share(phase.tiles, phase.shares[static_cast<std::size_t>(i)], to, from);
+    Kokkos::parallel_for("shardmesh_tiles", Kokkos::RangePolicy<host>(space, 0, parts), [&](std::int64_t mine) {
+      for (std::int64_t p = 0; p < parts; ++p) {
+        thread_part& now = part[(mine + p) % parts];
+        for (std::int64_t i = now.take(); i < now.end; i = now.take())
+          run_share(phase.tiles, phase.shares[static_cast<std::size_t>(i)], to, from);
+      }
     });
     space.fence("shardmesh_tiles");
   }
