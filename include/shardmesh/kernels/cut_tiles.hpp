@@ -16,7 +16,11 @@ namespace shardmesh::kernel_bodies {
 /// hundreds of teams to keep busy, and scratch memory for so many lines.
 struct tile_sizes {
   std::int64_t bytes = 256 << 10;
-  std::int64_t plane_edge = 256;
+  /// Of a transpose, along which `from` is dense: at most so many rows. A host reads each column of a tile as a stream,
+  /// which is to be long.
+  std::int64_t plane_rows = 1024;
+  /// And at least so many columns.
+  std::int64_t plane_columns = 64;
   std::int64_t most_lines = std::int64_t{1} << 40;
   /// Runs that are transposed as they are, in squares: a host's cells; what scratch memory holds of a device's.
   std::int64_t largest_cell = 512;
@@ -24,8 +28,8 @@ struct tile_sizes {
   std::int64_t streamed_bytes = 32 << 20;
 };
 inline constexpr std::int64_t device_lines = 512;
-inline constexpr tile_sizes host_tiles{256 << 10, 256, std::int64_t{1} << 40, 512, 32 << 20};
-inline constexpr tile_sizes device_tiles{32 << 10, 64, device_lines, 16, std::int64_t{1} << 62};
+inline constexpr tile_sizes host_tiles{256 << 10, 1024, 64, std::int64_t{1} << 40, 512, 32 << 20};
+inline constexpr tile_sizes device_tiles{32 << 10, 64, 64, device_lines, 16, std::int64_t{1} << 62};
 
 /// Whether there is a kernel for this item.
 inline bool has_kernel(const batch_item& item) {
@@ -93,8 +97,8 @@ inline tile_item cut(const batch_item& item, const tile_sizes& sizes) {
   const std::int64_t unit = std::max(made.to_bytes, made.from_bytes);
   const std::int64_t units = std::max<std::int64_t>(sizes.bytes / unit, 1);
   if (densest >= 0) {
-    made.rows_per_tile = std::min(made.row.size, sizes.plane_edge);
-    made.columns_per_tile = std::min(made.column.size, std::max(sizes.plane_edge, units / made.rows_per_tile));
+    made.rows_per_tile = std::min(made.row.size, sizes.plane_rows);
+    made.columns_per_tile = std::min(made.column.size, std::max(sizes.plane_columns, units / made.rows_per_tile));
   } else {
     made.columns_per_tile = std::min(made.column.size, units);
   }

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #if defined(__SSE2__)
-#include <emmintrin.h>
+#include <immintrin.h>
 #endif
 
 namespace shardmesh::kernel_bodies {
@@ -60,6 +60,62 @@ inline void move_square(std::byte* to, std::int64_t row_to, const std::byte* fro
 }
 #endif
 
+// Pairs of parts of Bytes bytes of the lower or the upper half of each 16 bytes.
+#if defined(__AVX512BW__)
+template <std::size_t Bytes>
+inline __m512i lower_pairs(__m512i a, __m512i b) {
+  if constexpr (Bytes == 1) return _mm512_unpacklo_epi8(a, b);
+  if constexpr (Bytes == 2) return _mm512_unpacklo_epi16(a, b);
+  if constexpr (Bytes == 4) return _mm512_unpacklo_epi32(a, b);
+  if constexpr (Bytes == 8) return _mm512_unpacklo_epi64(a, b);
+}
+template <std::size_t Bytes>
+inline __m512i upper_pairs(__m512i a, __m512i b) {
+  if constexpr (Bytes == 1) return _mm512_unpackhi_epi8(a, b);
+  if constexpr (Bytes == 2) return _mm512_unpackhi_epi16(a, b);
+  if constexpr (Bytes == 4) return _mm512_unpackhi_epi32(a, b);
+  if constexpr (Bytes == 8) return _mm512_unpackhi_epi64(a, b);
+}
+// A square of a cache line each way in registers that hold one: as move_square does it, four squares of each at a time,
+// and then 16 bytes of each of four lines become a line.
+template <std::size_t Bytes>
+inline void turn_lines(std::byte* to, std::int64_t row_to, const std::byte* from, std::int64_t column_from,
+                       bool streams) {
+  constexpr int edge = 16 / static_cast<int>(Bytes);
+  __m512i turned[4][edge];
+  for (int group = 0; group < 4; ++group) {
+    __m512i a[edge], b[edge];
+    for (int i = 0; i < edge; ++i) a[i] = _mm512_loadu_si512(from + (group * edge + i) * column_from);
+    for (int step = 1; step < edge; step *= 2) {
+      for (int i = 0; i < edge / 2; ++i) {
+        b[2 * i] = lower_pairs<Bytes>(a[i], a[i + edge / 2]);
+        b[2 * i + 1] = upper_pairs<Bytes>(a[i], a[i + edge / 2]);
+      }
+      for (int i = 0; i < edge; ++i) a[i] = b[i];
+    }
+    for (int i = 0; i < edge; ++i) turned[group][i] = a[i];
+  }
+  const auto put = [&](int row, __m512i line) {
+    std::byte* const at = to + row * row_to;
+    if (streams)
+      _mm512_stream_si512(reinterpret_cast<__m512i*>(at), line);
+    else
+      _mm512_storeu_si512(at, line);
+  };
+  constexpr int even = 0x88, odd = 0xDD;  // parts 0 and 2 of each side, or 1 and 3
+  for (int i = 0; i < edge; ++i) {
+    const __m512i low_even = _mm512_shuffle_i32x4(turned[0][i], turned[1][i], even);
+    const __m512i low_odd = _mm512_shuffle_i32x4(turned[0][i], turned[1][i], odd);
+    const __m512i high_even = _mm512_shuffle_i32x4(turned[2][i], turned[3][i], even);
+    const __m512i high_odd = _mm512_shuffle_i32x4(turned[2][i], turned[3][i], odd);
+    put(i, _mm512_shuffle_i32x4(low_even, high_even, even));
+    put(i + edge, _mm512_shuffle_i32x4(low_odd, high_odd, even));
+    put(i + 2 * edge, _mm512_shuffle_i32x4(low_even, high_even, odd));
+    put(i + 3 * edge, _mm512_shuffle_i32x4(low_odd, high_odd, odd));
+  }
+}
+#endif
+
 // A square of a cache line each way: lines are read once and written once, whole. Between, it lies in a buffer, as the
 // lines of a large matrix fall into few sets of a cache.
 template <std::size_t Bytes>
@@ -69,6 +125,10 @@ inline void move_lines(std::byte* to, const std::byte* from, const host_plane& p
     constexpr auto width = static_cast<std::int64_t>(Bytes);
     constexpr std::int64_t edge = 64 / width, words = 16 / width;
     if (p.row_from == width && p.column_to == width && p.rows == edge && p.columns == edge) {
+#if defined(__AVX512BW__)
+      const auto to_bits = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(to)) | p.row_to;
+      if (!streams || to_bits % 64 == 0) return turn_lines<Bytes>(to, p.row_to, from, p.column_from, streams);
+#endif
       alignas(64) std::byte read[edge * 64], turned[edge * 64];
       for (std::int64_t c = 0; c < edge; ++c) std::memcpy(read + c * 64, from + c * p.column_from, 64);
       for (std::int64_t r = 0; r < edge; r += words)

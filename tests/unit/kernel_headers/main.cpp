@@ -98,7 +98,7 @@ memory after(const sample& s, const memory& before, const tile_sizes& sizes, con
 
 int main() {
   alignas(16) static std::byte scratch[scratch_bytes];
-  constexpr tile_sizes small_host{512, 8, 5, 64, 10}, small_device{512, 8, 5, 16, std::int64_t{1} << 40};
+  constexpr tile_sizes small_host{512, 8, 8, 5, 64, 10}, small_device{512, 8, 8, 5, 16, std::int64_t{1} << 40};
   int items = 0, wrong = 0;
   for (std::uint64_t seed = 0; seed < 6000; ++seed) {
     dice random(seed);

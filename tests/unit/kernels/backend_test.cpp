@@ -99,7 +99,7 @@ TEST_CASE("the host's backend runs random batches as the reference does") {
 TEST_CASE("tiles run by one thread of a host leave what the reference leaves") {
   by_tiles<kernel_bodies::single_thread> large(kernel_bodies::host_tiles);
   check(large);
-  by_tiles<kernel_bodies::single_thread> small({512, 8, 5, 64, 100});  // so that everything is cut
+  by_tiles<kernel_bodies::single_thread> small({512, 8, 8, 5, 64, 100});  // so that everything is cut
   check(small);
 }
 
@@ -111,6 +111,6 @@ TEST_CASE("tiles run by one thread of a host cast to and from 8-bit floats as th
 TEST_CASE("tiles run by teams of a device, as loops, leave what the reference leaves") {
   by_tiles<kernel_bodies::emulated_team> as_on_devices(kernel_bodies::device_tiles);
   check(as_on_devices);
-  by_tiles<kernel_bodies::emulated_team> small({512, 8, 5, 16, 1 << 20});
+  by_tiles<kernel_bodies::emulated_team> small({512, 8, 8, 5, 16, 1 << 20});
   check(small);
 }
