@@ -105,6 +105,7 @@ engine::~engine() {
     watcher_.request_stop();
     watcher_.join();
   }
+  groups_.clear();  // parts of this one end before it, in one order on all ranks
   const guard locked(lock_);
   close();
 }

@@ -77,6 +77,9 @@ class engine : public std::enable_shared_from_this<engine> {
   result<std::vector<std::vector<std::byte>>> all_gather(std::span<const std::byte> bytes, const call_options& options);
   // A communicator of those that give the same color; null for `no_color`.
   result<std::shared_ptr<engine>> split(std::int32_t color, std::int32_t key, const call_options& options);
+  // Communicators of groups, by the group of every rank, for as long as this lives.
+  nccl_communicator* kept_group(std::span<const std::int32_t> group_of);
+  nccl_communicator* keep_group(std::span<const std::int32_t> group_of, nccl_communicator group);
   result<void*> register_memory(std::span<std::byte> memory);
   void deregister(void* handle);
 
@@ -118,6 +121,7 @@ class engine : public std::enable_shared_from_this<engine> {
   cuda::event before_;  // what the default stream has in front of a call without a stream
   clock::time_point asked_control_{};
   std::uint32_t next_number_ = 0;
+  std::map<std::vector<std::int32_t>, std::unique_ptr<nccl_communicator>> groups_;
 
   std::condition_variable_any has_streamed_;
   std::jthread watcher_;  // the last: it ends first

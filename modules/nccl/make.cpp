@@ -217,4 +217,17 @@ result<std::shared_ptr<engine>> engine::split(std::int32_t color, std::int32_t k
   return child;
 }
 
+nccl_communicator* engine::kept_group(std::span<const std::int32_t> group_of) {
+  const guard locked(lock_);
+  const auto known = groups_.find({group_of.begin(), group_of.end()});
+  return known == groups_.end() ? nullptr : known->second.get();
+}
+
+nccl_communicator* engine::keep_group(std::span<const std::int32_t> group_of, nccl_communicator group) {
+  const guard locked(lock_);
+  auto& kept = groups_[{group_of.begin(), group_of.end()}];
+  if (!kept) kept = std::make_unique<nccl_communicator>(std::move(group));
+  return kept.get();
+}
+
 }  // namespace shardmesh::nccl

@@ -104,6 +104,17 @@ result<std::optional<nccl_communicator>> nccl_communicator::split(std::int32_t g
   return std::optional(nccl_communicator(std::move(made)));
 }
 
+result<nccl_communicator*> nccl_communicator::groups(std::span<const std::int32_t> group_of, const call_options& call) {
+  if (std::ssize(group_of) != size() || std::ranges::any_of(group_of, [](std::int32_t group) { return group < 0; }))
+    return fail(errc::invalid_argument, "groups need one number for each rank, from 0")
+        .with_rank(rank())
+        .with_values(std::to_string(size()) + " numbers", std::to_string(group_of.size()));
+  if (nccl_communicator* const known = engine_->kept_group(group_of)) return known;
+  SHARDMESH_TRY(auto made,
+                split(group_of[static_cast<std::size_t>(rank())], rank(), call.named("nccl_communicator::groups")));
+  return engine_->keep_group(group_of, *std::move(made));
+}
+
 result<nccl_communicator> nccl_communicator::duplicate(const call_options& call) {
   SHARDMESH_TRY(auto made, engine_->split(0, rank(), call.named("nccl_communicator::duplicate")));
   return nccl_communicator(std::move(made));

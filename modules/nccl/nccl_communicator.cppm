@@ -115,6 +115,11 @@ class nccl_communicator {
   /// all ranks; blocks. A rank whose group is negative gets none. What poisons one poisons all that share a `control`.
   /// \errors those of `make`
   result<std::optional<nccl_communicator>> split(std::int32_t group, std::int32_t order, const call_options& call = {});
+  /// This rank's group of those that `group_of` makes of all ranks (see `communicator_ref::groups`), kept as long as
+  /// this communicator: plans use it whose tensors are gathered, sent to all or summed along one dimension of a mesh.
+  /// Collective over all ranks; blocks. \errors errc::invalid_argument (not one number from 0 for each rank); those of
+  /// `make`
+  result<nccl_communicator*> groups(std::span<const std::int32_t> group_of, const call_options& call = {});
   /// Another communicator of the same ranks. Collective; blocks.
   result<nccl_communicator> duplicate(const call_options& call = {});
   /// Tells NCCL of memory that will be used often. \errors errc::communication with NCCL's text

@@ -33,7 +33,7 @@ import :schedule;
 namespace shardmesh {
 namespace {
 
-constexpr std::uint32_t collects_reductions = 1, collects_gathers = 2;
+constexpr std::uint32_t collects_reductions = 1, collects_gathers = 2, collects_in_groups = 4;
 
 // What ranks tell each other when an executor is made, beside the digest.
 struct ability {
@@ -54,7 +54,7 @@ std::vector<std::byte> encode(const ability& a) {
 
 // The largest numbers, the sum of what is sent, and whether all can lend.
 result<ability> common(const agreement_notes& notes) {
-  ability all{.number = 0, .lends = 1, .collects = collects_reductions | collects_gathers};
+  ability all{.number = 0, .lends = 1, .collects = collects_reductions | collects_gathers | collects_in_groups};
   std::vector<ability> each;
   for (std::size_t rank = 0; rank < notes.size(); ++rank) {
     ability one;
@@ -200,8 +200,8 @@ result<executor> executor::make(transfer_plan plan, communicator_ref comm, std::
   const bool lends = options.in_place && comm.shares_memory() && !backend;
   ability own{.number = comm.next_number(), .lends = lends ? 1U : 0U};
   if (comm.has_collectives())
-    own.collects =
-        (plan.options().deterministic ? 0U : collects_reductions) | (comm.is_ordered() ? collects_gathers : 0U);
+    own.collects = (plan.options().deterministic ? 0U : collects_reductions) |
+                   (comm.is_ordered() ? collects_gathers : 0U) | (comm.has_groups() ? collects_in_groups : 0U);
   rank_plan mine = plan.for_owner(comm.rank());
   if (sound) choose(mine, own);
   agreement.note = encode(own);
@@ -212,14 +212,21 @@ result<executor> executor::make(transfer_plan plan, communicator_ref comm, std::
                     [&] { return records_of(plan, names, options.check); }, agreement, call));
   SHARDMESH_TRY(const ability all, common(notes));
   comm.skip_to(all.number + 1);
-  std::vector<collective_use> collectives;
-  if (all.collects != 0)
-    collectives = collectives_in(
-        plan, comm.rank(), comm.size(),
-        {.reductions = (all.collects & collects_reductions) != 0, .gathers = (all.collects & collects_gathers) != 0});
-  for (const collective_use& use : collectives) mine.leave_out(use.transfer);
+  const auto may_use = [&](std::uint32_t what) { return (all.collects & what) != 0; };
+  collective_plan collectives;
+  if (may_use(collects_reductions | collects_gathers))
+    collectives = collectives_in(plan, comm.rank(), comm.size(),
+                                 {.reductions = may_use(collects_reductions),
+                                  .gathers = may_use(collects_gathers),
+                                  .groups = may_use(collects_in_groups)});
+  for (const collective_use& use : collectives.uses) mine.leave_out(use.transfer);
+  std::vector<communicator_ref> groups;
+  for (const std::vector<std::int32_t>& group_of : collectives.groups) {
+    SHARDMESH_TRY(const communicator_ref group, comm.groups(group_of, call));
+    groups.push_back(group);
+  }
   auto made = std::make_shared<state>(std::move(plan), mine, comm, names, options, all.lends != 0, all.number,
-                                      all.rounds, std::move(collectives), std::move(backend));
+                                      all.rounds, std::move(collectives.uses), std::move(groups), std::move(backend));
   made->moved_bytes = all.sent_bytes;
   return executor(std::move(made));
 }

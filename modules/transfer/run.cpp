@@ -55,7 +55,7 @@ result<std::byte*> scratch::reserve(std::int64_t size_bytes) {
 executor::state::state(transfer_plan p, const rank_plan& mine, communicator_ref c,
                        std::vector<std::string> transfer_names, const run_options& o, bool lend, std::uint32_t number,
                        std::int64_t rounds_of_all, std::vector<collective_use> collectives,
-                       std::shared_ptr<kernel_backend> backend)
+                       std::vector<communicator_ref> groups, std::shared_ptr<kernel_backend> backend)
     : plan(std::move(p)),
       rounds(rounds_of_all),
       comm_(c),
@@ -65,7 +65,8 @@ executor::state::state(transfer_plan p, const rank_plan& mine, communicator_ref 
       number_(number),
       route_(make_route(plan, mine, schedule(mine.clock(), rounds_of_all), !lend)),
       memory_(plan, c.rank(), c.memory()),
-      collectives_(std::move(collectives)) {
+      collectives_(std::move(collectives)),
+      groups_(std::move(groups)) {
   if (backend) batched_.emplace(std::move(backend), c.memory());
   std::size_t sends = 0, receives = 0;
   for (const batch_route& batch : route_.batches)
@@ -78,7 +79,7 @@ executor::state::state(transfer_plan p, const rank_plan& mine, communicator_ref 
     const std::int64_t slab =
         std::min(std::max<std::int64_t>(use.slab_bytes / item, 1) * item, box::whole(use.block()).volume() * item);
     // Packed, and where it arrives.
-    collective_room_ = std::max(collective_room_, (use.sent(c.size()) + use.received(c.size())) * slab);
+    collective_room_ = std::max(collective_room_, (use.sent() + use.received()) * slab);
   }
   route_.peak_bytes = std::max(route_.peak_bytes, collective_room_);
   arrived_.reserve(receives);

@@ -46,7 +46,8 @@ struct executor::state {
 
   state(transfer_plan p, const rank_plan& mine, communicator_ref c, std::vector<std::string> transfer_names,
         const run_options& o, bool lend, std::uint32_t number, std::int64_t rounds,
-        std::vector<collective_use> collectives, std::shared_ptr<kernel_backend> backend);
+        std::vector<collective_use> collectives, std::vector<communicator_ref> groups,
+        std::shared_ptr<kernel_backend> backend);
   state(const state&) = delete;
   state& operator=(const state&) = delete;
   ~state();
@@ -136,7 +137,8 @@ struct executor::state {
   route route_;
   bound_memory memory_;
   std::vector<collective_use> collectives_;
-  std::optional<batched_work> batched_;  // none: the host's kernels, piece by piece
+  std::vector<communicator_ref> groups_;  // of collectives among some of the ranks
+  std::optional<batched_work> batched_;   // none: the host's kernels, piece by piece
 
   // The run at hand.
   call_options call_;

@@ -43,7 +43,7 @@ result<void> executor::state::begin_slab(const collective_use& use) {
   const dtype type = plan.transfers()[use.transfer].from_type;
   const device where = comm_.memory();
   const std::int64_t slab_bytes = slab_.volume() * (bits(type) / 8);
-  const std::int64_t sent = use.held ? use.sent(comm_.size()) : 0, received = use.received(comm_.size());
+  const std::int64_t sent = use.held ? use.sent() : 0, received = use.received();
   const auto source = [&](std::int64_t b) {
     return block_of(memory_.source(use.transfer, use.held->slot), use, true, b);
   };
@@ -83,22 +83,23 @@ result<void> executor::state::begin_slab(const collective_use& use) {
 result<pending> executor::state::start_collective(const collective_use& use, dtype type,
                                                   std::span<const std::byte> send, std::span<std::byte> receive) const {
   const call_options call = stream_call();
+  const communicator_ref comm = use.groups ? groups_[*use.groups] : comm_;
   switch (use.kind) {
     case collective_kind::all_reduce:
-      return comm_.all_reduce(send, receive, type, use.op, call);
+      return comm.all_reduce(send, receive, type, use.op, call);
     case collective_kind::reduce_scatter:
-      return comm_.reduce_scatter(send, receive, type, use.op, call);
+      return comm.reduce_scatter(send, receive, type, use.op, call);
     case collective_kind::all_gather:
-      return comm_.all_gather_into(send, receive, call);
+      return comm.all_gather_into(send, receive, call);
     case collective_kind::broadcast:
       break;
   }
-  return comm_.broadcast(send, receive, use.root, call);
+  return comm.broadcast(send, receive, use.root, call);
 }
 
 result<void> executor::state::end_slab(const collective_use& use) {
   const dtype type = plan.transfers()[use.transfer].from_type;
-  const std::int64_t slab_bytes = slab_.volume() * (bits(type) / 8), received = use.received(comm_.size());
+  const std::int64_t slab_bytes = slab_.volume() * (bits(type) / 8), received = use.received();
   if (target_block(use, 0).data != landing_)
     for (std::int64_t b = 0; b < received; ++b)
       SHARDMESH_CHECK(copy_between(target_block(use, b),
