@@ -37,7 +37,7 @@ constexpr std::size_t named_ranks = 16;
 
 // How often a wait looks before it yields, and before it sleeps. Few where ranks outnumber the cores: whoever is waited
 // for may need this one, every yield may cost a time slice, and a sleeper is served sooner than one that yields.
-constexpr std::int32_t least_looks = 2, patient_looks = 1024;
+constexpr std::int32_t least_looks = 2, patient_looks = 2048;
 constexpr int yields = 4;
 
 // Between two looks at what another core will write.
@@ -85,7 +85,7 @@ void rank_desk::wait(guard& locked, const std::optional<clock::time_point>& dead
   const std::uint32_t before = signals.load(std::memory_order_relaxed);
   const auto is_signalled = [&] { return signals.load(std::memory_order_relaxed) != before; };
   // What does not pay is tried for half as long the next time, and in full once in a while: cores may be free by then.
-  const bool tries_again = ++waits % 1024 == 0;
+  const bool tries_again = ++waits % 2048 == 0;
   const std::int32_t longest = std::min(tries_again ? most_looks : looks, most_looks);
   locked.unlock();
   for (std::int32_t i = 0; i < longest && !is_signalled(); ++i) relax();
@@ -141,7 +141,10 @@ thread_state::thread_state(std::int32_t ranks)
                                                                                           : least_looks),
       desks(static_cast<std::size_t>(ranks)),
       channels(static_cast<std::size_t>(ranks) * static_cast<std::size_t>(ranks)) {
-  for (rank_desk& d : desks) d.seen.resize(static_cast<std::size_t>(ranks));
+  for (rank_desk& d : desks) {
+    d.seen.resize(static_cast<std::size_t>(ranks));
+    d.looks = most_looks;
+  }
 }
 
 void thread_state::set_poison(error reason, std::int32_t rank) {
