@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <random>
+#include <random_seed.hpp>
 #include <span>
 #include <string>
 #include <thread>
@@ -25,7 +25,7 @@ using namespace shardmesh;
 
 namespace {
 
-const bool is_long = std::getenv("SHARDMESH_PROPERTY_RUNS") != nullptr;
+const bool is_long = random_seed::runs_are_long();
 
 struct mode {
   const char* name;

@@ -14,6 +14,7 @@
 #include <memory>
 #include <optional>
 #include <random>
+#include <random_seed.hpp>
 #include <span>
 #include <stop_token>
 #include <string>
@@ -94,7 +95,7 @@ std::uint64_t seed() {
 }
 
 int rounds(int normal) {
-  return std::getenv("SHARDMESH_PROPERTY_RUNS") != nullptr ? normal * 5 : normal / 2;
+  return random_seed::runs_are_long() ? normal : normal / 2;
 }
 
 }  // namespace fabric

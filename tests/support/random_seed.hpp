@@ -7,10 +7,15 @@
 
 namespace random_seed {
 
-/// `count` rounds; twenty times as many with SHARDMESH_PROPERTY_RUNS=long.
-inline std::uint64_t rounds(std::uint64_t count) {
+/// Whether property tests are to take long: SHARDMESH_PROPERTY_RUNS=long.
+inline bool runs_are_long() {
   const char* text = std::getenv("SHARDMESH_PROPERTY_RUNS");
-  return text && std::string_view(text) == "long" ? 20 * count : count;
+  return text != nullptr && std::string_view(text) == "long";
+}
+
+/// `count` rounds; twenty times as many where they are to take long.
+inline std::uint64_t rounds(std::uint64_t count) {
+  return runs_are_long() ? 20 * count : count;
 }
 
 }  // namespace random_seed

@@ -6,6 +6,7 @@ module;
 #include <cstdlib>
 #include <fabric.hpp>
 #include <random>
+#include <random_seed.hpp>
 #include <string>
 
 export module shardmesh.test.thread_fabric;
@@ -35,7 +36,7 @@ std::uint64_t seed_of_run() {
 
 /// Whether random tests are to be many.
 bool runs_are_long() {
-  return std::getenv("SHARDMESH_PROPERTY_RUNS") != nullptr;
+  return random_seed::runs_are_long();
 }
 
 }  // namespace shardmesh::test

@@ -25,7 +25,7 @@ std::uint64_t seed() {
 }
 
 int rounds(int normal) {
-  return test::runs_are_long() ? normal * 20 : normal;
+  return test::runs_are_long() ? normal * 4 : normal;
 }
 
 }  // namespace fabric

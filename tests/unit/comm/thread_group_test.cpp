@@ -6,11 +6,11 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <optional>
 #include <random>
+#include <random_seed.hpp>
 #include <span>
 #include <string>
 #include <utility>
@@ -33,7 +33,7 @@ bytes speech(std::int32_t from, std::int32_t to, std::uint32_t n, std::size_t le
 }
 
 int runs() {
-  return std::getenv("SHARDMESH_PROPERTY_RUNS") != nullptr ? 300 : 20;
+  return random_seed::runs_are_long() ? 300 : 20;
 }
 
 }  // namespace
