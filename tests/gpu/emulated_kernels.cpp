@@ -39,10 +39,10 @@ int shardmesh_cuda_table_launch(void* which, unsigned char* const* to, size_t, c
     for (std::int64_t tile = 0; tile < phase.tiles(); ++tile) {
       const std::int64_t found = phase.item_of(tile);
       const tile_item& item = phase.items[found];
-      const auto* const source =
-          reads(item.op) ? reinterpret_cast<const std::byte*>(from[item.from_slot]) + item.from_offset : nullptr;
-      run_tile(team, item, tile - (phase.first_tile[found] - phase.first_tile[0]),
-               reinterpret_cast<std::byte*>(to[item.to_slot]) + item.to_offset, source);
+      std::byte* const target = reinterpret_cast<std::byte*>(to[item.to_slot]) + item.to_offset;
+      const std::byte* const source =
+          reads(item.op) ? reinterpret_cast<const std::byte*>(from[item.from_slot]) + item.from_offset : target;
+      run_tile(team, item, tile - (phase.first_tile[found] - phase.first_tile[0]), target, source);
     }
   }
   return 0;
