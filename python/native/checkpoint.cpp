@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// One opened checkpoint: its description, its objects, and loading boxes of its tensors.
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "errors.hpp"
+#include "module.hpp"
+#include "values.hpp"
+#include "waiting.hpp"
+
+import shardmesh;
+
+namespace bindings {
+namespace py = pybind11;
+using namespace shardmesh;
+
+namespace {
+
+using reader_pointer = std::shared_ptr<checkpoint_reader>;
+
+reader_pointer open(const py::str& path, std::int64_t limit_factor) {
+  const std::string name = bytes_of(path);
+  const py::gil_scoped_release released;
+  auto opened = open_checkpoint(name, {.limits = read_limits{}.times(limit_factor)});
+  if (opened) (*opened)->identify_opaque_tensors();
+  const py::gil_scoped_acquire held;
+  return reader_pointer(value_of(std::move(opened)));
+}
+
+// (key, dtype, shape, nested path, number of chunks, requires_grad, foreign type)
+py::list tensors(const checkpoint_reader& reader) {
+  py::list made;
+  for (const tensor_entry& tensor : reader.contents().tensors)
+    made.append(py::make_tuple(text(tensor.key), text(name(tensor.type)), to_python(tensor.shape),
+                               to_python(tensor.where), tensor.chunk_count, tensor.properties.requires_grad,
+                               text(tensor.opaque_type)));
+  return made;
+}
+
+// (key, nested path)
+py::list objects(const checkpoint_reader& reader) {
+  py::list made;
+  for (const object_entry& object : reader.contents().objects)
+    made.append(py::make_tuple(text(object.key), to_python(object.where)));
+  return made;
+}
+
+// (offsets, sizes, file, offset, length)
+py::list chunks(const checkpoint_reader& reader, std::size_t index) {
+  const catalog& contents = reader.contents();
+  const tensor_entry& tensor = contents.tensors.at(index);
+  py::list made;
+  for (std::int32_t i = tensor.first_chunk; i < tensor.first_chunk + tensor.chunk_count; ++i) {
+    const box where = contents.chunk_box(tensor, i);
+    const stored_range& place = contents.chunk_places[static_cast<std::size_t>(i)];
+    const std::string_view file =
+        place.file < 0 ? std::string_view() : contents.files[static_cast<std::size_t>(place.file)];
+    made.append(
+        py::make_tuple(to_python(where.offsets), to_python(where.sizes), text(file), place.offset, place.length));
+  }
+  return made;
+}
+
+py::bytes object_archive(checkpoint_reader& reader, std::size_t index) {
+  result<std::vector<std::byte>> made = [&] {
+    const py::gil_scoped_release released;
+    return reader.object_archive(index);
+  }();
+  const std::vector<std::byte> archive = value_of(std::move(made));
+  return {reinterpret_cast<const char*>(archive.data()), archive.size()};
+}
+
+py::tuple object_value_of(checkpoint_reader& reader, std::size_t index) {
+  const object_value value = value_of(reader.read_object(index));
+  return py::make_tuple(text(value.kind), text(value.type), text(value.json));
+}
+
+// requests: (key, (offsets, sizes), memory) each; see `to_view`.
+std::int64_t load_boxes(const reader_pointer& reader, const py::sequence& requests, int threads, bool allow_narrowing,
+                        const py::object& report) {
+  std::vector<load_request> wanted;
+  wanted.reserve(requests.size());
+  for (const py::handle request : requests) {
+    const auto one = py::reinterpret_borrow<py::sequence>(request);
+    wanted.push_back({bytes_of(one[0]), to_box(one[1]), to_view(one[2])});
+  }
+  return value_of(waited(report, [&](watch& watching) -> result<std::int64_t> {
+    auto done =
+        load(*reader, wanted, {.threads = threads, .allow_narrowing = allow_narrowing, .call = watching.call()});
+    if (!done) return std::move(done).error();
+    return done->bytes_read;
+  }));
+}
+
+// A whole tensor into memory of its shape; says what is wrong with the shape before a byte is read.
+void load_whole(const reader_pointer& reader, const py::str& key, const py::sequence& memory,
+                const py::object& report) {
+  const std::string name = bytes_of(key);
+  const tensor_view to = to_view(memory);
+  check(waited(report, [&](watch& watching) -> result<void> {
+    auto done = load_into(*reader, name, to, {.allow_narrowing = true, .call = watching.call()});
+    if (!done) return std::move(done).error();
+    return {};
+  }));
+}
+
+py::list texts(const checkpoint_reader& reader) {
+  py::list made;
+  for (const file_text& one : reader.contents().texts) made.append(py::make_tuple(text(one.key), text(one.value)));
+  return made;
+}
+
+py::list lines(const std::vector<std::string>& given) {
+  py::list made;
+  for (const std::string& line : given) made.append(text(line));
+  return made;
+}
+
+}  // namespace
+
+void add_checkpoint(py::module_& native) {
+  py::class_<checkpoint_reader, reader_pointer>(native, "Checkpoint")
+      .def_property_readonly("path", [](const checkpoint_reader& r) { return text(r.path().native()); })
+      .def_property_readonly("format", [](const checkpoint_reader& r) { return text(name(r.contents().format)); })
+      .def_property_readonly("version", [](const checkpoint_reader& r) { return text(r.contents().version); })
+      .def_property_readonly("files", [](const checkpoint_reader& r) { return lines(r.contents().files); })
+      .def_property_readonly("tensor_bytes", [](const checkpoint_reader& r) { return r.contents().tensor_bytes(); })
+      .def_property_readonly("warnings", [](const checkpoint_reader& r) { return to_python(r.warnings()); })
+      .def_property_readonly("problems", [](const checkpoint_reader& r) { return to_python(r.problems()); })
+      .def_property_readonly("notes", [](const checkpoint_reader& r) { return lines(r.notes()); })
+      .def_property_readonly("texts", &texts)
+      .def("tensors", &tensors)
+      .def("objects", &objects)
+      .def("chunks", &chunks, py::arg("tensor"))
+      .def("object_archive", &object_archive, py::arg("object"))
+      .def("object_value", &object_value_of, py::arg("object"))
+      .def("load_whole", &load_whole, py::arg("key"), py::arg("memory"), py::arg("report"))
+      .def("load", &load_boxes, py::arg("requests"), py::arg("threads"), py::arg("allow_narrowing"), py::arg("report"));
+  native.def("open", &open, py::arg("path"), py::arg("limit_factor"));
+}
+
+}  // namespace bindings

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// verify, diff, convert and reshard. Options are the keyword arguments of their Python functions, all of them given.
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "errors.hpp"
+#include "module.hpp"
+#include "saving_options.hpp"
+#include "values.hpp"
+#include "waiting.hpp"
+
+import shardmesh;
+
+namespace bindings {
+namespace py = pybind11;
+using namespace shardmesh;
+
+namespace {
+
+using reader_pointer = std::shared_ptr<checkpoint_reader>;
+
+// Every text of a list, parsed; an error begins with the option's name.
+template <class Rule>
+std::vector<Rule> rules(const py::dict& options, const char* option, result<Rule> (*parse)(std::string_view)) {
+  std::vector<Rule> made;
+  for (const py::handle text : options[option]) {
+    auto rule = parse(bytes_of(text));
+    if (!rule) {
+      error cause = std::move(rule).error();
+      cause.message = std::string(option) + " " + cause.message;
+      raise(cause);
+    }
+    made.push_back(*std::move(rule));
+  }
+  return made;
+}
+
+selection_options selection(const py::dict& options) {
+  selection_options made;
+  made.only = rules<key_pattern>(options, "only", &key_pattern::compile);
+  made.skip = rules<key_pattern>(options, "skip", &key_pattern::compile);
+  made.rename = rules<rename_rule>(options, "rename", &parse_rename_rule);
+  made.casts = rules<cast_rule>(options, "cast", &parse_cast_rule);
+  made.strip_prefix = bytes_of(options["strip_prefix"]);
+  made.no_optimizer = options["no_optimizer"].cast<bool>();
+  made.allow_unused = options["allow_unused"].cast<bool>();
+  return made;
+}
+
+py::dict convert_checkpoint(const reader_pointer& reader, const py::str& destination, const py::dict& given) {
+  convert_options options;
+  options.to = to_format(given["format"]);
+  options.selection = selection(given);
+  options.max_shard_bytes = given["max_shard_bytes"].cast<std::int64_t>();
+  options.skip_objects = given["skip_objects"].cast<bool>();
+  options.skip_unsupported = given["skip_unsupported"].cast<bool>();
+  const std::string merge = bytes_of(given["dedup"]);
+  options.merge = merge == "equal" ? dedup::equal : merge == "tied" ? dedup::tied : dedup::none;
+  options.nest = given["nest"].cast<bool>();
+  const std::string path = bytes_of(destination);
+  const plain_saving saving(given);
+  return told(waited(given["report"], [&](watch& watching) {
+    options.saving = saving.with(watching);
+    return convert(*reader, path, options);
+  }));
+}
+
+py::dict reshard_checkpoint(const reader_pointer& reader, const py::str& destination, const py::dict& given,
+                            const reader_pointer& like) {
+  reshard_options options;
+  if (!given["mesh"].is_none()) options.mesh = value_of(parse_mesh(bytes_of(given["mesh"])));
+  options.like = like.get();
+  options.placement_rules = rules<placement_rule>(given, "place", &parse_placement_rule);
+  if (!given["default"].is_none()) options.default_placements = value_of(parse_placements(bytes_of(given["default"])));
+  options.optimizer_follows = given["optimizer_follows"].cast<bool>();
+  options.selection = selection(given);
+  options.skip_unsupported = given["skip_unsupported"].cast<bool>();
+  const std::string path = bytes_of(destination);
+  const plain_saving saving(given);
+  return told(waited(given["report"], [&](watch& watching) {
+    options.saving = saving.with(watching);
+    return reshard(*reader, path, options);
+  }));
+}
+
+py::dict verify_checkpoint(const reader_pointer& reader, bool quick, int threads) {
+  const verify_report report =
+      waited(py::none(), [&](watch&) { return verify(*reader, {.quick = quick, .threads = threads}); });
+  py::dict made;
+  made["problems"] = to_python(report.problems);
+  made["more_problems"] = report.more_problems;
+  made["warnings"] = to_python(report.warnings);
+  made["chunks"] = report.chunks;
+  made["objects"] = report.objects;
+  made["bytes"] = report.bytes;
+  made["checked_bytes"] = report.checked_bytes;
+  made["unchecked_chunks"] = report.unchecked_chunks;
+  made["unchecked_objects"] = report.unchecked_objects;
+  return made;
+}
+
+py::dict described(const difference& d) {
+  py::dict made;
+  made["key"] = text(d.key);
+  made["what"] = text(name(d.what));
+  made["text"] = text(d.text);
+  made["different"] = d.different;
+  made["elements"] = d.elements;
+  made["first_index"] = to_python(d.first_index);
+  made["largest"] = d.largest;
+  return made;
+}
+
+py::dict diff_checkpoints(const reader_pointer& left, const reader_pointer& right, double tolerance, bool layout,
+                          bool ignore_dtype, int threads) {
+  const diff_report report = value_of(waited(py::none(), [&](watch&) {
+    return diff(whole_side(*left), whole_side(*right),
+                {.tolerance = tolerance, .layout = layout, .ignore_dtype = ignore_dtype, .threads = threads});
+  }));
+  py::list differences;
+  for (const difference& one : report.differences) differences.append(described(one));
+  py::dict made;
+  made["differences"] = differences;
+  made["problems"] = to_python(report.problems);
+  made["tensors"] = report.tensors;
+  made["objects"] = report.objects;
+  made["bytes"] = report.bytes;
+  return made;
+}
+
+}  // namespace
+
+void add_commands(py::module_& native) {
+  native.def("verify", &verify_checkpoint, py::arg("checkpoint"), py::arg("quick"), py::arg("threads"));
+  native.def("diff", &diff_checkpoints, py::arg("left"), py::arg("right"), py::arg("tolerance"), py::arg("layout"),
+             py::arg("ignore_dtype"), py::arg("threads"));
+  native.def("convert", &convert_checkpoint, py::arg("checkpoint"), py::arg("destination"), py::arg("options"));
+  native.def("reshard", &reshard_checkpoint, py::arg("checkpoint"), py::arg("destination"), py::arg("options"),
+             py::arg("like").none(true));
+}
+
+}  // namespace bindings

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "errors.hpp"
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "values.hpp"
+
+import shardmesh;
+
+namespace bindings {
+namespace py = pybind11;
+using namespace shardmesh;
+
+namespace {
+
+// The enumerators' names, in their order.
+constexpr std::string_view code_names[] = {
+    "ok",
+    "invalid_argument",
+    "overflow",
+    "rank_too_large",
+    "shape_mismatch",
+    "dtype_mismatch",
+    "out_of_bounds",
+    "overlap",
+    "gap",
+    "mixed_partial",
+    "unaligned",
+    "narrowing",
+    "no_memory",
+    "missing_key",
+    "duplicate_key",
+    "bad_format",
+    "bad_pickle",
+    "unsupported",
+    "checksum_mismatch",
+    "incomplete_save",
+    "unsafe_path",
+    "destination_exists",
+    "io",
+    "no_space",
+    "cancelled",
+    "deadline_exceeded",
+    "disagreement",
+    "communication",
+};
+static_assert(std::size(code_names) == static_cast<std::size_t>(errc::communication) + 1);
+
+[[noreturn]] void set_and_leave(const py::object& exception) {
+  PyErr_SetObject(py::type::of(exception).ptr(), exception.ptr());
+  throw py::error_already_set();
+}
+
+}  // namespace
+
+py::str text(std::string_view bytes) {
+  PyObject* made = PyUnicode_DecodeUTF8(bytes.data(), static_cast<Py_ssize_t>(bytes.size()), "surrogateescape");
+  if (made == nullptr) throw py::error_already_set();
+  return py::reinterpret_steal<py::str>(made);
+}
+
+std::string bytes_of(const py::handle& text) {
+  const auto encoded =
+      py::reinterpret_steal<py::bytes>(PyUnicode_AsEncodedString(text.ptr(), "utf-8", "surrogateescape"));
+  if (!encoded) throw py::error_already_set();
+  return encoded;
+}
+
+py::object to_python(const error& e) {
+  py::tuple ranks(e.ranks.size());
+  for (std::size_t i = 0; i < e.ranks.size(); ++i) ranks[i] = e.ranks[i];
+  py::tuple boxes(e.boxes.size());
+  for (std::size_t i = 0; i < e.boxes.size(); ++i) boxes[i] = to_python(e.boxes[i]);
+  return py::module_::import("shardmesh._error")
+      .attr("Error")(text(code_names[static_cast<std::size_t>(e.code)]), text(to_string(e)),
+                     py::arg("message") = text(e.message), py::arg("key") = text(e.key), py::arg("path") = text(e.file),
+                     py::arg("ranks") = ranks, py::arg("boxes") = boxes, py::arg("expected") = text(e.expected),
+                     py::arg("found") = text(e.found), py::arg("hint") = text(e.hint), py::arg("errno") = e.sys);
+}
+
+py::list to_python(const std::vector<error>& errors) {
+  py::list made;
+  for (const error& e : errors) made.append(to_python(e));
+  return made;
+}
+
+void raise(const error& e) {
+  set_and_leave(to_python(e));
+}
+
+void raise(const std::vector<error>& problems) {
+  const py::list made = to_python(problems);
+  const py::object first = made[0];
+  first.attr("others") = py::tuple(made[py::slice(1, static_cast<py::ssize_t>(problems.size()), 1)]);
+  set_and_leave(first);
+}
+
+}  // namespace bindings

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// What each file of this folder adds to shardmesh._native.
+#pragma once
+#include <pybind11/pybind11.h>
+
+namespace bindings {
+
+void add_checkpoint(pybind11::module_& native);   // one opened checkpoint: what it holds, loading
+void add_saving(pybind11::module_& native);       // save, from one process
+void add_commands(pybind11::module_& native);     // verify, diff, convert, reshard
+void add_rank_folder(pybind11::module_& native);  // a DCP folder that several processes write
+
+}  // namespace bindings

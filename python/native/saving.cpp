@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// A state dict in memory into a new checkpoint, from one process: tensors, and objects as torch.save wrote them.
+#include <fmt/format.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "errors.hpp"
+#include "module.hpp"
+#include "saving_options.hpp"
+#include "values.hpp"
+#include "waiting.hpp"
+
+import shardmesh;
+import shardmesh.dcp;
+import shardmesh.safetensors;
+
+namespace bindings {
+namespace py = pybind11;
+using namespace shardmesh;
+
+namespace {
+
+// What the Python side keeps alive while it is saved.
+struct held {
+  view_source source;
+  std::vector<output_tensor> tensors;
+  std::vector<output_object> objects;
+};
+
+// (key, nested path, memory, requires_grad)
+void add_tensor(held& into, const py::sequence& given) {
+  output_tensor made;
+  made.key = bytes_of(given[0]);
+  made.where = to_path(given[1]);
+  const tensor_view view = to_view(given[2]);
+  made.type = view.type;
+  made.properties.requires_grad = given[3].cast<bool>();
+  made.chunks.push_back({box::whole(view.sizes), 0});
+  distribution_builder parts(view.sizes, owner_space::items);
+  parts.add(0, static_cast<std::int32_t>(into.source.views.size()), extents::filled(view.sizes.rank(), 0), view.sizes);
+  made.bytes.from = value_of(parts.finish());
+  made.bytes.from_type = made.bytes.to_type = view.type;
+  into.source.views.push_back(view);
+  into.tensors.push_back(std::move(made));
+}
+
+// What objects.json keeps of an object.
+result<std::string> json_of(std::string_view archive, const std::string& key) {
+  const memory_source source(std::as_bytes(std::span(archive)), key);
+  auto item = torch_file::item::open(source);
+  if (!item) return std::move(item).error();
+  read_budget budget;
+  auto value = torch_file::describe_object(*item, item->root(), source, budget);
+  if (!value) return std::move(value).error();
+  return fmt::format(R"({{"kind":{},"type":{},"value":{}}})", json_quoted(value->kind), json_quoted(value->type),
+                     value->json);
+}
+
+// (key, nested path, archive)
+void add_object(held& into, const py::sequence& given) {
+  output_object made;
+  made.key = bytes_of(given[0]);
+  made.where = to_path(given[1]);
+  const std::string_view archive = py::reinterpret_borrow<py::bytes>(given[2]);
+  made.archive = [archive]() -> result<std::vector<std::byte>> {
+    const auto bytes = std::as_bytes(std::span(archive));
+    return std::vector<std::byte>(bytes.begin(), bytes.end());
+  };
+  made.json = [archive, key = made.key] { return json_of(archive, key); };
+  into.objects.push_back(std::move(made));
+}
+
+py::dict save_state(const py::str& destination, const py::sequence& tensors, const py::sequence& objects,
+                    const py::dict& given) {
+  held state;
+  for (const py::handle one : tensors) add_tensor(state, py::reinterpret_borrow<py::sequence>(one));
+  for (const py::handle one : objects) add_object(state, py::reinterpret_borrow<py::sequence>(one));
+  const std::string path = bytes_of(destination);
+  const target_format to = to_format(given["format"]);
+  const std::int64_t max_shard_bytes = given["max_shard_bytes"].cast<std::int64_t>();
+  const plain_saving saving(given);
+  return told(waited(given["report"], [&](watch& watching) {
+    const save_options options = replacing_checkpoints(saving.with(watching));
+    if (to == target_format::dcp)
+      return dcp::save(path, std::move(state.tensors), state.objects, state.source, dcp::new_extras(), options);
+    return safetensors::save(path, std::move(state.tensors), state.objects, state.source,
+                             {.folder = to == target_format::hf, .max_shard_bytes = max_shard_bytes}, options);
+  }));
+}
+
+}  // namespace
+
+void add_saving(py::module_& native) {
+  native.def("save", &save_state, py::arg("destination"), py::arg("tensors"), py::arg("objects"), py::arg("options"));
+}
+
+}  // namespace bindings

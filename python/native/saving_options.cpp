@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "saving_options.hpp"
+
+#include <cstdint>
+#include <string>
+
+#include "errors.hpp"
+
+import shardmesh;
+
+namespace bindings {
+namespace py = pybind11;
+using namespace shardmesh;
+
+target_format to_format(const py::handle& name) {
+  const std::string spelled = bytes_of(name);
+  if (spelled == "dcp") return target_format::dcp;
+  if (spelled == "safetensors") return target_format::safetensors;
+  if (spelled == "hf") return target_format::hf;
+  raise(fail(errc::invalid_argument, "no format to write").with_values("dcp, safetensors or hf", spelled));
+}
+
+plain_saving::plain_saving(const py::dict& given)
+    : overwrite(given["overwrite"].cast<bool>()),
+      threads(given["threads"].cast<int>()),
+      memory_bytes(given["memory_bytes"].cast<std::int64_t>()) {}
+
+save_options plain_saving::with(watch& watching) const {
+  save_options made;
+  made.output.overwrite = overwrite;
+  made.threads = threads;
+  if (memory_bytes > 0) made.memory_bytes = memory_bytes;
+  made.call = watching.call();
+  made.progress = watching.progress();
+  return made;
+}
+
+py::dict told(const save_report& report) {
+  if (!report.ok()) raise(report.problems);
+  py::list notes;
+  for (const std::string& note : report.notes) notes.append(text(note));
+  py::dict made;
+  made["notes"] = notes;
+  made["tensors"] = report.tensors;
+  made["bytes"] = report.bytes;
+  made["objects"] = report.objects;
+  made["files"] = report.files;
+  made["skipped_tensors"] = report.skipped_tensors;
+  made["skipped_objects"] = report.skipped_objects;
+  made["excluded"] = report.excluded;
+  return made;
+}
+
+}  // namespace bindings

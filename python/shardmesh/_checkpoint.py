@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One opened checkpoint of any format: a mapping from keys to entries, and loading."""
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, Union
+
+from . import _native
+from ._error import Box, Error, failure
+from ._progress import Progress, reporting
+from ._tensors import Destination, dtype_named
+
+if TYPE_CHECKING:
+    import torch
+
+Where = Union[Box, tuple[Sequence[int], Sequence[int]]]
+
+
+class Chunk(NamedTuple):
+    """A part of a tensor and where its bytes are: a range of one of the checkpoint's files ("" when that is not known)."""
+
+    box: Box
+    file: str
+    offset: int
+    length: int
+
+
+@dataclass(frozen=True)
+class TensorEntry:
+    """A tensor of a checkpoint. `entry[2:4]` loads rows 2 and 3, `entry[...]` all of it."""
+
+    key: str
+    #: PyTorch's name, "float32"; "undefined" for a representation that shardmesh does not read
+    dtype: str
+    shape: tuple[int, ...]
+    #: the key as the keys and indices of nested containers
+    path: tuple[Union[str, int], ...]
+    requires_grad: bool
+    #: the Python type of a representation that shardmesh does not read; "" for all others
+    foreign_type: str
+    _checkpoint: Checkpoint
+    _index: int
+
+    @property
+    def chunks(self) -> list[Chunk]:
+        """How the tensor is cut, in the file's order."""
+        return [Chunk(Box(offsets, sizes), file, offset, length)
+                for offsets, sizes, file, offset, length in self._checkpoint._native.chunks(self._index)]
+
+    def load(self, box: Where | None = None) -> torch.Tensor:
+        return self._checkpoint.load(self.key, box)
+
+    def __getitem__(self, index: Any) -> torch.Tensor:
+        return self.load(box_of_slices(self.shape, index, self.key))
+
+    def __str__(self) -> str:
+        return f"{self.key}: {self.dtype}{list(self.shape)}"
+
+
+@dataclass(frozen=True)
+class ObjectEntry:
+    """Something of a checkpoint that is not a tensor."""
+
+    key: str
+    path: tuple[Union[str, int], ...]
+    _checkpoint: Checkpoint
+    _index: int
+
+    @property
+    def type(self) -> str:
+        """The Python type's name, "builtins.int"; read from the pickle, which is not run."""
+        return self._checkpoint._native.object_value(self._index)[1]
+
+    @property
+    def json(self) -> str:
+        """The value as JSON, with the tags of docs/formats.md; read from the pickle, which is not run."""
+        return self._checkpoint._native.object_value(self._index)[2]
+
+    def load(self, weights_only: bool = True) -> Any:
+        return self._checkpoint.load_object(self.key, weights_only)
+
+    def __str__(self) -> str:
+        return f"{self.key}: {self.type}"
+
+
+Entry = Union[TensorEntry, ObjectEntry]
+
+
+class Checkpoint(Mapping[str, Entry]):
+    """Made by `shardmesh.open`. Files are opened when they are read; several threads may load at once."""
+
+    def __init__(self, native: _native.Checkpoint) -> None:
+        self._native = native
+        self._entries: dict[str, Entry] = {}
+        for i, (key, dtype, shape, path, _, requires_grad, foreign) in enumerate(native.tensors()):
+            self._entries[key] = TensorEntry(key, dtype, shape, path, requires_grad, foreign, self, i)
+        for i, (key, path) in enumerate(native.objects()):
+            self._entries[key] = ObjectEntry(key, path, self, i)
+
+    @property
+    def path(self) -> str:
+        return self._native.path
+
+    @property
+    def format(self) -> str:
+        """"dcp", "torch" (a .pt file), "safetensors" or "hf" (a Hugging Face folder)."""
+        return self._native.format
+
+    @property
+    def files(self) -> list[str]:
+        return self._native.files
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """What whoever wrote safetensors files attached to them."""
+        return dict(self._native.texts)
+
+    @property
+    def tensor_bytes(self) -> int:
+        return self._native.tensor_bytes
+
+    @property
+    def warnings(self) -> list[Error]:
+        return self._native.warnings
+
+    @property
+    def problems(self) -> list[Error]:
+        """Defects that leave the rest readable."""
+        return self._native.problems
+
+    @property
+    def notes(self) -> list[str]:
+        return self._native.notes
+
+    @property
+    def tensors(self) -> list[TensorEntry]:
+        return [entry for entry in self.values() if isinstance(entry, TensorEntry)]
+
+    @property
+    def objects(self) -> list[ObjectEntry]:
+        return [entry for entry in self.values() if isinstance(entry, ObjectEntry)]
+
+    def __getitem__(self, key: str) -> Entry:
+        return self._entries[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __repr__(self) -> str:
+        return f"<shardmesh.Checkpoint {self.path!r}: {self.format}, {len(self)} entries>"
+
+    def load(self, key: str, box: Where | None = None, *, weights_only: bool = True, threads: int = 0) -> Any:
+        """The tensor of that key, or a box of it, in new memory of the stored dtype; or the object.
+
+        box: (offsets, sizes), in elements. weights_only: of objects, as `torch.load` has it.
+        Raises Error: missing_key with the nearest key, shape_mismatch, and what is wrong with the files.
+        """
+        import torch
+
+        entry = self._entries.get(key)
+        if isinstance(entry, ObjectEntry):
+            if box is not None:
+                raise failure("dtype_mismatch", "an object has no boxes", key=key, path=self.path)
+            return self.load_object(key, weights_only)
+        if entry is None or entry.foreign_type:
+            where, dtype = box or ((), ()), torch.uint8  # for the C++ half to refuse, in its words
+        else:
+            where = box or ((0,) * len(entry.shape), entry.shape)
+            dtype = dtype_named(entry.dtype, key)
+        made = torch.empty(tuple(where[1]), dtype=dtype)
+        self._load([(key, where, Destination(made, key).memory)], threads, True)
+        return made
+
+    def load_into(self, wanted: Mapping[str, torch.Tensor] | Sequence[tuple[str, Where | None, torch.Tensor]], *,
+                  threads: int = 0, allow_narrowing: bool = False, progress: Progress = None) -> None:
+        """Fills tensors in place: {key: tensor}, or (key, box, tensor) of which the box may be None (the whole).
+
+        A tensor may have any strides, any dtype that the stored one converts to, and be on any device. Nothing is read
+        when any of them does not fit. What several of them share is read once.
+        """
+        items = [(key, None, tensor) for key, tensor in wanted.items()] if isinstance(wanted, Mapping) else wanted
+        destinations, requests = [], []
+        for key, box, tensor in items:
+            to = Destination(tensor, key)
+            entry = self._entries.get(key)
+            if box is None and isinstance(entry, TensorEntry) and entry.shape != tuple(tensor.shape):
+                self._native.load_whole(key, to.memory, None)  # raises: the shape that the memory has and needs
+            destinations.append(to)
+            requests.append((key, box or ((0,) * tensor.ndim, tuple(tensor.shape)), to.memory))
+        total = sum(to.tensor.nbytes for to in destinations)
+        with reporting(progress, total, "load") as report:
+            self._load(requests, threads, allow_narrowing, report)
+            if report:
+                report(total)
+        for to in destinations:
+            to.finish()
+
+    def load_object(self, key: str, weights_only: bool = True) -> Any:
+        """The object of that key. Its pickle is run by PyTorch, where weights_only=True refuses all but plain data."""
+        import torch
+
+        with io.BytesIO(self.object_bytes(key)) as stream:
+            try:
+                return torch.load(stream, map_location="cpu", weights_only=weights_only)
+            except Exception as cause:
+                if not weights_only:
+                    raise
+                entry = self._entries[key]
+                kind = entry.type if isinstance(entry, ObjectEntry) else ""
+                raise failure("unsupported", f"is a {kind}, which is more than plain data", key=key, path=self.path,
+                              hint="weights_only=False runs its pickle, which may do anything") from cause
+
+    def object_bytes(self, key: str) -> bytes:
+        """What `torch.save` would write of the object."""
+        entry = self._entries.get(key)
+        if not isinstance(entry, ObjectEntry):
+            raise failure("missing_key", "there is no object of this key", key=key, path=self.path)
+        return self._native.object_archive(entry._index)
+
+    def _load(self, requests: list, threads: int, allow_narrowing: bool, report: Any = None) -> None:
+        self._native.load(requests, threads, allow_narrowing, report)
+
+
+def box_of_slices(shape: tuple[int, ...], index: Any, key: str) -> Box:
+    """The box of `tensor[index]`: slices of step 1, and an ellipsis."""
+    given = list(index) if isinstance(index, tuple) else [index]
+    if Ellipsis in given:
+        at = given.index(Ellipsis)
+        given[at:at + 1] = [slice(None)] * (len(shape) - len(given) + 1)
+    given += [slice(None)] * (len(shape) - len(given))
+    if len(given) > len(shape) or not all(isinstance(one, slice) and one.step in (None, 1) for one in given):
+        raise failure("invalid_argument", f"not a box: {index}", key=key, expected="slices of step 1",
+                      hint="index the loaded tensor for anything else")
+    bounds = [one.indices(size) for one, size in zip(given, shape)]
+    return Box(tuple(begin for begin, _, _ in bounds), tuple(max(0, end - begin) for begin, end, _ in bounds))
+
+
+def open(path: str | os.PathLike[str], *, limit_factor: int = 1) -> Checkpoint:
+    """A DCP folder, a .pt file, a safetensors file or a Hugging Face folder. No pickle is run.
+
+    limit_factor: allow so many times what reading a file may cost before it is taken for an attack.
+    """
+    return Checkpoint(_native.open(os.fspath(path), limit_factor))
+
+
+def load(path: str | os.PathLike[str], key: str, box: Where | None = None, *, weights_only: bool = True) -> Any:
+    """One tensor, one box of it, or one object of a checkpoint of any format. See `Checkpoint.load`."""
+    return open(path).load(key, box, weights_only=weights_only)

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""inspect, verify, diff, convert and reshard: the commands of the same names as functions."""
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from . import _native
+from ._checkpoint import Checkpoint, open
+from ._error import Error, failure
+from ._progress import Progress, reporting
+from ._saving import MAX_SHARD_BYTES, SaveReport
+
+
+
+def inspect(path: str | os.PathLike[str]) -> Checkpoint:
+    """What a checkpoint holds: the opened checkpoint itself, a mapping of entries; `str` of an entry is one line."""
+    return open(path)
+
+
+@dataclass(frozen=True)
+class VerifyReport:
+    """What was checked. `ok` when there are no problems; warnings are odd, but harm nothing that was read."""
+
+    #: at most a thousand, in the checkpoint's order; `more_problems` counts the rest
+    problems: list[Error]
+    more_problems: int
+    warnings: list[Error]
+    chunks: int
+    objects: int
+    bytes: int
+    #: covered by a checksum that was compared
+    checked_bytes: int
+    #: that hold bytes and have no checksum
+    unchecked_chunks: int
+    unchecked_objects: int
+
+    @property
+    def ok(self) -> bool:
+        return not self.problems and not self.more_problems
+
+
+def verify(path: str | os.PathLike[str], *, quick: bool = False, threads: int = 0) -> VerifyReport:
+    """Is the checkpoint whole: every chunk present, readable, of the declared dtype and shape, without overlap or gap,
+    and unchanged where there are checksums? quick: open everything, but read no tensor's bytes.
+
+    A checkpoint that cannot be opened is a report with that problem.
+    """
+    try:
+        opened = _native.open(os.fspath(path), 1)
+    except Error as problem:
+        return VerifyReport([problem], 0, [], 0, 0, 0, 0, 0, 0)
+    return VerifyReport(**_native.verify(opened, quick, threads))
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One key that differs, and how: "only-left", "only-right", "kind", "dtype", "shape", "values", "object", "layout",
+    "unreadable"."""
+
+    key: str
+    what: str
+    #: the whole finding in one line, without the key
+    text: str
+    #: of values: elements that differ, and in all; the first of them; the largest |a - b|
+    different: int
+    elements: int
+    first_index: tuple[int, ...]
+    largest: float
+
+    def __str__(self) -> str:
+        return f"{self.key}: {self.text}"
+
+
+@dataclass(frozen=True)
+class DiffReport:
+    differences: list[Difference]
+    #: why entries could not be read
+    problems: list[Error]
+    #: compared
+    tensors: int
+    objects: int
+    bytes: int
+
+    @property
+    def equal(self) -> bool:
+        return not self.differences and not self.problems
+
+
+def diff(left: str | os.PathLike[str], right: str | os.PathLike[str], *, tolerance: float = 0.0, layout: bool = False,
+         ignore_dtype: bool = False, threads: int = 0) -> DiffReport:
+    """What differs between two checkpoints of any formats.
+
+    tolerance: 0 compares bits (NaN equals NaN, -0 equals 0), else |a - b| <= T + T * |b|. layout: how tensors are cut,
+    too. ignore_dtype: compare values across dtypes.
+    """
+    made = _native.diff(_native.open(os.fspath(left), 1), _native.open(os.fspath(right), 1), tolerance, layout,
+                        ignore_dtype, threads)
+    made["differences"] = [Difference(**one) for one in made["differences"]]
+    return DiffReport(**made)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which keys take part, under which names and dtypes they come out. Expressions are RE2's and match whole keys.
+
+    rename: "RE=REPLACEMENT", in order; cast: "DTYPE" for floating tensors, or "RE=DTYPE".
+    """
+
+    only: Sequence[str] = ()
+    skip: Sequence[str] = ()
+    no_optimizer: bool = False
+    strip_prefix: str = ""
+    rename: Sequence[str] = ()
+    cast: Sequence[str] = ()
+    #: a rule that matches nothing is no error
+    allow_unused: bool = False
+
+    def options(self) -> dict:
+        made = dict(self.__dict__)
+        for name in ("only", "skip", "rename", "cast"):
+            if isinstance(made[name], str):
+                made[name] = [made[name]]
+        return made
+
+
+def convert(source: str | os.PathLike[str], destination: str | os.PathLike[str], format: str | None = None, *,
+            selection: Selection = Selection(), overwrite: bool = False, max_shard_bytes: int = MAX_SHARD_BYTES,
+            skip_objects: bool = False, skip_unsupported: bool = False, dedup: str = "none", nest: bool = False,
+            threads: int = 0, memory_bytes: int = 0, progress: Progress = None) -> SaveReport:
+    """Rewrites a checkpoint as "dcp", "safetensors" or "hf", streaming; whole or not at all. Every checksum that the
+    source has is compared before the destination appears.
+
+    format: may be left out when the destination ends in .safetensors. dedup: "tied" or "equal" writes such tensors
+    once. nest: dcp from flat names, split at dots. skip_objects, skip_unsupported: leave out instead of refusing.
+    """
+    if format is None:
+        if not os.fspath(destination).endswith(".safetensors"):
+            raise failure("invalid_argument", "say which format: dcp, safetensors or hf", path=os.fspath(destination))
+        format = "safetensors"
+    if dedup not in ("none", "tied", "equal"):
+        raise failure("invalid_argument", "no way to write tensors once", expected="none, tied or equal", found=dedup)
+    opened = _native.open(os.fspath(source), 1)
+    with reporting(progress, opened.tensor_bytes, "convert") as report:
+        options = {"format": format, "overwrite": overwrite, "max_shard_bytes": max_shard_bytes,
+                   "skip_objects": skip_objects, "skip_unsupported": skip_unsupported, "dedup": dedup, "nest": nest,
+                   "threads": threads, "memory_bytes": memory_bytes, "report": report, **selection.options()}
+        return SaveReport(**_native.convert(opened, os.fspath(destination), options))
+
+
+def reshard(source: str | os.PathLike[str], destination: str | os.PathLike[str], mesh: str | None = None, *,
+            place: Sequence[str] = (), default: str | None = None, like: str | os.PathLike[str] | None = None,
+            optimizer_follows: bool = True, selection: Selection = Selection(), overwrite: bool = False,
+            skip_unsupported: bool = False, threads: int = 0, memory_bytes: int = 0,
+            progress: Progress = None) -> SaveReport:
+    """Rewrites a checkpoint as DCP for another mesh: each rank's bytes in its own file.
+
+    mesh: "3" or "dp=2,tp=4"; place: "RE=S(0),R", the first that matches a key decides; default: placements of the
+    others. Or like: boxes and ranks of another checkpoint's tensors.
+    """
+    if (mesh is None) == (like is None):
+        raise failure("invalid_argument", "say either mesh (with place) or like")
+    opened = _native.open(os.fspath(source), 1)
+    other = None if like is None else _native.open(os.fspath(like), 1)
+    with reporting(progress, opened.tensor_bytes, "reshard") as report:
+        options = {"mesh": mesh, "place": [place] if isinstance(place, str) else list(place), "default": default,
+                   "optimizer_follows": optimizer_follows, "overwrite": overwrite, "skip_unsupported": skip_unsupported,
+                   "threads": threads, "memory_bytes": memory_bytes, "report": report, **selection.options()}
+        return SaveReport(**_native.reshard(opened, os.fspath(destination), options, other))

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How far a call is: a bar where tqdm is installed and somebody watches, or a function of the caller's."""
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from typing import Union
+
+#: None: a bar when tqdm is installed and stderr is a terminal. True: a bar. False: nothing. A function: it is called
+#: with the bytes that are done and the bytes in all, now and then and at the end; what it raises ends the call.
+Progress = Union[bool, None, Callable[[int, int], None]]
+Report = Callable[[int], None]
+
+
+@contextlib.contextmanager
+def reporting(progress: Progress, total: int, title: str) -> Iterator[Report | None]:
+    """What the C++ half is to call with the bytes so far."""
+    if callable(progress):
+        yield lambda done: progress(min(done, total), total)
+        return
+    if progress is False or (progress is None and not sys.stderr.isatty()):
+        yield None
+        return
+    try:
+        from tqdm.auto import tqdm
+    except ImportError:
+        if progress:
+            raise
+        yield None
+        return
+    with tqdm(total=total, unit="B", unit_scale=True, desc=title) as bar:
+        def report(done: int) -> None:
+            bar.n = min(done, total)
+            bar.refresh()
+
+        yield report

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""save: a state dict of one process into a new checkpoint. Ranks that save together: shardmesh.dcp."""
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from . import _native
+from ._error import failure
+from ._progress import Progress, reporting
+from ._tensors import memory_of, readable
+
+#: Hugging Face's own default.
+MAX_SHARD_BYTES = 5_000_000_000
+
+
+@dataclass(frozen=True)
+class SaveReport:
+    """What was written."""
+
+    tensors: int
+    bytes: int
+    objects: int
+    files: int
+    #: the destination cannot hold them, and the caller said to skip them
+    skipped_tensors: int = 0
+    skipped_objects: int = 0
+    #: by the selection
+    excluded: int = 0
+    #: for the user: what was replicated, which leftovers of killed runs there are
+    notes: list[str] = field(default_factory=list)
+
+
+def save(state_dict: Mapping[str, Any], path: str | os.PathLike[str], format: str = "dcp", *, overwrite: bool = False,
+         max_shard_bytes: int = MAX_SHARD_BYTES, threads: int = 0, memory_bytes: int = 0,
+         progress: Progress = None) -> SaveReport:
+    """Writes a state dict as "dcp" (a folder that torch.distributed.checkpoint loads), "safetensors" (a file) or "hf" (a
+    Hugging Face folder), whole or not at all. Nested dicts are flattened as PyTorch flattens them.
+
+    overwrite: replace what is there, once the new one is on the disk. memory_bytes: for staging; 0: the default.
+    Raises Error: destination_exists; unsupported for tensors without plain memory (sparse, quantized, meta,
+    subclasses), DTensors and ShardedTensors among them; and what the format cannot hold.
+    """
+    tensors, objects, kept = [], [], []
+    for key, where, value in _flattened(state_dict):
+        plain = _plain(value, key)
+        if plain is None:
+            objects.append((key, where, _archive(value)))
+            continue
+        kept.append(plain)
+        tensors.append((key, where, memory_of(plain), value.requires_grad))
+    total = sum(tensor.nbytes for tensor in kept)
+    with reporting(progress, total, "save") as report:
+        options = {"format": format, "overwrite": overwrite, "max_shard_bytes": max_shard_bytes, "threads": threads,
+                   "memory_bytes": memory_bytes, "report": report}
+        return SaveReport(**_native.save(os.fspath(path), tensors, objects, options))
+
+
+def _flattened(state_dict: Mapping[str, Any]) -> list[tuple[str, tuple, Any]]:
+    from torch.distributed.checkpoint._nested_dict import flatten_state_dict
+
+    flat, paths = flatten_state_dict(dict(state_dict))
+    return [(key, paths[key], value) for key, value in flat.items()]
+
+
+def _plain(value: Any, key: str) -> Any:
+    """A tensor in memory of the host; None for what is none."""
+    import torch
+    from torch.distributed._shard.sharded_tensor import ShardedTensor
+    from torch.distributed.tensor import DTensor
+
+    if isinstance(value, (DTensor, ShardedTensor)):
+        raise failure("unsupported", f"cannot be saved from one process: it is a {type(value).__name__}", key=key,
+                      hint="shardmesh.dcp.save is for ranks together")
+    return readable(value, key) if isinstance(value, torch.Tensor) else None
+
+
+def _archive(value: Any) -> bytes:
+    import torch
+
+    with io.BytesIO() as stream:
+        torch.save(value, stream)
+        return stream.getvalue()

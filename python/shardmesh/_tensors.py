@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PyTorch's tensors as the C++ half takes them: an address, a dtype's name, sizes and strides. torch is imported when a
+tensor is asked for, so that descriptions, checks and conversions do without it."""
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING
+
+from ._error import failure
+
+if TYPE_CHECKING:
+    import torch
+
+Memory = tuple[int, str, tuple[int, ...], tuple[int, ...]]
+
+
+def dtype_named(name: str, key: str = "") -> torch.dtype:
+    import torch
+
+    found = getattr(torch, name, None)
+    if not isinstance(found, torch.dtype):
+        raise failure("unsupported", f"PyTorch {torch.__version__} has no dtype {name}", key=key)
+    return found
+
+
+@functools.lru_cache(maxsize=None)
+def name_of(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def kind_that_has_no_memory(tensor: torch.Tensor) -> str:
+    """What the tensor is, when it is not plain strided memory; else nothing."""
+    import torch
+
+    if tensor.device.type == "meta":
+        return "a meta tensor, which has no memory"
+    if tensor.is_nested:
+        return "a nested tensor"
+    if tensor.layout != torch.strided:
+        return f"a tensor of layout {tensor.layout}"
+    if tensor.is_quantized:
+        return "a quantized tensor"
+    if type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
+        return f"a tensor subclass with memory of its own ({type(tensor).__module__}.{type(tensor).__qualname__})"
+    return ""
+
+
+def readable(tensor: torch.Tensor, key: str) -> torch.Tensor:
+    """The tensor's values in plain memory of the host, without a copy where they are there already."""
+    kind = kind_that_has_no_memory(tensor)
+    if kind:
+        raise failure("unsupported", f"cannot be saved: it is {kind}", key=key)
+    return tensor.detach().resolve_conj().resolve_neg().cpu()
+
+
+def memory_of(tensor: torch.Tensor) -> Memory:
+    """Of a tensor that `readable` gave, or that `Destination` made. The caller keeps the tensor."""
+    return tensor.data_ptr(), name_of(tensor.dtype), tuple(tensor.shape), tensor.stride()
+
+
+class Destination:
+    """A tensor that is loaded into: plain memory of the host is filled in place, anything else by way of a copy."""
+
+    def __init__(self, tensor: torch.Tensor, key: str) -> None:
+        import torch
+
+        kind = kind_that_has_no_memory(tensor)
+        if kind:
+            raise failure("unsupported", f"cannot be loaded into: it is {kind}", key=key)
+        self.tensor = tensor.detach()
+        is_plain = tensor.device.type == "cpu" and not tensor.is_conj() and not tensor.is_neg()
+        self._filled = self.tensor if is_plain else torch.empty(tensor.shape, dtype=tensor.dtype)
+        self.memory = memory_of(self._filled)
+
+    def finish(self) -> None:
+        """Call it when the memory was filled: autograd has to know."""
+        import torch
+
+        if self._filled is not self.tensor:
+            self.tensor.copy_(self._filled)
+        elif not self.tensor.is_inference():
+            torch.autograd.graph.increment_version(self.tensor)

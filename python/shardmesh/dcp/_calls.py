@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""load and save: PyTorch's own, with our reader, writer and planner, and one error on all ranks."""
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import torch.distributed as dist
+import torch.distributed.checkpoint as torch_checkpoint
+from torch.distributed.checkpoint import metadata as dcp
+from torch.distributed.checkpoint import planner as planning
+from torch.distributed.checkpoint.api import CheckpointException
+
+from .._error import Error
+from .._progress import Progress
+from .._tensors import name_of
+from ._reader import StorageReader
+from ._writer import StorageWriter
+
+
+class LoadPlanner(torch_checkpoint.DefaultLoadPlanner):
+    """PyTorch's planner; a key that is not there, or has another shape, is a shardmesh.Error that names what is near."""
+
+    def __init__(self, reader: StorageReader, *, allow_partial_load: bool = False) -> None:
+        super().__init__(allow_partial_load=allow_partial_load)
+        self._reader = reader
+
+    def create_local_plan(self) -> planning.LoadPlan:
+        try:
+            return super().create_local_plan()
+        except (RuntimeError, ValueError):
+            self._raise_our_own()
+            raise
+
+    def _raise_our_own(self) -> None:
+        stored = self.metadata.state_dict_metadata if self.metadata else {}
+        native = self._reader.checkpoint._native
+        for key, value in self.state_dict.items():
+            found = stored.get(key)
+            if found is None and not self.allow_partial_load:
+                native.load([(key, ((), ()), (0, "uint8", (), ()))], 1, True, None)
+            elif isinstance(found, dcp.TensorStorageMetadata) and getattr(value, "size", None) is not None:
+                shape = tuple(value.size())
+                if shape != tuple(found.size):
+                    native.load_whole(key, (0, name_of(value.dtype), shape, (0,) * len(shape)), None)
+
+
+def load(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[str],
+         process_group: dist.ProcessGroup | None = None, planner: planning.LoadPlanner | None = None,
+         allow_partial_load: bool = False, allow_narrowing: bool = True, threads: int = 0,
+         progress: Progress = False) -> None:
+    """Collective. Fills the tensors of a state dict (plain ones, DTensors, ShardedTensors) in place and replaces its
+    objects, from a checkpoint of any format, however it was cut. As torch.distributed.checkpoint.load.
+
+    Raises shardmesh.Error, the same on all ranks: that of the lowest rank that has one.
+    """
+    reader = StorageReader(checkpoint_id, threads=threads, allow_narrowing=allow_narrowing, progress=progress)
+    with one_error():
+        torch_checkpoint.load(state_dict, storage_reader=reader, process_group=process_group,
+                              planner=planner or LoadPlanner(reader, allow_partial_load=allow_partial_load))
+
+
+def save(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[str],
+         process_group: dist.ProcessGroup | None = None, planner: planning.SavePlanner | None = None,
+         overwrite: bool = False, threads: int = 0, memory_bytes: int = 0, progress: Progress = False) -> dcp.Metadata:
+    """Collective. Writes a state dict (plain tensors, DTensors, ShardedTensors, objects) as one DCP folder, which appears
+    whole or not at all. As torch.distributed.checkpoint.save.
+
+    Raises shardmesh.Error, the same on all ranks: that of the lowest rank that has one. The destination is as it was
+    then.
+    """
+    writer = StorageWriter(checkpoint_id, overwrite=overwrite, threads=threads, memory_bytes=memory_bytes,
+                           progress=progress)
+    try:
+        with one_error():
+            return torch_checkpoint.save(state_dict, storage_writer=writer, process_group=process_group,
+                                         planner=planner)
+    finally:
+        writer.reset()
+
+
+@contextlib.contextmanager
+def one_error() -> Iterator[None]:
+    """PyTorch tells every rank of every rank's failure: out of that comes the first, with the ranks that have it."""
+    try:
+        yield
+    except CheckpointException as failed:
+        of_ranks = {rank: wrapped[0] for rank, wrapped in sorted(failed.failures.items())}
+        ours = [problem for problem in of_ranks.values() if isinstance(problem, Error)]
+        if not ours:
+            raise
+        first, others = ours[0], [problem for problem in ours[1:] if str(problem) != str(ours[0])]
+        first.others = (*first.others, *others)
+        raise first from failed

@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""open, load and save: every golden checkpoint against PyTorch's own values, and back through every format."""
+import json
+import random
+
+import common
+
+common.need_torch()
+import torch  # noqa: E402
+import torch.distributed.checkpoint as torch_checkpoint  # noqa: E402
+
+import shardmesh  # noqa: E402
+from common import GOLDEN, raw  # noqa: E402
+
+
+def golden_cases():
+    """(name, path, what expected.json says of it)"""
+    for folder in sorted(GOLDEN.iterdir()):
+        expected = folder / "expected.json"
+        if expected.exists() and (folder / "checkpoint").is_dir():
+            yield folder.name, folder / "checkpoint", json.loads(expected.read_text())
+
+
+class GoldenTest(common.WorkTest):
+    def test_every_tensor_of_every_golden_checkpoint_is_bit_for_bit_what_pytorch_had(self):
+        import hashlib
+
+        compared = 0
+        for name, path, expected in golden_cases():
+            if name == "options_xor":  # a transform that nobody else knows
+                continue
+            checkpoint = shardmesh.open(path)
+            for key, said in expected["tensors"].items():
+                entry = checkpoint.get(key)
+                if not isinstance(entry, shardmesh.TensorEntry) or entry.foreign_type or "sha256" not in said:
+                    continue
+                if not isinstance(getattr(torch, entry.dtype, None), torch.dtype):
+                    continue
+                with self.subTest(f"{name}: {key}"):
+                    loaded = checkpoint.load(key)
+                    self.assertEqual(list(loaded.shape), said["shape"])
+                    self.assertEqual(str(loaded.dtype), "torch." + entry.dtype)
+                    self.assertEqual(hashlib.sha256(raw(loaded)).hexdigest(), said["sha256"])
+                    compared += 1
+        self.assertGreater(compared, 400)
+
+    def test_chunks_tile_their_tensor_and_lie_in_files_that_are_there(self):
+        path = GOLDEN / "dtensor_2d_2x2" / "checkpoint"
+        checkpoint = shardmesh.open(path)
+        for entry in checkpoint.tensors:
+            elements = 0
+            for chunk in entry.chunks:
+                count = 1
+                for size in chunk.box.sizes:
+                    count *= size
+                elements += count
+                self.assertLessEqual(chunk.offset + chunk.length, (path / chunk.file).stat().st_size)
+            self.assertEqual(elements, torch.Size(entry.shape).numel())
+
+    def test_objects_are_what_pytorch_saved(self):
+        path = GOLDEN / "fsdp2_4" / "checkpoint"
+        checkpoint = shardmesh.open(path)
+        wanted = {entry.key: None for entry in checkpoint.objects}
+        self.assertGreater(len(wanted), 3)
+        for key in wanted:
+            archive = torch.load(__import__("io").BytesIO(checkpoint.object_bytes(key)), weights_only=True)
+            self.assertEqual(checkpoint.load(key), archive)
+            self.assertEqual(checkpoint[key].type, f"{type(archive).__module__}.{type(archive).__qualname__}")
+
+
+class BoxTest(common.WorkTest):
+    def setUp(self):
+        super().setUp()
+        self.whole = torch.arange(35, dtype=torch.float32).reshape(7, 5)
+        shardmesh.save({"w": self.whole, "scalar": torch.tensor(3), "empty": torch.empty(0, 4), "step": 7},
+                       self.work / "saved")
+        self.checkpoint = shardmesh.open(self.work / "saved")
+
+    def test_random_boxes_are_slices(self):
+        draw = random.Random(7)
+        for _ in range(100):
+            rows, columns = sorted(draw.choices(range(8), k=2)), sorted(draw.choices(range(6), k=2))
+            offsets, sizes = (rows[0], columns[0]), (rows[1] - rows[0], columns[1] - columns[0])
+            expected = self.whole[rows[0]:rows[1], columns[0]:columns[1]]
+            self.assertTrue(torch.equal(self.checkpoint.load("w", (offsets, sizes)), expected))
+            self.assertTrue(torch.equal(self.checkpoint["w"][rows[0]:rows[1], columns[0]:columns[1]], expected))
+
+    def test_an_entry_is_indexed_with_slices_and_an_ellipsis(self):
+        entry = self.checkpoint["w"]
+        self.assertTrue(torch.equal(entry[...], self.whole))
+        self.assertTrue(torch.equal(entry[2:], self.whole[2:]))
+        self.assertTrue(torch.equal(entry[..., 1:3], self.whole[..., 1:3]))
+        self.assertTrue(torch.equal(entry[-3:-1], self.whole[-3:-1]))
+        with self.assertRaisesRegex(shardmesh.Error, "not a box"):
+            entry[3]
+        with self.assertRaisesRegex(shardmesh.Error, "not a box"):
+            entry[::2]
+
+    def test_scalars_and_empty_tensors_are_tensors(self):
+        self.assertTrue(torch.equal(self.checkpoint.load("scalar"), torch.tensor(3)))
+        self.assertEqual(self.checkpoint.load("empty").shape, (0, 4))
+
+    def test_a_box_that_leaves_the_tensor_is_an_error_with_key_and_box(self):
+        with self.assertRaises(shardmesh.Error) as caught:
+            self.checkpoint.load("w", ((5, 0), (3, 5)))
+        problem = caught.exception
+        self.assertEqual((problem.code, problem.key), ("shape_mismatch", "w"))
+        self.assertEqual(problem.boxes, (shardmesh.Box((5, 0), (3, 5)),))
+        self.assertIn("[5:8, 0:5)", str(problem))
+
+    def test_a_missing_key_is_an_error_that_names_the_nearest(self):
+        with self.assertRaises(shardmesh.Error) as caught:
+            shardmesh.load(self.work / "saved", "scalr")
+        self.assertEqual((caught.exception.code, caught.exception.key), ("missing_key", "scalr"))
+        self.assertIn("scalar", caught.exception.hint)
+
+    def test_load_into_fills_any_strides_and_dtypes_and_tells_autograd(self):
+        columns = torch.zeros(5, 7).t()
+        wider = torch.zeros(2, 5, dtype=torch.float64)
+        version = columns._version
+        self.checkpoint.load_into([("w", None, columns), ("w", ((1, 0), (2, 5)), wider)])
+        self.assertTrue(torch.equal(columns, self.whole))
+        self.assertTrue(torch.equal(wider, self.whole[1:3].double()))
+        self.assertGreater(columns._version, version)
+
+    def test_load_into_refuses_another_shape_and_a_narrower_dtype_and_leaves_the_memory(self):
+        other, narrow = torch.ones(5, 7), torch.ones(7, 5, dtype=torch.float16)
+        with self.assertRaises(shardmesh.Error) as caught:
+            self.checkpoint.load_into({"w": other})
+        self.assertEqual(caught.exception.code, "shape_mismatch")
+        with self.assertRaises(shardmesh.Error) as caught:
+            self.checkpoint.load_into({"w": narrow})
+        self.assertEqual(caught.exception.code, "narrowing")
+        self.assertTrue(torch.equal(other, torch.ones(5, 7)) and torch.equal(narrow, torch.ones_like(narrow)))
+        self.checkpoint.load_into({"w": narrow}, allow_narrowing=True)
+        self.assertTrue(torch.equal(narrow, self.whole.half()))
+
+    def test_tensors_without_plain_memory_are_refused_by_name(self):
+        for tensor, kind in ((torch.empty(7, 5, device="meta"), "meta tensor"),
+                             (torch.zeros(7, 5).to_sparse(), "torch.sparse_coo"),
+                             (torch.quantize_per_tensor(torch.zeros(7, 5), 1.0, 0, torch.qint8), "quantized"),
+                             (torch.nested.nested_tensor([torch.zeros(2)]), "nested tensor")):
+            with self.subTest(kind):
+                with self.assertRaisesRegex(shardmesh.Error, kind):
+                    self.checkpoint.load_into([("w", None, tensor)])
+                with self.assertRaisesRegex(shardmesh.Error, kind):
+                    shardmesh.save({"w": tensor}, self.work / "refused")
+        self.assertFalse((self.work / "refused").exists())
+
+
+STATE = {
+    "model": {"w": torch.arange(12.0).reshape(3, 4), "transposed": torch.arange(12.0).reshape(3, 4).t(),
+              "half": torch.arange(5).to(torch.bfloat16), "flags": torch.tensor([True, False])},
+    "imaginary": torch.tensor([1 + 2j, 3 - 1j]).conj(), "negative": torch.tensor([1 + 2j, 3 - 1j]).conj().imag,
+    "parameter": torch.nn.Parameter(torch.ones(2)),
+    "list": [torch.zeros(2), {"lr": 0.1}], "epoch": 3, "name": "run", "nothing": None,
+}
+
+
+class SaveTest(common.WorkTest):
+    def flat(self):
+        from torch.distributed.checkpoint._nested_dict import flatten_state_dict
+
+        return flatten_state_dict(STATE)[0]
+
+    def check(self, path):
+        checkpoint = shardmesh.open(path)
+        flat = self.flat()
+        self.assertEqual(set(checkpoint), set(flat))
+        for key, value in flat.items():
+            loaded = checkpoint.load(key)
+            if isinstance(value, torch.Tensor):
+                self.assertEqual((loaded.dtype, raw(loaded)), (value.dtype, raw(value)), key)
+            else:
+                self.assertEqual(loaded, value, key)
+
+    def test_a_state_dict_comes_back_from_every_format(self):
+        for format, name in (("dcp", "folder"), ("safetensors", "file.safetensors"), ("hf", "hub")):
+            with self.subTest(format):
+                if format != "dcp":
+                    STATE_without = {k: v for k, v in self.flat().items() if not (isinstance(v, torch.Tensor) and v.is_complex())}
+                    report = shardmesh.save(STATE_without, self.work / name, format)
+                    checkpoint = shardmesh.open(self.work / name)
+                    for key, value in STATE_without.items():
+                        if isinstance(value, torch.Tensor):
+                            self.assertEqual(raw(checkpoint.load(key)), raw(value), key)
+                        else:
+                            self.assertEqual(json.loads(checkpoint[key].json), value if not isinstance(value, float) else {"$float": value.hex()}, key)
+                    continue
+                report = shardmesh.save(STATE, self.work / name, format)
+                self.assertEqual(report.tensors + report.objects, len(self.flat()))
+                self.check(self.work / name)
+
+    def test_pytorch_loads_what_save_wrote(self):
+        shardmesh.save(STATE, self.work / "saved")
+        wanted = {key: torch.zeros_like(value.contiguous()) if isinstance(value, torch.Tensor) else None
+                  for key, value in self.flat().items()}
+        torch_checkpoint.load(wanted, checkpoint_id=self.work / "saved", no_dist=True)
+        for key, value in self.flat().items():
+            if isinstance(value, torch.Tensor):
+                self.assertEqual(raw(wanted[key]), raw(value), key)
+            else:
+                self.assertEqual(wanted[key], value, key)
+
+    def test_what_is_there_stays_unless_it_may_be_replaced(self):
+        shardmesh.save({"w": torch.ones(2)}, self.work / "saved")
+        with self.assertRaises(shardmesh.Error) as caught:
+            shardmesh.save({"w": torch.zeros(2)}, self.work / "saved")
+        self.assertEqual(caught.exception.code, "destination_exists")
+        self.assertTrue(torch.equal(shardmesh.load(self.work / "saved", "w"), torch.ones(2)))
+        shardmesh.save({"w": torch.zeros(2)}, self.work / "saved", overwrite=True)
+        self.assertTrue(torch.equal(shardmesh.load(self.work / "saved", "w"), torch.zeros(2)))
+        self.assertEqual(self.left_in_work(), ["saved"])
+
+    def test_what_was_saved_is_found_changed_by_one_bit(self):
+        shardmesh.save(STATE, self.work / "saved")
+        self.assertTrue(shardmesh.verify(self.work / "saved").ok)
+        file = self.work / "saved" / "__0_0.distcp"
+        data = bytearray(file.read_bytes())
+        data[len(data) // 2] ^= 1
+        file.write_bytes(data)
+        report = shardmesh.verify(self.work / "saved")
+        self.assertFalse(report.ok)
+        self.assertIn("checksum_mismatch", [problem.code for problem in report.problems])
+
+
+if __name__ == "__main__":
+    common.main()

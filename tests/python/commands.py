@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""inspect, verify, diff, convert and reshard as functions: what they answer is what the command line answers. Needs no
+torch."""
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import common
+import shardmesh
+from common import GOLDEN
+from shardmesh import Selection
+
+TOOL = Path(shardmesh.__file__).parent / "bin" / "shardmesh"
+FOLDER = GOLDEN / "fsdp2_tp_2x2" / "checkpoint"
+
+
+def told(*arguments):
+    done = subprocess.run([TOOL, *arguments, "--json"], capture_output=True, text=True)
+    return json.loads(done.stdout)
+
+
+class CommandTest(common.WorkTest):
+    def test_inspect_lists_what_the_command_lists(self):
+        for name in ("fsdp2_tp_2x2", "dtypes", "nested_objects", "sharded_tensor_chunk", "hf_sharded"):
+            path = GOLDEN / name / "checkpoint"
+            checkpoint, said = shardmesh.inspect(path), told("inspect", path)
+            with self.subTest(name):
+                self.assertEqual(checkpoint.format, said["format"])
+                self.assertEqual([entry.key for entry in checkpoint.tensors], list(said["tensors"]))
+                self.assertEqual([entry.key for entry in checkpoint.objects], list(said["objects"]))
+                for entry in checkpoint.tensors:
+                    self.assertEqual(list(entry.shape), said["tensors"][entry.key]["shape"])
+
+    def test_verify_finds_what_the_command_finds_in_every_damaged_checkpoint(self):
+        compared = 0
+        for line in (GOLDEN / "corrupt" / "index.jsonl").read_text().splitlines():
+            path = GOLDEN / "corrupt" / json.loads(line)["name"]
+            path = path / "checkpoint" if (path / "checkpoint").exists() else path
+            report, said = shardmesh.verify(path), told("verify", path)
+            with self.subTest(path.name):
+                self.assertEqual(report.ok, said["ok"])
+                self.assertEqual([str(problem) for problem in report.problems], [p["text"] for p in said["problems"]])
+                for ours, theirs in zip(report.problems, said["problems"]):
+                    self.assertEqual((ours.key, ours.path, ours.expected, ours.found, ours.hint, list(ours.ranks)),
+                                     tuple(theirs[n] for n in ("key", "file", "expected", "found", "hint", "ranks")))
+                    self.assertEqual([{"offsets": list(b.offsets), "sizes": list(b.sizes)} for b in ours.boxes],
+                                     theirs["boxes"])
+                compared += 1
+        self.assertGreater(compared, 40)
+
+    def test_convert_and_diff_go_through_every_format(self):
+        for format, name in (("safetensors", "m.safetensors"), ("hf", "hub"), ("dcp", "folder")):
+            with self.subTest(format):
+                report = shardmesh.convert(FOLDER, self.work / name, format)
+                self.assertEqual((report.tensors, report.skipped_tensors), (28, 0))
+                self.assertTrue(shardmesh.diff(FOLDER, self.work / name).equal)
+
+    def test_convert_selects_renames_and_casts(self):
+        rules = Selection(only=["model\\..*"], strip_prefix="model.", rename="(.*)=net.\\1", cast="float64")
+        shardmesh.convert(FOLDER, self.work / "m.safetensors", selection=rules)
+        made = shardmesh.open(self.work / "m.safetensors")
+        expected = {"net." + key.removeprefix("model.") for key in shardmesh.open(FOLDER) if key.startswith("model.")}
+        self.assertEqual(set(made), expected)
+        self.assertEqual({entry.dtype for entry in made.tensors}, {"float64"})
+
+    def test_a_rule_that_matches_nothing_is_an_error_that_names_the_option(self):
+        with self.assertRaises(shardmesh.Error) as caught:
+            shardmesh.convert(FOLDER, self.work / "out", "dcp", selection=Selection(only=["nothing"]))
+        self.assertEqual(caught.exception.code, "invalid_argument")
+        self.assertIn("only", str(caught.exception))
+        self.assertEqual(self.left_in_work(), [])
+
+    def test_reshard_cuts_for_another_mesh_and_the_values_stay(self):
+        report = shardmesh.reshard(FOLDER, self.work / "three", "3", place=".*weight=S(0)")
+        self.assertTrue(shardmesh.diff(FOLDER, self.work / "three").equal)
+        weights = [entry for entry in shardmesh.open(self.work / "three").tensors if entry.key.endswith("weight")]
+        for entry in weights:
+            rows = -(-entry.shape[0] // 3)  # of every rank but the last
+            self.assertEqual([chunk.box.offsets[0] for chunk in entry.chunks], list(range(0, entry.shape[0], rows)))
+        self.assertEqual(report.tensors, 28)
+        shardmesh.reshard(self.work / "three", self.work / "again", like=FOLDER)
+        self.assertTrue(shardmesh.diff(FOLDER, self.work / "again", layout=True).equal)
+
+    def test_diff_names_what_differs(self):
+        shardmesh.convert(FOLDER, self.work / "cast", "dcp", selection=Selection(cast="model\\..*weight=float64"))
+        shardmesh.convert(FOLDER, self.work / "less", "dcp", selection=Selection(skip="epoch"))
+        report = shardmesh.diff(FOLDER, self.work / "cast")
+        self.assertEqual({one.what for one in report.differences}, {"dtype"})
+        self.assertTrue(shardmesh.diff(FOLDER, self.work / "cast", ignore_dtype=True).equal)
+        (one,) = shardmesh.diff(FOLDER, self.work / "less").differences
+        self.assertEqual((one.key, one.what), ("epoch", "only-left"))
+
+    def test_progress_is_told_to_a_function_to_the_end(self):
+        said = []
+        shardmesh.convert(FOLDER, self.work / "out", "dcp", progress=lambda done, total: said.append((done, total)))
+        total = shardmesh.open(FOLDER).tensor_bytes
+        self.assertEqual(said[-1], (total, total))
+        self.assertEqual(said, sorted(said))
+
+    def test_what_a_progress_function_raises_ends_the_call_and_nothing_is_left(self):
+        def stop(done, total):
+            raise ValueError("enough")
+
+        with self.assertRaisesRegex(ValueError, "enough"):
+            shardmesh.convert(FOLDER, self.work / "m.safetensors", progress=stop)
+
+    def test_the_command_line_is_the_package_s_main(self):
+        direct = subprocess.run([TOOL, "verify", FOLDER], capture_output=True, text=True)
+        ours = subprocess.run([sys.executable, "-m", "shardmesh", "verify", FOLDER], capture_output=True, text=True)
+        self.assertEqual((ours.returncode, ours.stdout, ours.stderr),
+                         (direct.returncode, direct.stdout, direct.stderr))
+        wrong = subprocess.run([sys.executable, "-m", "shardmesh", "verify", self.work / "nothing"], capture_output=True)
+        self.assertEqual(wrong.returncode, 3)
+
+
+if __name__ == "__main__":
+    common.main()

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ctrl-C ends long calls soon, with KeyboardInterrupt, and leaves nothing behind. The call is known to be under way when
+its progress says so."""
+import os
+import signal
+import subprocess
+import sys
+
+import common
+import shardmesh
+
+# 256 MiB of zeros that take no room on the disk.
+HEADER = b'{"w":{"dtype":"F32","shape":[67108864],"data_offsets":[0,268435456]}}'
+
+CHILD = """
+import os, signal, sys, shardmesh
+state = {"begun": False}
+def progress(done, total):
+    if done > 0 and not state["begun"]:
+        state["begun"] = True
+        os.kill(os.getpid(), signal.SIGINT)
+try:
+    shardmesh.convert(sys.argv[1], sys.argv[2], "dcp", threads=1, memory_bytes=4 << 20, progress=progress)
+    print("finished")
+except KeyboardInterrupt:
+    print("interrupted" if state["begun"] else "too early")
+"""
+
+
+class InterruptTest(common.WorkTest):
+    def test_ctrl_c_ends_a_conversion_and_takes_away_what_was_staged(self):
+        source = self.work / "large.safetensors"
+        with source.open("wb") as file:
+            file.write(len(HEADER).to_bytes(8, "little") + HEADER)
+            file.truncate(8 + len(HEADER) + (256 << 20))
+        done = subprocess.run([sys.executable, "-c", CHILD, source, self.work / "out"], capture_output=True, text=True,
+                              timeout=100)
+        self.assertEqual(done.stdout.strip(), "interrupted", done.stderr)
+        self.assertEqual(self.left_in_work(), ["large.safetensors"])
+
+    def test_another_thread_runs_while_bytes_move(self):
+        import threading
+
+        counted, stop = [0], threading.Event()
+
+        def count():
+            while not stop.is_set():
+                counted[0] += 1
+
+        thread = threading.Thread(target=count)
+        thread.start()
+        try:
+            before = counted[0]
+            shardmesh.convert(common.GOLDEN / "fsdp2_4" / "checkpoint", self.work / "out", "dcp")
+            self.assertGreater(counted[0], before)
+        finally:
+            stop.set()
+            thread.join()
+
+
+if __name__ == "__main__":
+    common.main()

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What goes wrong on real ranks is one shardmesh.Error with the same text on all of them, soon; a save that fails leaves
+nothing, and the old checkpoint as it was."""
+import shutil
+
+import common
+
+common.need_torch()
+import torch  # noqa: E402
+import torch.distributed.checkpoint as torch_checkpoint  # noqa: E402
+
+import shardmesh.dcp  # noqa: E402
+from common import GOLDEN  # noqa: E402
+from rank_group import run_ranks  # noqa: E402
+
+RANKS = 2
+
+
+def error_of(call):
+    try:
+        call()
+    except shardmesh.Error as problem:
+        return problem
+    return None
+
+
+def loading(rank, world, path, wanted):
+    return error_of(lambda: shardmesh.dcp.load(wanted[rank], checkpoint_id=path))
+
+
+def saving(rank, world, path, states):
+    return error_of(lambda: shardmesh.dcp.save(states[rank], checkpoint_id=path))
+
+
+def with_their_planner(rank, world, path, wanted):
+    """PyTorch's load with our reader: PyTorch's own exception, which names our error."""
+    try:
+        torch_checkpoint.load(wanted, storage_reader=shardmesh.dcp.StorageReader(path))
+    except torch_checkpoint.api.CheckpointException as problem:
+        return {rank: str(wrapped[0]) for rank, wrapped in problem.failures.items()}
+    return {}
+
+
+class FailureTest(common.WorkTest):
+    def same_on_all(self, errors, code, key=""):
+        for problem in errors:
+            self.assertIsInstance(problem, shardmesh.Error)
+            self.assertEqual((problem.code, problem.key), (code, key))
+        self.assertEqual(len({str(problem) for problem in errors}), 1)
+        return errors[0]
+
+    def golden(self):
+        shutil.copytree(GOLDEN / "dtensor_shard0_4" / "checkpoint", self.work / "stored")
+        checkpoint = shardmesh.open(self.work / "stored")
+        return {entry.key: torch.zeros(entry.shape, dtype=getattr(torch, entry.dtype)) for entry in checkpoint.tensors}
+
+    def load(self, *wanted):
+        return run_ranks(RANKS, loading, str(self.work / "stored"), wanted if len(wanted) > 1 else wanted * RANKS)
+
+    def test_a_missing_key_is_named_with_the_nearest(self):
+        key = next(iter(self.golden()))
+        problem = self.same_on_all(self.load({key + "x": torch.zeros(2)}), "missing_key", key + "x")
+        self.assertIn(key, problem.hint)
+
+    def test_a_wrong_shape_is_named_with_both(self):
+        state = self.golden()
+        key, tensor = next((k, t) for k, t in state.items() if t.ndim == 2)
+        state[key] = torch.zeros(tensor.shape[0] + 1, tensor.shape[1])
+        problem = self.same_on_all(self.load(state), "shape_mismatch", key)
+        self.assertIn(str(list(tensor.shape)), problem.expected + problem.found)
+        self.assertIn(str([tensor.shape[0] + 1, tensor.shape[1]]), problem.expected + problem.found)
+
+    def test_a_file_cut_short_is_named(self):
+        state = self.golden()
+        file = self.work / "stored" / "__1_0.distcp"
+        file.write_bytes(file.read_bytes()[:100])
+        problems = self.load(state)
+        problem = self.same_on_all(problems, problems[0].code, problems[0].key)
+        self.assertIn("__1_0.distcp", str(problem))
+
+    def test_a_metadata_file_that_is_damaged_or_missing_is_named(self):
+        state = self.golden()
+        file = self.work / "stored" / ".metadata"
+        file.write_bytes(file.read_bytes()[:50])
+        self.same_on_all(self.load(state), "bad_pickle")
+        file.unlink()
+        self.same_on_all(self.load(state), "incomplete_save")
+
+    def test_what_one_rank_alone_meets_all_ranks_raise(self):
+        state = self.golden()
+        self.same_on_all(self.load(dict(state), {**state, "nowhere": torch.zeros(1)}), "missing_key", "nowhere")
+
+    def test_pytorch_s_own_load_tells_every_rank_of_our_error(self):
+        state = self.golden()
+        file = self.work / "stored" / "__1_0.distcp"
+        file.write_bytes(file.read_bytes()[:100])
+        for failures in run_ranks(RANKS, with_their_planner, str(self.work / "stored"), state):
+            self.assertEqual(set(failures), {0, 1})
+            self.assertIn("__1_0.distcp", failures[0])
+
+    def test_a_destination_that_is_there_stays(self):
+        path = self.work / "there"
+        shardmesh.save({"w": torch.ones(3)}, path)
+        states = [{"w": torch.zeros(3)}] * RANKS
+        self.same_on_all(run_ranks(RANKS, saving, str(path), states), "destination_exists")
+        self.assertTrue(torch.equal(shardmesh.load(path, "w"), torch.ones(3)))
+        self.assertEqual(self.left_in_work(), ["there"])
+
+    def test_a_tensor_that_one_rank_cannot_save_is_named_and_nothing_is_left(self):
+        states = [{"a": torch.ones(3)}, {"a": torch.ones(3), "b": torch.zeros(3).to_sparse()}]
+        problem = self.same_on_all(run_ranks(RANKS, saving, str(self.work / "out"), states), "unsupported", "b")
+        self.assertIn("sparse", str(problem))
+        self.assertEqual(self.left_in_work(), [])
+
+    def test_a_folder_that_cannot_be_made_is_an_error_on_all_ranks(self):
+        problems = run_ranks(RANKS, saving, str(self.work / "no" / "folder"), [{"w": torch.ones(1)}] * RANKS)
+        self.same_on_all(problems, problems[0].code)
+
+
+if __name__ == "__main__":
+    common.main()
