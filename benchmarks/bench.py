@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 import against
+import dcp_plugin
 import kernels
 import ranks
 import redistribute
@@ -228,7 +229,7 @@ CASES = {"tree": tree, "load_200": load(200), "load_16": load(16), "columns_200"
          "safetensors_load": safetensors_load, "safetensors_copy": safetensors_copy,
          "safetensors_copy_cached": safetensors_copy_cached,
          "inspect_200k": inspect(200_000), "inspect_2m": inspect(2_000_000), "reshard_memory": reshard_memory,
-         **validate.CASES, **redistribute.CASES, **ranks.CASES, **kernels.CASES}
+         **validate.CASES, **redistribute.CASES, **ranks.CASES, **kernels.CASES, **dcp_plugin.CASES}
 
 
 def main():

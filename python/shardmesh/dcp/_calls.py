@@ -12,6 +12,7 @@ import torch.distributed.checkpoint as torch_checkpoint
 from torch.distributed.checkpoint import metadata as dcp
 from torch.distributed.checkpoint import planner as planning
 from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.default_planner import create_default_local_load_plan
 
 from .._error import Error
 from .._progress import Progress
@@ -28,7 +29,13 @@ class LoadPlanner(torch_checkpoint.DefaultLoadPlanner):
         self._reader = reader
 
     def create_local_plan(self) -> planning.LoadPlan:
+        stored = self.metadata.state_dict_metadata if self.metadata else {}
         try:
+            # PyTorch takes a checkpoint with more keys than this rank asks for to be of version 2.3, and looks for keys
+            # of that version; a rank without shards of a ShardedTensor asks for fewer. Nothing is missing, so nothing is
+            # to be guessed.
+            if all(key in stored for key in self.state_dict):
+                return create_default_local_load_plan(self.state_dict, self.metadata, not self.allow_partial_load)
             return super().create_local_plan()
         except (RuntimeError, ValueError):
             self._raise_our_own()
