@@ -11,6 +11,7 @@
 #include "module.hpp"
 #include "values.hpp"
 #include "waiting.hpp"
+#include "watched_reader.hpp"
 
 import shardmesh;
 
@@ -88,9 +89,12 @@ std::int64_t load_boxes(const reader_pointer& reader, const py::sequence& reques
     const auto one = py::reinterpret_borrow<py::sequence>(request);
     wanted.push_back({bytes_of(one[0]), to_box(one[1]), to_view(one[2])});
   }
+  const bool is_watched = !report.is_none();
   return value_of(waited(report, [&](watch& watching) -> result<std::int64_t> {
-    auto done =
-        load(*reader, wanted, {.threads = threads, .allow_narrowing = allow_narrowing, .call = watching.call()});
+    // What is read is counted for who wants to know: that copies the description.
+    const auto counted = is_watched ? watched(*reader, watching) : nullptr;
+    auto done = load(counted ? *counted : *reader, wanted,
+                     {.threads = threads, .allow_narrowing = allow_narrowing, .call = watching.call()});
     if (!done) return std::move(done).error();
     return done->bytes_read;
   }));

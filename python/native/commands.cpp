@@ -11,6 +11,7 @@
 #include "saving_options.hpp"
 #include "values.hpp"
 #include "waiting.hpp"
+#include "watched_reader.hpp"
 
 import shardmesh;
 
@@ -86,9 +87,10 @@ py::dict reshard_checkpoint(const reader_pointer& reader, const py::str& destina
   }));
 }
 
-py::dict verify_checkpoint(const reader_pointer& reader, bool quick, int threads) {
-  const verify_report report =
-      waited(py::none(), [&](watch&) { return verify(*reader, {.quick = quick, .threads = threads}); });
+py::dict verify_checkpoint(const reader_pointer& reader, bool quick, int threads, const py::object& progress) {
+  const verify_report report = waited(progress, [&](watch& watching) {
+    return verify(*watched(*reader, watching), {.quick = quick, .threads = threads});
+  });
   py::dict made;
   made["problems"] = to_python(report.problems);
   made["more_problems"] = report.more_problems;
@@ -115,9 +117,10 @@ py::dict described(const difference& d) {
 }
 
 py::dict diff_checkpoints(const reader_pointer& left, const reader_pointer& right, double tolerance, bool layout,
-                          bool ignore_dtype, int threads) {
-  const diff_report report = value_of(waited(py::none(), [&](watch&) {
-    return diff(whole_side(*left), whole_side(*right),
+                          bool ignore_dtype, int threads, const py::object& progress) {
+  const diff_report report = value_of(waited(progress, [&](watch& watching) {
+    const auto one = watched(*left, watching), other = watched(*right, watching);
+    return diff(whole_side(*one), whole_side(*other),
                 {.tolerance = tolerance, .layout = layout, .ignore_dtype = ignore_dtype, .threads = threads});
   }));
   py::list differences;
@@ -134,9 +137,10 @@ py::dict diff_checkpoints(const reader_pointer& left, const reader_pointer& righ
 }  // namespace
 
 void add_commands(py::module_& native) {
-  native.def("verify", &verify_checkpoint, py::arg("checkpoint"), py::arg("quick"), py::arg("threads"));
+  native.def("verify", &verify_checkpoint, py::arg("checkpoint"), py::arg("quick"), py::arg("threads"),
+             py::arg("report"));
   native.def("diff", &diff_checkpoints, py::arg("left"), py::arg("right"), py::arg("tolerance"), py::arg("layout"),
-             py::arg("ignore_dtype"), py::arg("threads"));
+             py::arg("ignore_dtype"), py::arg("threads"), py::arg("report"));
   native.def("convert", &convert_checkpoint, py::arg("checkpoint"), py::arg("destination"), py::arg("options"));
   native.def("reshard", &reshard_checkpoint, py::arg("checkpoint"), py::arg("destination"), py::arg("options"),
              py::arg("like").none(true));

@@ -41,7 +41,8 @@ class VerifyReport:
         return not self.problems and not self.more_problems
 
 
-def verify(path: str | os.PathLike[str], *, quick: bool = False, threads: int = 0) -> VerifyReport:
+def verify(path: str | os.PathLike[str], *, quick: bool = False, threads: int = 0,
+           progress: Progress = None) -> VerifyReport:
     """Is the checkpoint whole: every chunk present, readable, of the declared dtype and shape, without overlap or gap,
     and unchanged where there are checksums? quick: open everything, but read no tensor's bytes.
 
@@ -51,7 +52,8 @@ def verify(path: str | os.PathLike[str], *, quick: bool = False, threads: int = 
         opened = _native.open(os.fspath(path), 1)
     except Error as problem:
         return VerifyReport([problem], 0, [], 0, 0, 0, 0, 0, 0)
-    return VerifyReport(**_native.verify(opened, quick, threads))
+    with reporting(progress, opened.tensor_bytes, "verify") as report:
+        return VerifyReport(**_native.verify(opened, quick, threads, report))
 
 
 @dataclass(frozen=True)
@@ -89,14 +91,15 @@ class DiffReport:
 
 
 def diff(left: str | os.PathLike[str], right: str | os.PathLike[str], *, tolerance: float = 0.0, layout: bool = False,
-         ignore_dtype: bool = False, threads: int = 0) -> DiffReport:
+         ignore_dtype: bool = False, threads: int = 0, progress: Progress = None) -> DiffReport:
     """What differs between two checkpoints of any formats.
 
     tolerance: 0 compares bits (NaN equals NaN, -0 equals 0), else |a - b| <= T + T * |b|. layout: how tensors are cut,
     too. ignore_dtype: compare values across dtypes.
     """
-    made = _native.diff(_native.open(os.fspath(left), 1), _native.open(os.fspath(right), 1), tolerance, layout,
-                        ignore_dtype, threads)
+    sides = [_native.open(os.fspath(path), 1) for path in (left, right)]
+    with reporting(progress, sum(side.tensor_bytes for side in sides), "diff") as report:
+        made = _native.diff(*sides, tolerance, layout, ignore_dtype, threads, report)
     made["differences"] = [Difference(**one) for one in made["differences"]]
     return DiffReport(**made)
 

@@ -4,6 +4,8 @@ torch."""
 import json
 import subprocess
 import sys
+import types
+import unittest.mock
 from pathlib import Path
 
 import common
@@ -97,6 +99,46 @@ class CommandTest(common.WorkTest):
         total = shardmesh.open(FOLDER).tensor_bytes
         self.assertEqual(said[-1], (total, total))
         self.assertEqual(said, sorted(said))
+
+    def test_verify_and_diff_tell_how_much_they_read(self):
+        for call in (lambda told: shardmesh.verify(FOLDER, progress=told),
+                     lambda told: shardmesh.diff(FOLDER, FOLDER, progress=told)):
+            said = []
+            self.assertTrue(call(lambda done, total: said.append((done, total))))
+            self.assertEqual(said, sorted(said))
+            self.assertGreater(said[-1][0], 0)
+
+    def test_a_bar_is_tqdm_s_where_there_is_one(self):
+        bars = []
+
+        class Bar:
+            def __init__(self, **options):
+                self.options, self.n = options, 0
+                bars.append(self)
+
+            def __enter__(self):
+                return self
+
+            def __exit__(self, *thrown):
+                pass
+
+            def refresh(self):
+                pass
+
+        module = types.ModuleType("tqdm.auto")
+        module.tqdm = Bar
+        with unittest.mock.patch.dict(sys.modules, {"tqdm": types.ModuleType("tqdm"), "tqdm.auto": module}):
+            shardmesh.convert(FOLDER, self.work / "out", "dcp", progress=True)
+        (bar,) = bars
+        self.assertEqual((bar.n, bar.options["desc"]), (bar.options["total"], "convert"))
+        self.assertEqual(bar.n, shardmesh.open(FOLDER).tensor_bytes)
+
+    def test_no_bar_is_asked_of_a_machine_without_tqdm(self):
+        with unittest.mock.patch.dict(sys.modules, {"tqdm": None, "tqdm.auto": None}):
+            shardmesh.convert(FOLDER, self.work / "out", "dcp")
+            with self.assertRaises(ImportError):
+                shardmesh.convert(FOLDER, self.work / "again", "dcp", progress=True)
+        self.assertEqual(self.left_in_work(), ["out"])
 
     def test_what_a_progress_function_raises_ends_the_call_and_nothing_is_left(self):
         def stop(done, total):

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ctrl-C ends long calls soon, with KeyboardInterrupt, and leaves nothing behind. The call is known to be under way when
 its progress says so."""
-import os
-import signal
 import subprocess
 import sys
 
@@ -20,7 +18,10 @@ def progress(done, total):
         state["begun"] = True
         os.kill(os.getpid(), signal.SIGINT)
 try:
-    shardmesh.convert(sys.argv[1], sys.argv[2], "dcp", threads=1, memory_bytes=4 << 20, progress=progress)
+    if sys.argv[2] == "diff":
+        shardmesh.diff(sys.argv[1], sys.argv[1], threads=1, progress=progress)
+    else:
+        shardmesh.convert(sys.argv[1], sys.argv[2], "dcp", threads=1, memory_bytes=4 << 20, progress=progress)
     print("finished")
 except KeyboardInterrupt:
     print("interrupted" if state["begun"] else "too early")
@@ -28,15 +29,21 @@ except KeyboardInterrupt:
 
 
 class InterruptTest(common.WorkTest):
-    def test_ctrl_c_ends_a_conversion_and_takes_away_what_was_staged(self):
+    def interrupted(self, destination):
         source = self.work / "large.safetensors"
         with source.open("wb") as file:
             file.write(len(HEADER).to_bytes(8, "little") + HEADER)
             file.truncate(8 + len(HEADER) + (256 << 20))
-        done = subprocess.run([sys.executable, "-c", CHILD, source, self.work / "out"], capture_output=True, text=True,
+        done = subprocess.run([sys.executable, "-c", CHILD, source, destination], capture_output=True, text=True,
                               timeout=100)
         self.assertEqual(done.stdout.strip(), "interrupted", done.stderr)
         self.assertEqual(self.left_in_work(), ["large.safetensors"])
+
+    def test_ctrl_c_ends_a_conversion_and_takes_away_what_was_staged(self):
+        self.interrupted(self.work / "out")
+
+    def test_ctrl_c_ends_a_comparison(self):
+        self.interrupted("diff")
 
     def test_another_thread_runs_while_bytes_move(self):
         import threading

@@ -91,6 +91,8 @@ class StorageReader(storage.StorageReader):
             total += target.nbytes
         with reporting(self._progress, total, "load") as report:
             self.checkpoint._load(requests, self._threads, self._allow_narrowing, report)
+            if report:
+                report(total)
         for item, target, to in destinations:
             to.finish()
             planner.commit_tensor(item, target)
