@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
-from . import _native
+from . import _native, _plain_pickle
 from ._error import Box, Error, failure
 from ._progress import Progress, reporting
 from ._tensors import Destination, dtype_named
@@ -202,11 +202,15 @@ class Checkpoint(Mapping[str, Entry]):
             to.finish()
 
     def load_object(self, key: str, weights_only: bool = True) -> Any:
-        """The object of that key. Its pickle is run by PyTorch, where weights_only=True refuses all but plain data."""
+        """The object of that key. Its pickle is run by PyTorch, where weights_only=True refuses all but plain data (and of
+        safetensors, whose objects are JSON, by an unpickler that knows plain data alone)."""
         import torch
 
-        with io.BytesIO(self.object_bytes(key)) as stream:
+        archive = self.object_bytes(key)
+        with io.BytesIO(archive) as stream:
             try:
+                if weights_only and self.format in ("safetensors", "hf"):
+                    return _plain_pickle.load(archive)
                 return torch.load(stream, map_location="cpu", weights_only=weights_only)
             except Exception as cause:
                 if not weights_only:

@@ -9,7 +9,7 @@ common.need_torch()
 import torch  # noqa: E402
 import torch.distributed.checkpoint as torch_checkpoint  # noqa: E402
 
-import shardmesh  # noqa: E402
+import shardmesh.dcp  # noqa: E402
 from common import GOLDEN, raw  # noqa: E402
 
 
@@ -177,19 +177,27 @@ class SaveTest(common.WorkTest):
     def test_a_state_dict_comes_back_from_every_format(self):
         for format, name in (("dcp", "folder"), ("safetensors", "file.safetensors"), ("hf", "hub")):
             with self.subTest(format):
-                if format != "dcp":
-                    STATE_without = {k: v for k, v in self.flat().items() if not (isinstance(v, torch.Tensor) and v.is_complex())}
-                    report = shardmesh.save(STATE_without, self.work / name, format)
-                    checkpoint = shardmesh.open(self.work / name)
-                    for key, value in STATE_without.items():
-                        if isinstance(value, torch.Tensor):
-                            self.assertEqual(raw(checkpoint.load(key)), raw(value), key)
-                        else:
-                            self.assertEqual(json.loads(checkpoint[key].json), value if not isinstance(value, float) else {"$float": value.hex()}, key)
-                    continue
                 report = shardmesh.save(STATE, self.work / name, format)
                 self.assertEqual(report.tensors + report.objects, len(self.flat()))
                 self.check(self.work / name)
+
+    def test_objects_of_json_are_read_as_plain_data_alone(self):
+        import io
+        import os
+        import pickle
+
+        from shardmesh import _plain_pickle
+
+        def archive(value):
+            with io.BytesIO() as stream:
+                torch.save(value, stream, pickle_protocol=4)
+                return stream.getvalue()
+
+        plain = {"a": [1, 2.5, None, True, "x", b"y", (1, {2})], "dtype": torch.bfloat16, "size": torch.Size([2, 3])}
+        self.assertEqual(_plain_pickle.load(archive(plain)), plain)
+        for more in (os.getcwd, eval, torch.load):
+            with self.assertRaisesRegex(pickle.UnpicklingError, "more than plain data"):
+                _plain_pickle.load(archive(more))
 
     def test_pytorch_loads_what_save_wrote(self):
         shardmesh.save(STATE, self.work / "saved")
@@ -211,6 +219,22 @@ class SaveTest(common.WorkTest):
         shardmesh.save({"w": torch.zeros(2)}, self.work / "saved", overwrite=True)
         self.assertTrue(torch.equal(shardmesh.load(self.work / "saved", "w"), torch.zeros(2)))
         self.assertEqual(self.left_in_work(), ["saved"])
+
+    def test_loading_and_saving_tell_how_far_they_are(self):
+        state = {f"w{i}": torch.full((512, 512), float(i)) for i in range(4)}
+        total = sum(tensor.nbytes for tensor in state.values())
+        said = {"save": [], "load_into": [], "dcp.load": []}
+        tell = {name: (lambda done, of, into=into: into.append((done, of))) for name, into in said.items()}
+        shardmesh.save(state, self.work / "saved", progress=tell["save"])
+        loaded = {key: torch.zeros(512, 512) for key in state}
+        shardmesh.open(self.work / "saved").load_into(loaded, progress=tell["load_into"])
+        again = {key: torch.zeros(512, 512) for key in state}
+        reader = shardmesh.dcp.StorageReader(self.work / "saved", progress=tell["dcp.load"])
+        torch_checkpoint.load(again, storage_reader=reader, no_dist=True)
+        for name, steps in said.items():
+            self.assertEqual((name, steps[-1], steps), (name, (total, total), sorted(steps)))
+        for key, tensor in state.items():
+            self.assertTrue(torch.equal(loaded[key], tensor) and torch.equal(again[key], tensor))
 
     def test_what_was_saved_is_found_changed_by_one_bit(self):
         shardmesh.save(STATE, self.work / "saved")
