@@ -35,7 +35,8 @@ configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/shardmeshConfig.cmake.
 write_basic_package_version_file(shardmeshConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/shardmeshConfig.cmake ${PROJECT_BINARY_DIR}/shardmeshConfigVersion.cmake
   ${PROJECT_SOURCE_DIR}/cmake/FindxxHash.cmake ${PROJECT_SOURCE_DIR}/cmake/Findlibdeflate.cmake
-  ${PROJECT_SOURCE_DIR}/cmake/FindRE2.cmake ${PROJECT_SOURCE_DIR}/cmake/FindMPIC.cmake DESTINATION ${cmake_dir})
+  ${PROJECT_SOURCE_DIR}/cmake/FindRE2.cmake ${PROJECT_SOURCE_DIR}/cmake/FindMPIC.cmake
+  ${PROJECT_SOURCE_DIR}/cmake/FindLibTorch.cmake DESTINATION ${cmake_dir})
 if(SHARDMESH_BUILD_TOOLS)
   install(TARGETS shardmesh_tool RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+// The calls of an engine: what a rank starts and how it waits.
+module;
+#include <torch/c10d_channel.hpp>
+#include <try.hpp>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <exception>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+module shardmesh.torch;
+
+import shardmesh.comm;
+import :c10d_engine;
+
+namespace shardmesh::c10d_detail {
+namespace {
+
+using clock = std::chrono::steady_clock;
+
+std::string list_of(std::span<const std::int32_t> ranks) {
+  constexpr std::size_t most = 16;
+  std::string text;
+  for (const std::int32_t rank : ranks.first(std::min(ranks.size(), most)))
+    text += (text.empty() ? "" : ", ") + std::to_string(rank);
+  return text;
+}
+
+// In a call of which part.
+std::string name_of(const exchange& e) {
+  return detail::part_of_call(e.part, e.call) + " (tag " + std::to_string(e.tag) + ")";
+}
+
+}  // namespace
+
+engine::engine(std::shared_ptr<channel> group) : group_(std::move(group)) {
+  // Ranks make communicators of a group in the same order, so the n-th is the same one everywhere.
+  static std::mutex lock;
+  static std::map<std::string, std::int32_t> made;
+  const std::lock_guard locked(lock);
+  constexpr std::int32_t most = 1 << 10;  // at a time
+  base_tag_ = (1 << 30) + (made[group_->name()]++ % most) * (record_slot + 1);
+  payloads_.resize(static_cast<std::size_t>(size()));
+}
+
+error engine::channel_problem(const std::exception& problem, std::int32_t peer) const {
+  const std::string_view text = problem.what();
+  error made = fail(errc::communication, "the process group failed on rank " + std::to_string(rank()));
+  if (peer >= 0) made.ranks.push_back(peer);
+  made.found = text.substr(0, text.find('\n'));  // what follows is where in LibTorch
+  return made;
+}
+
+error engine::let_go(std::int32_t peer) const {
+  return fail(errc::communication, "rank " + std::to_string(rank()) + " waits for rank " + std::to_string(peer) +
+                                       ", which has let go of the communicator")
+      .with_rank(peer);
+}
+
+result<void> engine::check_call(const exchange& e, const call_options& options) {
+  if (poison_) return *poison_;
+  if (options.stream.handle != nullptr)
+    return fail(errc::unsupported, "rank " + std::to_string(rank()) + " gives " + name_of(e) +
+                                       " a device stream, which host memory does not have")
+        .with_rank(rank());
+  if (options.cancel.stop_requested())
+    poison(fail(errc::cancelled, "rank " + std::to_string(rank()) + " was cancelled before " + name_of(e))
+               .with_rank(rank()),
+           true);
+  else if (options.deadline && clock::now() >= *options.deadline)
+    poison(fail(errc::deadline_exceeded,
+                "the deadline had passed before rank " + std::to_string(rank()) + " started " + name_of(e))
+               .with_rank(rank()),
+           true);
+  if (poison_) return *poison_;
+  return {};
+}
+
+template <class Message>
+result<void> engine::check_peers(std::span<const Message> messages, std::string_view verb) const {
+  std::vector<std::int32_t> peers;
+  for (const Message& m : messages) {
+    const auto problem = [&](const std::string& what) {
+      return fail(errc::invalid_argument, "rank " + std::to_string(rank()) + " " + std::string(verb) + " " + what)
+          .with_rank(m.peer);
+    };
+    if (m.peer == rank()) return problem("itself");
+    if (m.peer < 0 || m.peer >= size())
+      return problem("rank " + std::to_string(m.peer) + ", of a group of " + std::to_string(size()));
+    if (m.bytes.empty()) return problem("rank " + std::to_string(m.peer) + ", but the message is empty");
+    if (std::find(peers.begin(), peers.end(), m.peer) != peers.end())
+      return problem("rank " + std::to_string(m.peer) + " twice in one call");
+    peers.push_back(m.peer);
+  }
+  return {};
+}
+
+result<std::shared_ptr<exchange>> engine::start(std::span<const outgoing> sends, std::span<const incoming> receives,
+                                                const call_options& options) {
+  const guard locked(lock_);
+  const auto e = std::make_shared<exchange>();
+  e->call = options.name;
+  e->tag = options.tag;
+  e->deadline = options.deadline;
+  e->cancel = options.cancel;
+  SHARDMESH_CHECK(check_call(*e, options));
+  SHARDMESH_CHECK(check_peers(sends, "sends to"));
+  SHARDMESH_CHECK(check_peers(receives, "receives from"));
+  for (const incoming& m : receives) expect(m.peer, false, {e, m.bytes, nullptr});
+  for (const outgoing& m : sends) announce(m.peer, record_kind::message, m.bytes, e);
+  if (poison_) return *poison_;
+  return e;
+}
+
+result<std::vector<std::vector<std::byte>>> engine::all_gather(std::span<const std::byte> bytes,
+                                                               const call_options& options) {
+  std::vector<std::vector<std::byte>> all(static_cast<std::size_t>(size()));
+  guard locked(lock_);
+  const auto e = std::make_shared<exchange>();
+  e->part = "an all_gather";
+  e->call = options.name;
+  e->deadline = options.deadline;
+  e->cancel = options.cancel;
+  SHARDMESH_CHECK(check_call(*e, options));
+  all[static_cast<std::size_t>(rank())].assign(bytes.begin(), bytes.end());
+  for (std::int32_t peer = 0; peer < size(); ++peer)
+    if (peer != rank()) expect(peer, true, {e, {}, &all[static_cast<std::size_t>(peer)]});
+  for (std::int32_t peer = 0; peer < size(); ++peer)
+    if (peer != rank()) announce(peer, record_kind::gather, bytes, e);
+  SHARDMESH_CHECK(wait_for(locked, *e));
+  return all;
+}
+
+void engine::expect(std::int32_t peer, bool is_gather, expected receive) {
+  if (poison_) return;
+  receive.owner->givers.push_back(peer);
+  line& at = lines_[{peer, receive.owner->tag, is_gather}];
+  if (at.announced.empty()) {
+    if (std::find(gone_.begin(), gone_.end(), peer) != gone_.end()) return poison(let_go(peer), true);
+    at.receives.push_back(std::move(receive));
+    return;
+  }
+  const record head = at.announced.front();
+  at.announced.pop_front();
+  match(peer, head, std::move(receive));
+}
+
+// Copies the bytes: the user's memory is free to go as soon as an error is known.
+void engine::announce(std::int32_t peer, record_kind kind, std::span<const std::byte> bytes,
+                      const std::shared_ptr<exchange>& owner) {
+  if (poison_ && kind != record_kind::poison) return;
+  record head;
+  head.kind = kind;
+  head.tag = owner ? owner->tag : 0;
+  head.size_bytes = bytes.size();
+  try {
+    if (bytes.size() <= head.inside.size()) {
+      std::copy(bytes.begin(), bytes.end(), head.inside.begin());
+      send_record(peer, head);
+      return;
+    }
+    head.number = payloads_[static_cast<std::size_t>(peer)]++;
+    send_record(peer, head);
+    auto moving = group_->send(bytes, peer, payload_tag(head.number));
+    if (!owner) {  // an error, which every rank takes
+      to_finish_.push_back(std::move(moving));
+      return;
+    }
+    owner->takers.push_back(peer);
+    sent_.emplace(std::pair(peer, head.number), payload_sent{owner, std::move(moving)});
+  } catch (const std::exception& problem) {
+    poison(channel_problem(problem, peer), true);
+  }
+}
+
+result<void> engine::wait_for(guard& locked, exchange& e) {
+  const auto is_over = [&] { return e.is_over() || poison_.has_value(); };
+  if (e.deadline)
+    changed_.wait_until(locked, e.cancel, *e.deadline, is_over);
+  else
+    changed_.wait(locked, e.cancel, is_over);
+  if (e.is_over()) return {};
+  if (!poison_ && e.cancel.stop_requested())
+    poison(
+        fail(errc::cancelled, "rank " + std::to_string(rank()) + " was cancelled in " + name_of(e)).with_rank(rank()),
+        true);
+  else if (!poison_)
+    poison(waited_in_vain(e), true);
+  return *poison_;
+}
+
+error engine::waited_in_vain(const exchange& e) const {
+  std::string text = "rank " + std::to_string(rank()) + " waited in vain";
+  if (!e.givers.empty()) text += " for messages from " + list_of(e.givers);
+  if (!e.takers.empty())
+    text += (e.givers.empty() ? " for its messages to be taken by " : ", and for its own to be taken by ") +
+            list_of(e.takers);
+  error problem = fail(errc::deadline_exceeded, text + " in " + name_of(e));
+  problem.ranks = e.givers;
+  problem.ranks.insert(problem.ranks.end(), e.takers.begin(), e.takers.end());
+  std::sort(problem.ranks.begin(), problem.ranks.end());
+  problem.ranks.erase(std::unique(problem.ranks.begin(), problem.ranks.end()), problem.ranks.end());
+  return problem;
+}
+
+result<void> engine::wait(exchange& e) {
+  guard locked(lock_);
+  return wait_for(locked, e);
+}
+
+bool engine::would_not_block(const exchange& e) {
+  const guard locked(lock_);
+  return e.is_over() || poison_ || e.cancel.stop_requested() || (e.deadline && clock::now() >= *e.deadline);
+}
+
+void engine::abort(error reason) {
+  const guard locked(lock_);
+  if (reason.ranks.empty()) reason.ranks.push_back(rank());
+  poison(std::move(reason), true);
+}
+
+result<void> engine::status() {
+  const guard locked(lock_);
+  if (poison_) return *poison_;
+  return {};
+}
+
+// What is under way stays in the engine, whose threads end when it has come: a backend's buffers are not taken away.
+void engine::poison(error reason, bool tells_peers) {
+  if (poison_) return;
+  poison_ = std::move(reason);
+  lines_.clear();
+  changed_.notify_all();
+  if (!tells_peers) return;
+  const std::vector<std::byte> text = to_bytes(*poison_);
+  for (std::int32_t peer = 0; peer < size(); ++peer)
+    if (peer != rank()) announce(peer, record_kind::poison, text, nullptr);
+}
+
+std::uint32_t engine::next_number() {
+  const guard locked(lock_);
+  return next_number_++;
+}
+
+void engine::skip_to(std::uint32_t number) {
+  const guard locked(lock_);
+  next_number_ = std::max(next_number_, number);
+}
+
+}  // namespace shardmesh::c10d_detail

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// c10d_engine: the state of a c10d_communicator. Each message is announced by a record of fixed size; one thread
+// receives records of any rank, a second payloads, a third waits for what was sent. So messages are matched by all 32
+// bits of their tags, sizes are compared, and a rank's error reaches ranks that wait for others. Not here: c10d
+// (c10d_channel).
+module;
+#include <torch/c10d_channel.hpp>
+
+#include <array>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <vector>
+module shardmesh.torch:c10d_engine;
+
+import shardmesh.comm;
+
+namespace shardmesh::c10d_detail {
+
+enum class record_kind : std::uint32_t {
+  message,  // of an exchange
+  gather,   // part of an all_gather
+  taken,    // the receiver has the payload of that number
+  poison,   // the sender's error
+  goodbye,  // the sender has let go of its communicator: its last record
+};
+
+/// What announces a message. Short ones lie in it; a longer one is a payload of its own, under a tag of its number.
+struct record {
+  std::uint32_t version = 1;
+  record_kind kind = record_kind::message;
+  std::uint32_t tag = 0;
+  std::uint32_t number = 0;  // of the payloads from this sender to this receiver
+  std::uint64_t size_bytes = 0;
+  std::array<std::byte, 232> inside{};
+};
+static_assert(sizeof(record) == 256);
+
+/// Of the 2^20 tags of c10d that a communicator has, the last is that of records.
+inline constexpr std::int32_t record_slot = (1 << 20) - 1;
+
+/// One started exchange, or an all_gather.
+struct exchange {
+  const char* part = "an exchange";
+  const char* call = "";  // that it is part of
+  std::uint32_t tag = 0;
+  std::vector<std::int32_t> givers, takers;  // messages that are not done
+  std::optional<std::chrono::steady_clock::time_point> deadline;
+  std::stop_token cancel;
+  bool is_over() const { return givers.empty() && takers.empty(); }
+};
+
+class engine : public std::enable_shared_from_this<engine> {
+ public:
+  explicit engine(std::shared_ptr<channel> group);
+  engine(const engine&) = delete;
+  engine& operator=(const engine&) = delete;
+  ~engine();
+
+  /// The threads begin. They hold the engine until every rank has said goodbye.
+  void begin();
+  /// The last handle is gone: tells the others.
+  void leave();
+
+  std::int32_t rank() const { return group_->rank(); }
+  std::int32_t size() const { return group_->size(); }
+  result<std::vector<std::vector<std::byte>>> all_gather(std::span<const std::byte> bytes, const call_options& options);
+  result<std::shared_ptr<exchange>> start(std::span<const outgoing> sends, std::span<const incoming> receives,
+                                          const call_options& options);
+  bool would_not_block(const exchange& e);
+  result<void> wait(exchange& e);
+  void abort(error reason);
+  result<void> status();
+  std::uint32_t next_number();
+  void skip_to(std::uint32_t number);
+
+ private:
+  using guard = std::unique_lock<std::mutex>;
+
+  /// A receive that was started. `grows` of an all_gather: the sender says how much.
+  struct expected {
+    std::shared_ptr<exchange> owner;
+    std::span<std::byte> room;
+    std::vector<std::byte>* grows = nullptr;
+  };
+  struct line {
+    std::deque<expected> receives;
+    std::deque<record> announced;
+  };
+  struct payload_sent {
+    std::shared_ptr<exchange> owner;
+    std::unique_ptr<transfer> moving;
+  };
+  struct payload_coming {
+    std::unique_ptr<transfer> moving;
+    std::int32_t peer = 0;
+    record head;
+    expected to;
+  };
+
+  // Calls. All of these with the lock held.
+  result<void> check_call(const exchange& e, const call_options& options);
+  template <class Message>
+  result<void> check_peers(std::span<const Message> messages, std::string_view verb) const;
+  void expect(std::int32_t peer, bool is_gather, expected receive);
+  void announce(std::int32_t peer, record_kind kind, std::span<const std::byte> bytes,
+                const std::shared_ptr<exchange>& owner);
+  void send_record(std::int32_t peer, const record& head);
+  void match(std::int32_t peer, const record& head, expected receive);
+  void take(std::int32_t peer, const record& head, expected& receive, std::span<const std::byte> bytes);
+  void poison(error reason, bool tells_peers);
+  result<void> wait_for(guard& locked, exchange& e);
+  error waited_in_vain(const exchange& e) const;
+
+  std::int32_t payload_tag(std::uint32_t number) const {
+    return base_tag_ + static_cast<std::int32_t>(number % static_cast<std::uint32_t>(record_slot));
+  }
+  error channel_problem(const std::exception& problem, std::int32_t peer) const;
+
+  error let_go(std::int32_t peer) const;
+  void see_off(std::int32_t peer);
+  /// Nothing comes any more, and nothing is asked for.
+  bool is_closed() const { return is_left_ && gone_.size() + 1 == static_cast<std::size_t>(size()); }
+
+  // Threads.
+  void receive_records();
+  void receive_payloads();
+  void finish_sends();
+  void handle(std::int32_t peer, const record& head);
+
+  std::shared_ptr<channel> group_;
+  std::int32_t base_tag_ = 0;
+
+  std::mutex lock_;
+  std::condition_variable_any changed_;
+  std::optional<error> poison_;
+  std::uint32_t next_number_ = 0;
+  std::vector<std::uint32_t> payloads_;                                  // to each rank
+  std::map<std::tuple<std::int32_t, std::uint32_t, bool>, line> lines_;  // by peer, tag, whether of all_gathers
+  std::map<std::pair<std::int32_t, std::uint32_t>, payload_sent> sent_;  // by peer and number, until it is taken
+  std::deque<payload_coming> coming_;
+  std::deque<std::unique_ptr<transfer>> to_finish_;
+  std::vector<std::int32_t> gone_;  // ranks that have said goodbye
+  bool is_left_ = false;
+};
+
+}  // namespace shardmesh::c10d_detail

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+// The threads of an engine: what comes from other ranks, and the end.
+module;
+#include <torch/c10d_channel.hpp>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <exception>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <utility>
+#include <vector>
+module shardmesh.torch;
+
+import shardmesh.comm;
+import :c10d_engine;
+
+namespace shardmesh::c10d_detail {
+namespace {
+
+// A program that ends while other ranks still listen gives its last records a moment to leave.
+class threads_at_work {
+ public:
+  ~threads_at_work() {
+    std::unique_lock locked(lock_);
+    static_cast<void>(changed_.wait_for(locked, std::chrono::seconds(1), [&] { return count_ == 0; }));
+  }
+  void add(int by) {
+    const std::lock_guard locked(lock_);
+    count_ += by;
+    changed_.notify_all();
+  }
+
+ private:
+  std::mutex lock_;
+  std::condition_variable changed_;
+  int count_ = 0;
+};
+threads_at_work& at_work() {
+  static threads_at_work threads;
+  return threads;
+}
+
+// Payloads that nobody took. They stay: a peer may have asked for one, and half a message would break the connection.
+struct left_behind {
+  std::mutex lock;
+  std::vector<std::unique_ptr<transfer>> payloads;
+};
+left_behind& left_payloads() {
+  static auto* const all = new left_behind;
+  return *all;
+}
+
+}  // namespace
+
+engine::~engine() {
+  const std::lock_guard locked(left_payloads().lock);
+  for (auto& [key, sent] : sent_) left_payloads().payloads.push_back(std::move(sent.moving));
+}
+
+void engine::begin() {
+  if (size() == 1) return;
+  for (void (engine::* const work)() : {&engine::receive_records, &engine::receive_payloads, &engine::finish_sends}) {
+    at_work().add(1);
+    std::thread([self = shared_from_this(), work] {
+      (self.get()->*work)();
+      at_work().add(-1);
+    }).detach();
+  }
+}
+
+void engine::leave() {
+  const guard locked(lock_);
+  is_left_ = true;
+  record head;
+  head.kind = record_kind::goodbye;
+  for (std::int32_t peer = 0; peer < size(); ++peer) {
+    if (peer == rank()) continue;
+    try {
+      send_record(peer, head);
+    } catch (const std::exception&) {  // a connection that failed: the other side knows
+    }
+  }
+  changed_.notify_all();
+}
+
+// A rank is received from until it has said goodbye: a receive that is left behind would break the group's connection.
+void engine::receive_records() {
+  const auto all_gone = [&] { return gone_.size() + 1 == static_cast<std::size_t>(size()); };
+  guard locked(lock_);
+  while (!all_gone()) {
+    locked.unlock();
+    record head;
+    std::int32_t peer = -1;
+    std::optional<error> problem;
+    try {
+      const auto coming = group_->receive_from_any(sizeof(record), base_tag_ + record_slot);
+      peer = coming->wait();
+      std::memcpy(&head, coming->bytes().data(), sizeof(record));
+    } catch (const std::exception& e) {
+      problem = channel_problem(e, -1);
+    }
+    locked.lock();
+    if (problem) {
+      poison(*std::move(problem), false);
+      for (std::int32_t other = 0; other < size(); ++other)
+        if (other != rank() && std::find(gone_.begin(), gone_.end(), other) == gone_.end()) gone_.push_back(other);
+    } else if (head.kind == record_kind::goodbye) {
+      see_off(peer);
+    } else {
+      handle(peer, head);
+    }
+  }
+  changed_.notify_all();
+}
+
+// Who waits for a rank that has let go is told: it would wait for ever.
+void engine::see_off(std::int32_t peer) {
+  gone_.push_back(peer);
+  bool is_missed = false;
+  for (const auto& [key, at] : lines_) is_missed = is_missed || (std::get<0>(key) == peer && !at.receives.empty());
+  for (const auto& [key, sent] : sent_) is_missed = is_missed || (key.first == peer && sent.owner);
+  if (is_missed) poison(let_go(peer), true);
+}
+
+void engine::handle(std::int32_t peer, const record& head) {
+  if (head.kind == record_kind::taken) {
+    const auto found = sent_.find({peer, head.number});
+    if (found == sent_.end()) return;
+    if (const auto& owner = found->second.owner) std::erase(owner->takers, peer);
+    to_finish_.push_back(std::move(found->second.moving));
+    sent_.erase(found);
+    changed_.notify_all();
+    return;
+  }
+  if (head.kind == record_kind::poison) {
+    match(peer, head, {});
+    return;
+  }
+  if (poison_) return;  // nobody wants it: a payload stays with its sender
+  line& at = lines_[{peer, head.tag, head.kind == record_kind::gather}];
+  if (at.receives.empty()) {
+    at.announced.push_back(head);
+    return;
+  }
+  expected receive = std::move(at.receives.front());
+  at.receives.pop_front();
+  match(peer, head, std::move(receive));
+}
+
+// The announced message and its place belong together.
+void engine::match(std::int32_t peer, const record& head, expected receive) {
+  if (head.kind == record_kind::message && receive.owner && receive.room.size() != head.size_bytes) {
+    poison(fail(errc::communication, "rank " + std::to_string(peer) + " sends a message of another size than rank " +
+                                         std::to_string(rank()) + " receives (tag " + std::to_string(head.tag) + ")")
+               .with_rank(peer)
+               .with_values(std::to_string(receive.room.size()) + " bytes", std::to_string(head.size_bytes) + " bytes"),
+           true);
+    receive = {};
+  }
+  if (head.size_bytes <= head.inside.size()) {
+    take(peer, head, receive, std::span(head.inside).first(static_cast<std::size_t>(head.size_bytes)));
+    return;
+  }
+  try {
+    auto moving = group_->receive(static_cast<std::size_t>(head.size_bytes), peer, payload_tag(head.number));
+    coming_.push_back({std::move(moving), peer, head, std::move(receive)});
+    changed_.notify_all();
+  } catch (const std::exception& problem) {
+    poison(channel_problem(problem, peer), true);
+  }
+}
+
+// After an error nothing is written any more: who waited has been told, and its memory may be gone.
+void engine::take(std::int32_t peer, const record& head, expected& receive, std::span<const std::byte> bytes) {
+  if (head.kind == record_kind::poison) {
+    auto reason = error_from_bytes(bytes);
+    poison(reason ? *std::move(reason)
+                  : fail(errc::communication, "a rank sent an error that cannot be read").with_rank(peer),
+           false);
+    return;
+  }
+  if (poison_ || !receive.owner) return;
+  if (receive.grows != nullptr)
+    receive.grows->assign(bytes.begin(), bytes.end());
+  else
+    std::copy(bytes.begin(), bytes.end(), receive.room.begin());
+  auto& givers = receive.owner->givers;
+  givers.erase(std::find(givers.begin(), givers.end(), peer));
+  changed_.notify_all();
+}
+
+// In the order of matching: their senders have sent them already.
+void engine::receive_payloads() {
+  guard locked(lock_);
+  for (;;) {
+    changed_.wait(locked, [&] { return !coming_.empty() || is_closed(); });
+    if (coming_.empty()) return;
+    payload_coming next = std::move(coming_.front());
+    coming_.pop_front();
+    locked.unlock();
+    std::optional<error> problem;
+    try {
+      next.moving->wait();
+    } catch (const std::exception& e) {
+      problem = channel_problem(e, next.peer);
+    }
+    locked.lock();
+    if (problem) {
+      poison(*std::move(problem), true);
+      continue;
+    }
+    take(next.peer, next.head, next.to, next.moving->bytes());
+    if (poison_) continue;  // what was sent stays where it is
+    record answer;
+    answer.kind = record_kind::taken;
+    answer.number = next.head.number;
+    try {
+      send_record(next.peer, answer);
+    } catch (const std::exception& e) {
+      poison(channel_problem(e, next.peer), false);
+    }
+  }
+}
+
+void engine::send_record(std::int32_t peer, const record& head) {
+  to_finish_.push_back(group_->send(std::as_bytes(std::span(&head, 1)), peer, base_tag_ + record_slot));
+  changed_.notify_all();
+}
+
+// Sends are kept until their receiver has them.
+void engine::finish_sends() {
+  guard locked(lock_);
+  for (;;) {
+    changed_.wait(locked, [&] { return !to_finish_.empty() || is_closed(); });
+    if (to_finish_.empty()) return;
+    const std::unique_ptr<transfer> next = std::move(to_finish_.front());
+    to_finish_.pop_front();
+    locked.unlock();
+    std::optional<error> problem;
+    try {
+      next->wait();
+    } catch (const std::exception& e) {
+      problem = channel_problem(e, -1);
+    }
+    locked.lock();
+    if (problem) poison(*std::move(problem), false);
+  }
+}
+
+}  // namespace shardmesh::c10d_detail

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checkpoints of a torch::nn::Module, read into its own memory and written out of it. Not here: state dicts of several
+// modules and optimizers (state_of, and rooms state_checkpoint and collective_checkpoint).
+export module shardmesh.torch:module_checkpoint;
+
+import shardmesh.std;
+import shardmesh.core;
+import shardmesh.tree;
+import shardmesh.layout;
+import shardmesh.checkpoint;
+import :module_state;
+
+namespace shardmesh::detail {
+
+// An entry's key in the checkpoint, and its memory.
+struct keyed_memory {
+  std::string key;
+  tensor_view to;
+};
+
+// The whole of each entry; or what this rank holds of it, as the rules lay the stored tensors out.
+result<std::vector<load_request>> requests_of(std::span<const keyed_memory> entries);
+result<std::vector<load_request>> requests_of(const checkpoint_reader& reader, std::span<const keyed_memory> entries,
+                                              const device_mesh& mesh, std::span<const placement_rule> rules,
+                                              std::int32_t rank, const placement_options& placing);
+
+path path_inside(const path& inside, std::string_view name);
+
+template <torch_module M>
+result<std::vector<keyed_memory>> memory_of(std::vector<module_entry<M>>& entries, const path& inside) {
+  std::vector<keyed_memory> memory;
+  for (module_entry<M>& one : entries) {
+    if (auto plain = check_tensor(one.tensor); !plain) return std::move(plain).error().with_key(one.name);
+    memory.push_back({dotted(path_inside(inside, one.name)), view_of(one.tensor)});
+  }
+  return memory;
+}
+
+template <torch_module M>
+result<load_report> load_entries(std::vector<module_entry<M>>& entries, checkpoint_reader& reader,
+                                 const result<std::vector<load_request>>& requests, const load_options& options) {
+  if (!requests) return requests.error();
+  auto loaded = load(reader, *requests, options);
+  if (loaded)
+    for (module_entry<M>& one : entries) note_written(one.tensor);
+  return loaded;
+}
+
+}  // namespace shardmesh::detail
+
+export namespace shardmesh {
+
+struct module_load_options {
+  /// Where the module's entries are in the checkpoint: {"model"} for one that was saved as {"model": state_dict}.
+  path inside{};
+  load_options loading{};
+  open_options opening{};
+};
+
+/// Fills the module's parameters and buffers from a checkpoint of any format: DCP (PyTorch's or ours, of however many
+/// ranks), `torch.save` files, safetensors. What it holds beside them is not read. Ranges are read straight into the
+/// module's memory where it is contiguous host memory of the stored dtype.
+/// \errors those of `open_checkpoint`; before a byte is read those of `check_tensor` and of `load`: errc::missing_key,
+///         errc::shape_mismatch, errc::dtype_mismatch, errc::narrowing, each naming the key
+/// Cost: the bytes of the module's entries.
+/// Source: torch.distributed.checkpoint.load({...: module.state_dict()})
+template <torch_module M>
+result<load_report> load_checkpoint(M& module, const std::filesystem::path& checkpoint,
+                                    const module_load_options& options = {}) {
+  auto reader = open_checkpoint(checkpoint, options.opening);
+  if (!reader) return std::move(reader).error();
+  std::vector<module_entry<M>> entries = entries_of(module);
+  auto memory = detail::memory_of<M>(entries, options.inside);
+  if (!memory) return std::move(memory).error();
+  return detail::load_entries<M>(entries, **reader, detail::requests_of(*memory), options.loading);
+}
+
+/// This rank's part of each entry, where the module holds parts: its tensors are the local ones of a mesh, as `rules`
+/// lay the stored tensors out (`parse_placement_rules({".*weight=S(0)"})`; others are whole on every rank). No
+/// communication; only what the rank holds is read.
+/// \param rank  in the numbering of the mesh
+/// \errors as above; those of `resolve_placements`; errc::shape_mismatch when a local tensor is not of the sizes that
+///         the layout gives this rank, naming the rank and both
+template <torch_module M>
+result<load_report> load_checkpoint(M& module, const std::filesystem::path& checkpoint, const device_mesh& mesh,
+                                    std::span<const placement_rule> rules, std::int32_t rank,
+                                    const module_load_options& options = {}, const placement_options& placing = {}) {
+  auto reader = open_checkpoint(checkpoint, options.opening);
+  if (!reader) return std::move(reader).error();
+  std::vector<module_entry<M>> entries = entries_of(module);
+  auto memory = detail::memory_of<M>(entries, options.inside);
+  if (!memory) return std::move(memory).error();
+  return detail::load_entries<M>(entries, **reader, detail::requests_of(**reader, *memory, mesh, rules, rank, placing),
+                                 options.loading);
+}
+
+struct module_save_options {
+  path inside{};  // as of module_load_options
+  target_format to = target_format::dcp;
+  save_options saving{};
+};
+
+/// Writes the module's entries as a new checkpoint, whole or not at all, out of the module's memory.
+/// \errors in the report: those of `check_tensor` and of `save`
+/// Source: torch.distributed.checkpoint.save({...: module.state_dict()})
+template <torch_module M>
+save_report save_checkpoint(const M& module, const std::filesystem::path& destination,
+                            const module_save_options& options = {}) {
+  const std::vector<module_entry<M>> entries = entries_of(module);
+  std::vector<save_tensor> tensors;
+  save_report refused;
+  for (const module_entry<M>& one : entries) {
+    if (auto plain = check_tensor(one.tensor); !plain) {
+      refused.problems.push_back(std::move(plain).error().with_key(one.name));
+      continue;
+    }
+    path where = detail::path_inside(options.inside, one.name);
+    const const_tensor_view from = view_of(one.tensor);
+    std::string key = dotted(where);
+    tensors.push_back({std::move(key), std::move(where), from.sizes, {{box::whole(from.sizes), from}}});
+  }
+  if (!refused.ok()) return refused;
+  return save(destination, tensors, options.to, options.saving);
+}
+
+}  // namespace shardmesh

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// A torch::nn::Module as a state dict: its parameters and buffers by name. Not here: files (module_checkpoint).
+export module shardmesh.torch:module_state;
+
+import shardmesh.std;
+import shardmesh.core;
+import shardmesh.kernels;
+import shardmesh.tree;
+import shardmesh.state;
+
+namespace shardmesh::detail {
+
+template <class M>
+using named_tensors = decltype(static_cast<const M*>(nullptr)->named_parameters(true));
+template <class M>
+using module_tensor = std::remove_cvref_t<decltype(static_cast<named_tensors<M>*>(nullptr)->begin()->value())>;
+
+}  // namespace shardmesh::detail
+
+export namespace shardmesh {
+
+/// A module of LibTorch: torch::nn::Module and what derives from it. Its tensors are local tensors where
+/// `shardmesh/torch_tensor.hpp` is included.
+template <class M>
+concept torch_module = requires(const M& module, bool recurse) {
+  { module.named_parameters(recurse).begin()->key() } -> std::convertible_to<std::string>;
+  { module.named_buffers(recurse) } -> std::same_as<detail::named_tensors<M>>;
+} && local_tensor<detail::module_tensor<M>>;
+
+/// A parameter or a buffer of a module, shared with it: an at::Tensor is a handle.
+template <torch_module M>
+struct module_entry {
+  std::string name;  // as in Python's state_dict(): "layers.0.weight"
+  detail::module_tensor<M> tensor;
+};
+
+/// Parameters, then buffers, of the module and of all below it, without those that are undefined (a Linear without
+/// bias). LibTorch's modules keep no difference between buffers that Python calls persistent and others: all are here.
+/// Cost: O(entries); no elements are copied.
+template <torch_module M>
+std::vector<module_entry<M>> entries_of(const M& module) {
+  std::vector<module_entry<M>> made;
+  for (const auto& named : {module.named_parameters(true), module.named_buffers(true)})
+    for (const auto& one : named)
+      if (one.value().defined()) made.push_back({one.key(), one.value()});
+  return made;
+}
+
+/// The entries as a flat mapping, by whole names, as Python's state_dict() is. Its tensors share the module's elements:
+/// what is loaded into the state dict is loaded into the module.
+/// \errors those of `check_tensor` (a sparse parameter, a lazy conjugation), naming the entry
+/// Source: torch.nn.Module.state_dict
+template <torch_module M>
+result<state_dict<detail::module_tensor<M>>> state_of(const M& module) {
+  state_dict<detail::module_tensor<M>> made;
+  for (module_entry<M>& one : entries_of(module)) {
+    if (auto plain = check_tensor(one.tensor); !plain) return std::move(plain).error().with_key(one.name);
+    if (auto set = made.set({one.name}, std::move(one.tensor)); !set) return std::move(set).error();
+  }
+  return made;
+}
+
+/// Copies a state dict's tensors into the module's own, which stay where they are; dtypes are converted as
+/// `Tensor.copy_` does, devices may differ. Both have the same names and shapes.
+/// \errors before anything is copied: errc::missing_key (the state dict lacks an entry), errc::invalid_argument (an entry that the module lacks, or no plain tensor), errc::shape_mismatch; those of
+///         `check_tensor`. Each names the entry.
+/// Source: torch.nn.Module.load_state_dict(strict=True)
+template <torch_module M>
+result<void> put_state(M& module, const state_dict<detail::module_tensor<M>>& state) {
+  using tensor = detail::module_tensor<M>;
+  std::vector<module_entry<M>> entries = entries_of(module);
+  std::vector<const tensor*> sources;
+  for (const module_entry<M>& one : entries) {
+    const auto* const value = state.find({one.name});
+    if (value == nullptr) return fail(errc::missing_key, "the state dict lacks this entry").with_key(one.name);
+    if (value->tensor() == nullptr)
+      return fail(errc::invalid_argument, "the state dict holds no plain tensor here")
+          .with_key(one.name)
+          .with_values("tensor", std::string(name(value->kind())));
+    for (const tensor* side : {&one.tensor, value->tensor()})
+      if (auto plain = check_tensor(*side); !plain) return std::move(plain).error().with_key(one.name);
+    const extents wanted = view_of(std::as_const(one.tensor)).sizes, given = view_of(*value->tensor()).sizes;
+    if (wanted != given)
+      return fail(errc::shape_mismatch, "the module's tensor has another shape")
+          .with_key(one.name)
+          .with_values(to_string(wanted), to_string(given));
+    sources.push_back(value->tensor());
+  }
+  if (sources.size() != state.size()) {
+    std::set<path> known;
+    for (const module_entry<M>& one : entries) known.insert(path{one.name});
+    for (const path& where : state.spec().leaf_paths())
+      if (!known.contains(where))
+        return fail(errc::invalid_argument, "the module has no such entry").with_key(to_string(where));
+  }
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const const_tensor_view from = view_of(*sources[i]);
+    if (auto copied = copy_between(view_of(entries[i].tensor), from); !copied)
+      return std::move(copied).error().with_key(entries[i].name);
+    note_written(entries[i].tensor);
+  }
+  return {};
+}
+
+}  // namespace shardmesh

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Starts real PyTorch ranks over gloo, each of which loads the library of tests/torch/*.cpp and calls one of its functions.
+
+    ranks.py LIBRARY RANKS CASE     conformance | redistribute | errors | time
+
+Exit status 0 when every rank finds all well."""
+import ctypes
+import os
+import socket
+import subprocess
+import sys
+import time
+
+
+def load(path):
+    import torch  # noqa: F401  brings the libraries that ours is linked with
+
+    library = ctypes.CDLL(path)
+    for name in ("check_conformance", "check_redistribute", "error_of_group"):
+        getattr(library, name).restype = ctypes.c_char_p
+    library.time_redistribute.restype = ctypes.c_double
+    library.time_redistribute.argtypes = [ctypes.c_char_p, ctypes.c_int64, ctypes.c_int]
+    return library
+
+
+def conformance(library, group, dist):
+    wrong = library.check_conformance(group.group_name.encode()).decode()
+    return wrong or group_is_sound(dist)
+
+
+def redistribute(library, group, dist):
+    rounds, seed = int(os.environ.get("SHARDMESH_TORCH_ROUNDS", "40")), int(os.environ["SHARDMESH_SEED"])
+    wrong = library.check_redistribute(group.group_name.encode(), rounds, seed).decode()
+    return f"seed {seed}: {wrong}" if wrong else group_is_sound(dist)
+
+
+def errors(library, group, dist):
+    text = library.error_of_group(b"no such group").decode()
+    return "" if "no process group" in text else f"the error of a group that is not there is {text!r}"
+
+
+def group_is_sound(dist):
+    """Errors of ours leave the user's group as it was."""
+    import torch
+
+    value = torch.ones(3)
+    dist.all_reduce(value)
+    return "" if value.tolist() == [float(dist.get_world_size())] * 3 else f"all_reduce gives {value}"
+
+
+def time_both(library, group, dist):
+    """Ours from C++ beside DTensor.redistribute of the same ranks."""
+    import torch
+    from torch.distributed.tensor import DTensor, Shard, init_device_mesh
+
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    for side in (128, 512, 2048):
+        ours = library.time_redistribute(group.group_name.encode(), side, 30)
+        tensor = DTensor.from_local(torch.ones(side // dist.get_world_size(), side), mesh, [Shard(0)], run_check=False)
+        times = []
+        for _ in range(30):
+            dist.barrier()
+            began = time.perf_counter()
+            tensor.redistribute(mesh, [Shard(1)])
+            times.append(1e6 * (time.perf_counter() - began))
+        if dist.get_rank() == 0:
+            print(f"{side * side * 4 >> 10} KiB: ours {ours:.0f} us, DTensor.redistribute {sorted(times)[15]:.0f} us")
+    return ""
+
+
+CASES = {"conformance": conformance, "redistribute": redistribute, "errors": errors, "time": time_both}
+
+
+def rank_main(path, case):
+    import torch.distributed as dist
+
+    library = load(path)
+    dist.init_process_group("gloo")
+    wrong = CASES[case](library, dist.group.WORLD, dist)
+    if wrong:
+        print(f"rank {dist.get_rank()}: {wrong}", file=sys.stderr, flush=True)
+    dist.barrier()
+    dist.destroy_process_group()
+    return 1 if wrong else 0
+
+
+def main(path, ranks, case):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    seed = os.environ.get("SHARDMESH_SEED") or str(int.from_bytes(os.urandom(4), "little"))
+    common = dict(os.environ, MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), WORLD_SIZE=str(ranks), SHARDMESH_SEED=seed,
+                  OMP_NUM_THREADS="1", SHARDMESH_TORCH_RANK="1")
+    processes = [subprocess.Popen([sys.executable, "-B", __file__, path, str(ranks), case], env=dict(common, RANK=str(rank)))
+                 for rank in range(ranks)]
+    try:
+        return max(abs(process.wait()) for process in processes)
+    finally:
+        for process in processes:
+            process.kill()
+
+
+if __name__ == "__main__":
+    library, number, name = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+    sys.exit(rank_main(library, name) if "SHARDMESH_TORCH_RANK" in os.environ else main(library, number, name))

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tensors of LibTorch that are moved over a process group: the rest of what ranks.py calls (group.cpp).
+#include <ATen/ops/arange.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/ones.h>
+#include <shardmesh/torch_tensor.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+import shardmesh;
+import shardmesh.torch;
+
+using namespace shardmesh;
+
+namespace {
+
+// Kept until the next call of this thread.
+const char* kept(std::string text) {
+  thread_local std::string last;
+  last = std::move(text);
+  return last.c_str();
+}
+
+at::Tensor part_of(at::Tensor part, const layout& l, std::int32_t rank) {
+  const extents first = l.first_index(rank), sizes = l.local_shape(rank);
+  for (std::size_t d = 0; d < sizes.size(); ++d)
+    part = part.narrow(static_cast<std::int64_t>(d), std::min(first[d], l.shape()[d]), sizes[d]);
+  return part;
+}
+
+// A random layout of up to two mesh dimensions over all ranks, without several boxes for one rank.
+layout random_layout(std::mt19937& dice, std::int32_t ranks, const extents& shape) {
+  std::vector<std::int64_t> sizes{ranks};
+  if (ranks % 2 == 0 && dice() % 2 == 0) sizes = {2, ranks / 2};
+  std::vector<placement> placements;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    const auto dim = static_cast<std::int32_t>(dice() % (shape.size() + 1));
+    placements.push_back(dim == static_cast<std::int32_t>(shape.size()) ? placement::replicate()
+                                                                        : placement::shard(dim));
+  }
+  return layout::make(device_mesh::make(sizes).value(), placements, shape).value();
+}
+
+}  // namespace
+
+extern "C" {
+
+/// `rounds` random layouts and dtypes, from LibTorch's slices to LibTorch's slices.
+const char* check_redistribute(const char* group, int rounds, unsigned seed) {
+  auto comm = c10d_communicator::named(group);
+  if (!comm) return kept(to_string(comm.error()));
+  std::mt19937 dice(seed);  // the same on every rank
+  const at::ScalarType types[] = {at::kByte, at::kBFloat16, at::kFloat, at::kComplexDouble, at::kFloat8_e5m2};
+  for (int round = 0; round < rounds; ++round) {
+    const extents shape{static_cast<std::int64_t>(dice() % 12), static_cast<std::int64_t>(dice() % 400),
+                        static_cast<std::int64_t>(dice() % 5)};
+    const layout from = random_layout(dice, comm->size(), shape), to = random_layout(dice, comm->size(), shape);
+    const at::ScalarType type = types[dice() % std::size(types)];
+    const at::Tensor whole = at::arange(shape[0] * shape[1] * shape[2], at::kLong)
+                                 .remainder(57)
+                                 .to(type)
+                                 .view({shape[0], shape[1], shape[2]});
+    const std::string what = to_string(from) + " to " + to_string(to) + ", " + c10::toString(type) + ": ";
+    auto tensor = dtensor<at::Tensor>::make(from, comm->rank(), part_of(whole, from, comm->rank()));
+    if (!tensor) return kept(what + to_string(tensor.error()));
+    auto moved = redistribute(*tensor, to, *comm);
+    if (!moved) return kept(what + to_string(moved.error()));
+    const at::Tensor expected = part_of(whole, to, comm->rank());
+    if (moved->local().sizes() != expected.sizes() ||
+        !at::equal(moved->local().view(at::kByte), expected.contiguous().view(at::kByte)))
+      return kept(what + "other elements");
+  }
+  return kept("");
+}
+
+/// Microseconds of one redistribution of rows to columns of so many float32, the median of `rounds`; below 0: an error.
+double time_redistribute(const char* group, std::int64_t side, int rounds) {
+  auto comm = c10d_communicator::named(group);
+  if (!comm) return -1;
+  const std::vector<std::int64_t> sizes{comm->size()};
+  const device_mesh mesh = device_mesh::make(sizes).value();
+  const layout rows = layout::make(mesh, {placement::shard(0)}, {side, side}).value();
+  const layout columns = layout::make(mesh, {placement::shard(1)}, {side, side}).value();
+  const extents local = rows.local_shape(comm->rank());
+  auto tensor = dtensor<at::Tensor>::make(rows, comm->rank(), at::ones({local[0], local[1]})).value();
+  std::vector<double> times;
+  for (int round = 0; round < rounds; ++round) {
+    if (!comm->all_gather({}, {})) return -1;
+    const auto began = std::chrono::steady_clock::now();
+    if (!redistribute(tensor, columns, *comm)) return -1;
+    times.push_back(std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - began).count());
+  }
+  std::sort(times.begin(), times.end());
+  return times[times.size() / 2];
+}
+}
