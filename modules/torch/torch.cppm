@@ -4,5 +4,6 @@
 export module shardmesh.torch;
 
 export import :c10d_communicator;
+export import :ivalue;
 export import :module_state;
 export import :module_checkpoint;
