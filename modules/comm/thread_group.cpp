@@ -38,7 +38,7 @@ constexpr std::size_t named_ranks = 16;
 // How often a wait looks before it yields, and before it sleeps. Few where ranks outnumber the cores: whoever is waited
 // for may need this one, every yield may cost a time slice, and a sleeper is served sooner than one that yields.
 constexpr std::int32_t least_looks = 2, patient_looks = 2048;
-constexpr int yields = 4;
+constexpr int yields = 12;
 
 // Between two looks at what another core will write.
 void relax() {
