@@ -4,22 +4,13 @@
 #include <string>
 #include <utility>
 
+#include "kept.hpp"
+
 import shardmesh.comm;
 import shardmesh.conformance;
 import shardmesh.torch;
 
 using namespace shardmesh;
-
-namespace {
-
-// Kept until the next call of this thread.
-const char* kept(std::string text) {
-  thread_local std::string last;
-  last = std::move(text);
-  return last.c_str();
-}
-
-}  // namespace
 
 extern "C" {
 

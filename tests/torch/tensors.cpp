@@ -13,19 +13,14 @@
 #include <utility>
 #include <vector>
 
+#include "kept.hpp"
+
 import shardmesh;
 import shardmesh.torch;
 
 using namespace shardmesh;
 
 namespace {
-
-// Kept until the next call of this thread.
-const char* kept(std::string text) {
-  thread_local std::string last;
-  last = std::move(text);
-  return last.c_str();
-}
 
 at::Tensor part_of(at::Tensor part, const layout& l, std::int32_t rank) {
   const extents first = l.first_index(rank), sizes = l.local_shape(rank);
