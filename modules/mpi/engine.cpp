@@ -7,7 +7,6 @@ module shardmesh.mpi;
 import shardmesh.comm;
 import :control;
 import :engine;
-import :peer_memory;
 import :record;
 import :session;
 import :staged;
@@ -37,13 +36,6 @@ std::uint64_t random_word() {
 
 std::string name_of(const exchange& e) {
   return detail::part_of_call(e.is_gather ? "an all_gather" : "an exchange", e.call);
-}
-
-std::int32_t peer_of(const outgoing& m) {
-  return m.peer;
-}
-std::int32_t peer_of(const incoming& m) {
-  return m.peer;
 }
 
 }  // namespace
@@ -142,32 +134,11 @@ result<void> engine::check_call(const call_options& options, std::string_view pa
   return {};
 }
 
-template <class Message>
-result<void> engine::check_peers(std::span<const Message> messages, std::string_view verb) const {
-  std::vector<std::int32_t> peers;
-  for (const Message& m : messages) {
-    const std::int32_t peer = peer_of(m);
-    const auto problem = [&](const std::string& what) {
-      return fail(errc::invalid_argument, fmt::format("rank {} {} {}", rank_, verb, what)).with_rank(peer);
-    };
-    if (peer == rank_) return problem("itself");
-    if (peer < 0 || peer >= size_) return problem(fmt::format("rank {}, of a group of {}", peer, size_));
-    if (m.bytes.empty()) return problem(fmt::format("rank {}, but the message is empty", peer));
-    peers.push_back(peer);
-  }
-  std::sort(peers.begin(), peers.end());
-  const auto twice = std::adjacent_find(peers.begin(), peers.end());
-  if (twice == peers.end()) return {};
-  return fail(errc::invalid_argument, fmt::format("rank {} {} rank {} twice in one call", rank_, verb, *twice))
-      .with_rank(*twice);
-}
-
 result<std::shared_ptr<exchange>> engine::start(std::span<const outgoing> sends, std::span<const incoming> receives,
                                                 const call_options& options) {
   const guard locked(lock_);
   SHARDMESH_CHECK(check_call(options, "an exchange"));
-  SHARDMESH_CHECK(check_peers(sends, "sends to"));
-  SHARDMESH_CHECK(check_peers(receives, "receives from"));
+  SHARDMESH_CHECK(detail::check_peers(rank_, size_, sends, receives));
   const auto e = std::make_shared<exchange>();
   e->tag = options.tag;
   e->call = options.name;
@@ -250,19 +221,8 @@ std::vector<std::int32_t> engine::waited_for(const exchange& e, bool sends) cons
 
 error engine::waited_in_vain(const exchange& e) const {
   constexpr std::size_t most = 16;
-  std::vector<std::int32_t> givers = waited_for(e, false), takers = waited_for(e, true), all;
-  std::set_union(givers.begin(), givers.end(), takers.begin(), takers.end(), std::back_inserter(all));
-  givers.resize(std::min(givers.size(), most));
-  takers.resize(std::min(takers.size(), most));
-  std::string text = fmt::format("rank {} waited in vain", rank_);
-  if (!givers.empty()) text += fmt::format(" for messages from {}", fmt::join(givers, ", "));
-  if (!takers.empty())
-    text +=
-        fmt::format("{} {}", givers.empty() ? " for its messages to be taken by" : ", and for its own to be taken by",
-                    fmt::join(takers, ", "));
-  error problem = fail(errc::deadline_exceeded, fmt::format("{} in {} (tag {})", text, name_of(e), e.tag));
-  problem.found = last_heard(std::span(all).first(std::min(all.size(), most)));
-  problem.ranks = std::move(all);
+  error problem = detail::waited_in_vain(rank_, name_of(e), e.tag, waited_for(e, false), waited_for(e, true));
+  problem.found = last_heard(std::span(problem.ranks).first(std::min(problem.ranks.size(), most)));
   return problem;
 }
 

@@ -8,12 +8,16 @@ module shardmesh.mpi:engine;
 import shardmesh.comm;
 import :control;
 import :mpi_communicator;
-import :peer_memory;
 import :record;
 import :session;
 import :staged;
 
 namespace shardmesh::mpi {
+
+using detail::machine_identity;
+using detail::peer_memory;
+using detail::read_outcome;
+using detail::this_machine;
 
 /// One started exchange.
 struct exchange {
@@ -91,8 +95,6 @@ class engine {
 
   // engine.cpp: calls. All of these with the lock held.
   result<void> check_call(const call_options& options, std::string_view what);
-  template <class Message>
-  result<void> check_peers(std::span<const Message> messages, std::string_view verb) const;
   result<void> wait_for(guard& locked, exchange& e);
   void poison(error reason, bool doubt, bool tell_peers);
   void flush(std::chrono::milliseconds most);

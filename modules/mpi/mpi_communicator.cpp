@@ -8,7 +8,6 @@ module shardmesh.mpi;
 import shardmesh.comm;
 import :control;
 import :engine;
-import :peer_memory;
 import :record;
 import :session;
 import :staged;

@@ -34,17 +34,13 @@ namespace {
 
 using clock = std::chrono::steady_clock;
 
-std::string list_of(std::span<const std::int32_t> ranks) {
-  constexpr std::size_t most = 16;
-  std::string text;
-  for (const std::int32_t rank : ranks.first(std::min(ranks.size(), most)))
-    text += (text.empty() ? "" : ", ") + std::to_string(rank);
-  return text;
+std::string part_of(const exchange& e) {
+  return detail::part_of_call(e.part, e.call);
 }
 
 // In a call of which part.
 std::string name_of(const exchange& e) {
-  return detail::part_of_call(e.part, e.call) + " (tag " + std::to_string(e.tag) + ")";
+  return part_of(e) + " (tag " + std::to_string(e.tag) + ")";
 }
 
 }  // namespace
@@ -92,25 +88,6 @@ result<void> engine::check_call(const exchange& e, const call_options& options) 
   return {};
 }
 
-template <class Message>
-result<void> engine::check_peers(std::span<const Message> messages, std::string_view verb) const {
-  std::vector<std::int32_t> peers;
-  for (const Message& m : messages) {
-    const auto problem = [&](const std::string& what) {
-      return fail(errc::invalid_argument, "rank " + std::to_string(rank()) + " " + std::string(verb) + " " + what)
-          .with_rank(m.peer);
-    };
-    if (m.peer == rank()) return problem("itself");
-    if (m.peer < 0 || m.peer >= size())
-      return problem("rank " + std::to_string(m.peer) + ", of a group of " + std::to_string(size()));
-    if (m.bytes.empty()) return problem("rank " + std::to_string(m.peer) + ", but the message is empty");
-    if (std::find(peers.begin(), peers.end(), m.peer) != peers.end())
-      return problem("rank " + std::to_string(m.peer) + " twice in one call");
-    peers.push_back(m.peer);
-  }
-  return {};
-}
-
 result<std::shared_ptr<exchange>> engine::start(std::span<const outgoing> sends, std::span<const incoming> receives,
                                                 const call_options& options) {
   const guard locked(lock_);
@@ -120,8 +97,7 @@ result<std::shared_ptr<exchange>> engine::start(std::span<const outgoing> sends,
   e->deadline = options.deadline;
   e->cancel = options.cancel;
   SHARDMESH_CHECK(check_call(*e, options));
-  SHARDMESH_CHECK(check_peers(sends, "sends to"));
-  SHARDMESH_CHECK(check_peers(receives, "receives from"));
+  SHARDMESH_CHECK(detail::check_peers(rank(), size(), sends, receives));
   for (const incoming& m : receives) expect(m.peer, false, {e, m.bytes, nullptr});
   for (const outgoing& m : sends) announce(m.peer, record_kind::message, m.bytes, e);
   if (poison_) return *poison_;
@@ -206,17 +182,7 @@ result<void> engine::wait_for(guard& locked, exchange& e) {
 }
 
 error engine::waited_in_vain(const exchange& e) const {
-  std::string text = "rank " + std::to_string(rank()) + " waited in vain";
-  if (!e.givers.empty()) text += " for messages from " + list_of(e.givers);
-  if (!e.takers.empty())
-    text += (e.givers.empty() ? " for its messages to be taken by " : ", and for its own to be taken by ") +
-            list_of(e.takers);
-  error problem = fail(errc::deadline_exceeded, text + " in " + name_of(e));
-  problem.ranks = e.givers;
-  problem.ranks.insert(problem.ranks.end(), e.takers.begin(), e.takers.end());
-  std::sort(problem.ranks.begin(), problem.ranks.end());
-  problem.ranks.erase(std::unique(problem.ranks.begin(), problem.ranks.end()), problem.ranks.end());
-  return problem;
+  return detail::waited_in_vain(rank(), part_of(e), e.tag, e.givers, e.takers);
 }
 
 result<void> engine::wait(exchange& e) {

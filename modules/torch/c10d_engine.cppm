@@ -112,8 +112,6 @@ class engine : public std::enable_shared_from_this<engine> {
 
   // Calls. All of these with the lock held.
   result<void> check_call(const exchange& e, const call_options& options);
-  template <class Message>
-  result<void> check_peers(std::span<const Message> messages, std::string_view verb) const;
   void expect(std::int32_t peer, bool is_gather, expected receive);
   void announce(std::int32_t peer, record_kind kind, std::span<const std::byte> bytes,
                 const std::shared_ptr<exchange>& owner);

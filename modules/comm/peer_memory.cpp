@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
-#include "includes.hpp"
-
-#include <sys/uio.h>
+#include <unistd.h>
 
 #include <cerrno>
+#include <cstddef>
+#include <cstdint>
 #include <fstream>
-module shardmesh.mpi;
+#include <span>
+#if defined(__linux__)
+#include <sys/uio.h>
+#endif
+module shardmesh.comm;
 
-import shardmesh.comm;
-import :peer_memory;
-
-namespace shardmesh::mpi {
+namespace shardmesh::detail {
 
 machine_identity this_machine() {
   machine_identity here;
@@ -21,6 +22,7 @@ machine_identity this_machine() {
   return here;
 }
 
+#if defined(__linux__)
 // One system call copies in the order of the list, so the guard is read last.
 read_outcome peer_memory::read(std::uint64_t address, std::span<std::byte> to) const {
   const auto there = [](std::uint64_t at, std::size_t size) {
@@ -44,5 +46,10 @@ read_outcome peer_memory::read(std::uint64_t address, std::span<std::byte> to) c
     to = to.subspan(static_cast<std::size_t>(count));
   }
 }
+#else
+read_outcome peer_memory::read(std::uint64_t, std::span<std::byte>) const {
+  return read_outcome::refused;
+}
+#endif
 
-}  // namespace shardmesh::mpi
+}  // namespace shardmesh::detail

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // peer_memory: reading the memory of another process of this machine, and noticing that it has gone. The reader copies;
-// the owner needs to do nothing and takes its memory back by changing a guard word that is read after the data.
-module;
-#include "includes.hpp"
-module shardmesh.mpi:peer_memory;
+// the owner needs to do nothing and takes its memory back by changing a guard word that is read after the data. For
+// models whose ranks are processes; not for users. Linux; elsewhere no peer can be read.
+export module shardmesh.comm:peer_memory;
 
-import shardmesh.comm;
+import shardmesh.std;
 
-namespace shardmesh::mpi {
+export namespace shardmesh::detail {
 
 /// Two ranks with equal identities can name each other's processes.
 struct machine_identity {
@@ -40,4 +39,4 @@ class peer_memory {
   std::uint64_t guard_ = 0;
 };
 
-}  // namespace shardmesh::mpi
+}  // namespace shardmesh::detail
