@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+// How frames move: from this rank's messages into the rings, and out of them to where they are wanted.
+module;
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <list>
+#include <memory>
+#include <new>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+module shardmesh.shared_memory;
+
+import shardmesh.comm;
+import :engine;
+import :segment;
+
+namespace shardmesh::shared_memory {
+namespace {
+
+bool is_same(const frame& a, const frame& b) {
+  return (a.kind == frame_kind::gather) == (b.kind == frame_kind::gather) && a.tag == b.tag;
+}
+
+void erase_one(std::vector<std::int32_t>& ranks, std::int32_t rank) {
+  if (const auto at = std::find(ranks.begin(), ranks.end(), rank); at != ranks.end()) ranks.erase(at);
+}
+
+}  // namespace
+
+// Whether anything moved.
+bool engine::progress() {
+  if (poison_) return false;
+  auto told = memory_->poison();  // looked at first: what was sent before it still comes
+  bool moved = false;
+  for (std::int32_t peer = 0; peer < size_; ++peer) {
+    if (peer == rank_) continue;
+    moved = pull(peer) || moved;
+    moved = push(peer) || moved;
+    if (poison_) return true;
+  }
+  if (told) {
+    poison(*std::move(told));
+    return true;
+  }
+  if (moved && waiting_ > 1) memory_->ring_bell(rank_);  // it may have been another thread's
+  return moved;
+}
+
+bool engine::push(std::int32_t peer) {
+  auto& sends = of(peer).sends;
+  if (sends.empty()) return false;
+  ring to = memory_->between(rank_, peer);
+  bool moved = false;
+  while (!sends.empty()) {
+    leaving& next = sends.front();
+    if (!next.is_headed) {
+      if (to.writable() < sizeof(frame)) break;
+      to.write(std::as_bytes(std::span(&next.head, 1)));
+      next.is_headed = moved = true;
+    }
+    if (next.head.has_bytes()) {
+      const std::uint64_t count = to.write(next.bytes);
+      moved = moved || count > 0;
+      next.bytes = next.bytes.subspan(static_cast<std::size_t>(count));
+      if (!next.bytes.empty()) break;
+      erase_one(next.owner->takers, peer);
+    } else if (next.head.kind == frame_kind::lent) {
+      of(peer).lents.push_back({next.head.number, next});
+    }
+    sends.pop_front();
+  }
+  if (moved) memory_->ring_bell(peer);
+  // A rank that went to sleep with room in the ring would sleep for ever.
+  if (!sends.empty() && !to.wait_for_room()) memory_->ring_bell(rank_);
+  return moved;
+}
+
+bool engine::pull(std::int32_t peer) {
+  ring from = memory_->between(peer, rank_);
+  bool moved = false;
+  line& at = of(peer);
+  while (!poison_) {
+    if (!at.now) {
+      if (from.readable() < sizeof(frame)) break;
+      frame head;
+      from.read(std::as_writable_bytes(std::span(&head, 1)));
+      moved = true;
+      begin_frame(peer, head);
+      if (poison_) break;
+      if (!at.now) continue;  // it has no bytes
+    }
+    const std::uint64_t count = from.read(at.now->rest);
+    moved = moved || count > 0;
+    at.now->rest = at.now->rest.subspan(static_cast<std::size_t>(count));
+    if (!at.now->rest.empty()) break;
+    end_frame(peer);
+  }
+  if (moved && from.take_wish()) memory_->ring_bell(peer);
+  return moved;
+}
+
+bool engine::fits(std::int32_t peer, const frame& head, const wanted& receive) {
+  if (receive.grows != nullptr || receive.room.size() == head.size_bytes) return true;
+  poison(fail(errc::communication, "rank " + std::to_string(peer) + " sends a message of another size than rank " +
+                                       std::to_string(rank_) + " receives (tag " + std::to_string(head.tag) + ")")
+             .with_rank(peer)
+             .with_values(std::to_string(receive.room.size()) + " bytes", std::to_string(head.size_bytes) + " bytes"));
+  return false;
+}
+
+void engine::begin_frame(std::int32_t peer, const frame& head) {
+  line& at = of(peer);
+  if (head.kind == frame_kind::taken || head.kind == frame_kind::refused) return answered(peer, head);
+  auto& places = head.kind == frame_kind::again ? at.refuseds : at.receives;
+  const auto found = std::find_if(places.begin(), places.end(), [&](const wanted& receive) {
+    return head.kind == frame_kind::again ? receive.head.number == head.number : is_same(receive.head, head);
+  });
+  try {
+    const auto size = static_cast<std::size_t>(head.size_bytes);
+    if (found == places.end()) {
+      early& kept = at.earlies.emplace_back();
+      kept.head = head;
+      if (!head.has_bytes()) return;
+      kept.bytes.resize(size);
+      at.now.emplace(arriving{head, kept.bytes, std::nullopt});
+      return;
+    }
+    wanted receive = std::move(*found);
+    places.erase(found);
+    if (!fits(peer, head, receive)) return;
+    if (head.kind == frame_kind::lent) return take_lent(peer, head, std::move(receive));
+    if (receive.grows != nullptr) {
+      receive.grows->resize(size);
+      receive.room = *receive.grows;
+    }
+    const std::span<std::byte> room = receive.room;
+    at.now.emplace(arriving{head, room, std::move(receive)});
+  } catch (const std::bad_alloc&) {
+    poison(fail(errc::no_memory, "rank " + std::to_string(rank_) + " has no memory for a message of " +
+                                     std::to_string(head.size_bytes) + " bytes")
+               .with_rank(rank_));
+  }
+}
+
+void engine::end_frame(std::int32_t peer) {
+  line& at = of(peer);
+  const std::optional<wanted> to = std::move(at.now->to);
+  at.now.reset();
+  if (to) return finish(peer, *to);
+  // The last one that has bytes: none with bytes came after it.
+  const auto kept = std::prev(std::find_if(at.earlies.rbegin(), at.earlies.rend(), [](const early& one) {
+                                return one.head.has_bytes();
+                              }).base());
+  kept->is_whole = true;
+  if (!kept->to) return;
+  std::copy(kept->bytes.begin(), kept->bytes.end(), kept->to->room.begin());
+  finish(peer, *kept->to);
+  at.earlies.erase(kept);
+}
+
+void engine::finish(std::int32_t peer, const wanted& receive) {
+  erase_one(receive.owner->givers, peer);
+}
+
+void engine::take_lent(std::int32_t peer, const frame& head, wanted receive) {
+  line& at = of(peer);
+  const detail::read_outcome outcome = at.memory.read(head.address, receive.room);
+  if (outcome == detail::read_outcome::done) {
+    finish(peer, receive);
+    return answer(peer, frame_kind::taken, head);
+  }
+  if (outcome == detail::read_outcome::closed) {  // an error of the peer, or its end: those that wait will notice
+    receive.head = head;
+    at.refuseds.push_back(std::move(receive));
+    return;
+  }
+  // Memory of a kind that only its owner reads.
+  receive.head = head;
+  at.refuseds.push_back(std::move(receive));
+  answer(peer, frame_kind::refused, head);
+}
+
+void engine::answer(std::int32_t peer, frame_kind kind, const frame& head) {
+  of(peer).sends.push_back({nullptr, {kind, head.tag, 0, 0, head.number}, {}});
+  push(peer);
+}
+
+void engine::answered(std::int32_t peer, const frame& answer) {
+  line& at = of(peer);
+  const auto found =
+      std::find_if(at.lents.begin(), at.lents.end(), [&](const lent& one) { return one.number == answer.number; });
+  if (found == at.lents.end()) return;
+  leaving what = std::move(found->what);
+  at.lents.erase(found);
+  if (answer.kind == frame_kind::taken) return erase_one(what.owner->takers, peer);
+  what.head.kind = frame_kind::again;
+  what.is_headed = false;
+  at.sends.push_back(std::move(what));
+}
+
+// A receive begins: what it wants may have come, or be on its way, or come later.
+void engine::want(std::int32_t peer, wanted receive) {
+  receive.owner->givers.push_back(peer);
+  line& at = of(peer);
+  const auto found = std::find_if(at.earlies.begin(), at.earlies.end(),
+                                  [&](const early& kept) { return !kept.to && is_same(kept.head, receive.head); });
+  if (found == at.earlies.end()) {
+    at.receives.push_back(std::move(receive));
+    return;
+  }
+  if (!fits(peer, found->head, receive)) return;
+  if (receive.grows != nullptr) {
+    receive.grows->resize(found->bytes.size());
+    receive.room = *receive.grows;
+  }
+  if (found->head.kind == frame_kind::lent) {
+    const frame head = found->head;
+    at.earlies.erase(found);
+    return take_lent(peer, head, std::move(receive));
+  }
+  if (!found->is_whole) {
+    found->to = std::move(receive);
+    return;
+  }
+  std::copy(found->bytes.begin(), found->bytes.end(), receive.room.begin());
+  finish(peer, receive);
+  at.earlies.erase(found);
+}
+
+// Nothing moves from here on: the memory of calls is theirs again.
+void engine::poison(error reason) {
+  if (poison_) return;
+  ++guard_;  // whoever reads this rank's memory from here on reads no message
+  memory_->set_poison(reason);
+  poison_ = memory_->poison();
+  if (!poison_) poison_ = std::move(reason);  // another rank is telling its own
+  for (line& at : lines_) at = {};            // a lent message may be read still, but is none any more
+  memory_->ring_bell(rank_);
+}
+
+}  // namespace shardmesh::shared_memory

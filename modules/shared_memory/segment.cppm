@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// segment: the memory that the processes of a group share, as all of them see it: a desk for each rank, a ring of bytes
+// from each rank to each other, and one place for the error that ends it all. Not here: messages (engine).
+module;
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+module shardmesh.shared_memory:segment;
+
+import shardmesh.comm;
+
+namespace shardmesh::shared_memory {
+
+using word = std::atomic<std::uint32_t>;
+using position = std::atomic<std::uint64_t>;
+static_assert(word::is_always_lock_free && position::is_always_lock_free);
+
+enum class presence : std::uint32_t { absent, joined, left };
+
+/// A rank's place. `bell` counts what may have changed for the rank; it sleeps until that does.
+struct alignas(64) desk {
+  word bell;
+  word sleepers;
+  std::atomic<presence> state;
+  word process;                   // its number
+  position guard_address, guard;  // what others see of its memory while they may read it
+  /// The call that it made last, and when (0: none): for errors of those that wait for it.
+  std::array<std::atomic<char>, 48> call;
+  std::atomic<std::int64_t> called_at;  // nanoseconds of the steady clock, which is the machine's
+};
+
+/// Bytes from one rank to another, of which one writes and one reads. Positions only grow.
+struct ring_state {
+  alignas(64) position written;
+  alignas(64) position read;
+  alignas(64) word writer_waits;  // for room
+  word reads_memory;              // the reader can read the writer's memory
+};
+
+class ring {
+ public:
+  ring(ring_state* state, std::byte* bytes, std::uint64_t capacity)
+      : state_(state), bytes_(bytes), capacity_(capacity) {}
+
+  std::uint64_t readable() const;
+  std::uint64_t writable() const;
+  /// As many of the bytes as there is room for. Returns how many.
+  std::uint64_t write(std::span<const std::byte> bytes);
+  /// As many bytes as there are. Returns how many.
+  std::uint64_t read(std::span<std::byte> bytes);
+  /// The writer found no room: it is told when there is some. False when there is by now.
+  bool wait_for_room();
+  /// For the reader, after reading: whether the writer waits to be told.
+  bool take_wish() { return state_->writer_waits.load() != 0 && state_->writer_waits.exchange(0) != 0; }
+  /// Whether the reader reads the writer's memory: for large messages the ring then has only where they lie.
+  bool reads_memory() const { return state_->reads_memory.load() != 0; }
+  void set_reads_memory(bool reads) { state_->reads_memory.store(reads ? 1 : 0); }
+
+ private:
+  ring_state* state_;
+  std::byte* bytes_;
+  std::uint64_t capacity_;
+};
+
+class segment {
+ public:
+  static result<std::shared_ptr<segment>> make(std::int32_t ranks, std::uint64_t ring_bytes, bool reads_memory);
+  static result<std::shared_ptr<segment>> open(std::string_view token);
+  segment(const segment&) = delete;
+  segment& operator=(const segment&) = delete;
+  ~segment();
+
+  std::string token() const;
+  std::int32_t size() const;
+  desk& desk_of(std::int32_t rank);
+  ring between(std::int32_t from, std::int32_t to);
+
+  /// Whether ranks may read each other's memory at all.
+  bool reads_memory() const;
+
+  /// This process is that rank from now on; others may read its memory while `guard` is unchanged.
+  /// \errors errc::invalid_argument: another has that place
+  result<void> take_place(std::int32_t rank, const std::uint64_t& guard);
+  /// The memory of another rank that has joined.
+  detail::peer_memory memory_of(std::int32_t rank);
+  /// False when the process that had the place has ended without leaving it.
+  bool is_alive(std::int32_t rank);
+
+  /// Notes what the rank does, and what it did last, in words.
+  void note_call(std::int32_t rank, std::string_view part);
+  std::string last_call(std::int32_t rank);
+
+  /// Something has changed for the rank.
+  void ring_bell(std::int32_t rank);
+  void ring_all_bells();
+  /// Returns when the bell has rung since it showed `seen`, or at `until`; awake for some microseconds first.
+  void wait_for_bell(std::int32_t rank, std::uint32_t seen, std::chrono::steady_clock::time_point until);
+
+  /// The first error stays.
+  void set_poison(const error& reason);
+  std::optional<error> poison();
+
+ private:
+  struct head;
+  segment(int file, void* memory, std::size_t size_bytes) : file_(file), memory_(memory), size_bytes_(size_bytes) {}
+  head& head_of() const;
+  int file_ = -1;  // a lock on its byte r says that rank r lives
+  void* memory_ = nullptr;
+  std::size_t size_bytes_ = 0;
+};
+
+}  // namespace shardmesh::shared_memory

@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+// shardmesh.shared_memory: ranks that are processes of one machine, without MPI or sockets. An optional room:
+// `import shardmesh;` does not bring it. Linux only.
+export module shardmesh.shared_memory;
+
+export import shardmesh.comm;
+
+export import :shared_memory_communicator;
+export import :shared_memory_group;

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// The distributed suite over shared memory: a case of fewer ranks is run by the first ones. All ranks come to the same
+// verdict, so that they stay together.
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <exception>
+#include <fabric.hpp>
+#include <optional>
+#include <random>
+#include <random_seed.hpp>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+import shardmesh.shared_memory;
+
+using namespace shardmesh;
+
+shared_memory_communicator& world_communicator();
+
+namespace {
+
+// What the others say must be known before the next case starts.
+std::vector<std::string> tell_all(std::string_view mine) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(600);
+  const auto all = world_communicator().all_gather(std::as_bytes(std::span(mine)), {.deadline = deadline});
+  std::vector<std::string> texts;
+  for (const auto& text : all.value()) texts.emplace_back(reinterpret_cast<const char*>(text.data()), text.size());
+  return texts;
+}
+
+std::string run(const shared_memory_options& options, std::int32_t size, const fabric::rank_body& body) {
+  const std::int32_t rank = world_communicator().rank();
+  std::optional<shared_memory_group> group;
+  if (rank == 0) group = shared_memory_group::make(size, options).value();
+  const std::string token = tell_all(group ? group->token() : "").front();
+  std::string wrong;
+  std::optional<any_communicator> comm;
+  if (rank < size) {
+    comm.emplace(shared_memory_communicator::join(token, rank).value());
+    try {
+      wrong = body(&*comm);
+    } catch (const std::exception& e) {
+      wrong = e.what();
+    }
+    if (!wrong.empty()) comm->abort(fail(errc::checksum_mismatch, wrong));
+  }
+  const std::vector<std::string> all = tell_all(wrong);
+  for (std::size_t i = 0; i < all.size(); ++i)
+    if (!all[i].empty()) return "rank " + std::to_string(i) + ": " + all[i];
+  return {};
+}
+
+}  // namespace
+
+namespace fabric {
+
+const std::vector<kind>& all() {
+  static const std::vector<kind> kinds = [] {
+    std::vector<std::int32_t> sizes;
+    for (std::int32_t size = world_communicator().size(); size >= 1; --size) sizes.push_back(size);
+    const auto over = [](shared_memory_options options) {
+      return [options](std::int32_t size, const rank_body& body) { return run(options, size, body); };
+    };
+    return std::vector<kind>{
+        {"shared memory", sizes, over({})},
+        {"shared memory, small buffers", sizes, over({.buffer_bytes = 4096})},
+    };
+  }();
+  return kinds;
+}
+
+std::uint64_t seed() {
+  static const std::uint64_t value = [] {
+    if (const char* const text = std::getenv("SHARDMESH_SEED")) return std::strtoull(text, nullptr, 10);
+    return std::strtoull(tell_all(std::to_string(std::random_device{}())).front().c_str(), nullptr, 10);
+  }();
+  return value;
+}
+
+int rounds(int normal) {
+  return random_seed::runs_are_long() ? normal : normal / 2;
+}
+
+}  // namespace fabric

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// A process that is killed or stopped, or that leaves, in the middle: every survivor gets an error that names it, soon.
+// One line for each that is wrong; nothing when all is well.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+import shardmesh.shared_memory;
+
+using namespace shardmesh;
+using clock_type = std::chrono::steady_clock;
+using seconds = std::chrono::duration<double>;
+
+namespace {
+
+constexpr std::int32_t ranks = 3, victim = 1;
+constexpr seconds deadline{1.0}, grace{1.5};
+
+struct scene {
+  std::string phase;
+  int signal = 0;  // 0: the process ends
+  bool keeps_child = false;
+};
+
+void reached(const scene& now, const char* phase, std::int32_t rank) {
+  if (rank != victim || now.phase != phase) return;
+  if (now.keeps_child && ::fork() == 0) {
+    ::pause();  // a child of the victim, which holds all that it had open
+    std::_Exit(0);
+  }
+  if (now.signal == 0) std::_Exit(0);
+  ::raise(now.signal);
+}
+
+// Everybody sends everybody the same large message, again and again.
+result<void> run(shared_memory_communicator& comm, const scene& now, clock_type::time_point& began) {
+  std::vector<std::byte> mine(8 << 20, std::byte{1});
+  std::vector<std::vector<std::byte>> theirs(ranks, std::vector<std::byte>(mine.size()));
+  std::vector<outgoing> sends;
+  std::vector<incoming> receives;
+  for (std::int32_t peer = 0; peer < ranks; ++peer) {
+    if (peer == comm.rank()) continue;
+    sends.push_back({peer, mine});
+    receives.push_back({peer, theirs[static_cast<std::size_t>(peer)]});
+  }
+  const auto options = [&] {
+    began = clock_type::now();
+    return call_options{.deadline = began + std::chrono::duration_cast<clock_type::duration>(deadline)};
+  };
+  for (int round = 0; round < 20; ++round) {
+    if (round == 3) reached(now, "gather", comm.rank());
+    if (const auto all = comm.all_gather(mine, options()); !all) return all.error();
+    if (round == 3) reached(now, "exchange", comm.rank());
+    auto work = comm.start_exchange(sends, receives, options());
+    if (!work) return work.error();
+    if (round == 3) reached(now, "started", comm.rank());
+    if (const auto done = work->wait(); !done) return done.error();
+  }
+  return {};
+}
+
+int survive(const scene& now, const std::string& token, std::int32_t rank) {
+  auto comm = shared_memory_communicator::join(token, rank, {.deadline = clock_type::now() + std::chrono::seconds(20)});
+  if (!comm) return std::fprintf(stderr, "rank %d: %s\n", rank, to_string(comm.error()).c_str()), 1;
+  clock_type::time_point began;
+  const auto done = run(*comm, now, began);
+  const seconds took = clock_type::now() - began;
+  const std::string text = done ? "no error" : to_string(done.error());
+  if (!done && std::ranges::find(done.error().ranks, victim) != done.error().ranks.end() && took < deadline + grace)
+    return 0;
+  std::fprintf(stderr, "%s with signal %d: rank %d, after %.1f s: %s\n", now.phase.c_str(), now.signal, rank,
+               took.count(), text.c_str());
+  return 1;
+}
+
+int play(const scene& now) {
+  const auto group = shared_memory_group::make(ranks).value();
+  std::vector<pid_t> children;
+  for (std::int32_t rank = 0; rank < ranks; ++rank) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::setpgid(0, 0);
+      std::_Exit(survive(now, group.token(), rank));
+    }
+    children.push_back(child);
+  }
+  int wrong = 0;
+  for (std::int32_t rank = 0; rank < ranks; ++rank) {
+    int status = 0;
+    if (rank == victim) continue;
+    ::waitpid(children[static_cast<std::size_t>(rank)], &status, 0);
+    wrong += WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : 1;
+  }
+  ::kill(-children[victim], SIGKILL);  // with the child that it may have
+  ::waitpid(children[victim], nullptr, 0);
+  return wrong;
+}
+
+}  // namespace
+
+int main() {
+  int wrong = 0;
+  for (const char* phase : {"gather", "exchange", "started"}) {
+    for (const int signal : {SIGKILL, SIGSTOP, 0}) wrong += play({phase, signal});
+    wrong += play({phase, SIGKILL, true});
+  }
+  return wrong == 0 ? 0 : 1;
+}
