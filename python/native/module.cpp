@@ -25,4 +25,6 @@ PYBIND11_MODULE(_native, native) {
   bindings::add_saving(native);
   bindings::add_commands(native);
   bindings::add_rank_folder(native);
+  bindings::add_layouts(native);
+  bindings::add_ranks(native);
 }

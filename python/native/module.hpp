@@ -9,5 +9,7 @@ void add_checkpoint(pybind11::module_& native);   // one opened checkpoint: what
 void add_saving(pybind11::module_& native);       // save, from one process
 void add_commands(pybind11::module_& native);     // verify, diff, convert, reshard
 void add_rank_folder(pybind11::module_& native);  // a DCP folder that several processes write
+void add_layouts(pybind11::module_& native);      // who holds which boxes of a tensor
+void add_ranks(pybind11::module_& native);        // processes as ranks, and tensors that move between them
 
 }  // namespace bindings

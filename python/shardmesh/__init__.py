@@ -3,12 +3,32 @@
 
 `shardmesh.dcp` saves and loads on many ranks, and plugs into torch.distributed.checkpoint. See docs/python.md.
 """
+import importlib
+from typing import TYPE_CHECKING
+
 from ._checkpoint import Checkpoint, Chunk, Entry, ObjectEntry, TensorEntry, load, open
 from ._commands import DiffReport, Difference, Selection, VerifyReport, convert, diff, inspect, reshard, verify
 from ._error import Box, Error
+from ._layouts import Layout, PlacedBox
 from ._native import version as __version__
 from ._saving import SaveReport, save
 
-__all__ = ["Box", "Checkpoint", "Chunk", "DiffReport", "Difference", "Entry", "Error", "ObjectEntry", "SaveReport",
-           "Selection", "TensorEntry", "VerifyReport", "convert", "diff", "inspect", "load", "open", "reshard", "save",
+if TYPE_CHECKING:
+    from ._redistribute import full_state_dict, redistribute
+    from ._shards import Shards, flatten_sharded_tensors
+
+# What needs torch to be imported at all, which takes a second.
+_OF_TORCH = {"Shards": "_shards", "flatten_sharded_tensors": "_shards", "full_state_dict": "_redistribute",
+             "redistribute": "_redistribute"}
+
+
+def __getattr__(name: str):
+    if name not in _OF_TORCH:
+        raise AttributeError(f"module 'shardmesh' has no attribute {name!r}")
+    return getattr(importlib.import_module(f".{_OF_TORCH[name]}", __name__), name)
+
+
+__all__ = ["Box", "Checkpoint", "Chunk", "DiffReport", "Difference", "Entry", "Error", "Layout", "ObjectEntry",
+           "PlacedBox", "SaveReport", "Selection", "Shards", "TensorEntry", "VerifyReport", "convert", "diff",
+           "flatten_sharded_tensors", "full_state_dict", "inspect", "load", "open", "redistribute", "reshard", "save",
            "verify"]

@@ -54,12 +54,15 @@ def _rebuilt(text: str, fields: dict) -> Error:
     return made
 
 
-def failure(code: str, message: str, *, key: str = "", path: str = "", expected: str = "", found: str = "",
-            hint: str = "") -> Error:
+def failure(code: str, message: str, *, key: str = "", path: str = "", ranks: tuple[int, ...] = (), expected: str = "",
+            found: str = "", hint: str = "") -> Error:
     """An Error of the Python half, its line put together as the C++ half does."""
     text = ": ".join(part for part in (path, key, message) if part)
+    if ranks:
+        text += f" (rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))})"
     if expected or found:
         text += f": expected {expected}, found {found}"
     if hint:
         text += f"; {hint}"
-    return Error(code, text, message=message, key=key, path=path, expected=expected, found=found, hint=hint)
+    return Error(code, text, message=message, key=key, path=path, ranks=ranks, expected=expected, found=found,
+                 hint=hint)

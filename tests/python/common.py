@@ -22,6 +22,22 @@ def need_torch():
     warnings.filterwarnings("ignore")
 
 
+def long_runs():
+    """Whether random tests are to be many (./dev test --full)."""
+    return os.environ.get("SHARDMESH_PROPERTY_RUNS") == "long"
+
+
+def seed():
+    """Of random tests: SHARDMESH_SEED, or one of this run; a test that fails names it."""
+    global _seed
+    if _seed is None:
+        _seed = int(os.environ.get("SHARDMESH_SEED") or int.from_bytes(os.urandom(4), "little"))
+    return _seed
+
+
+_seed = None
+
+
 def raw(tensor):
     """The row-major bytes of a tensor of any dtype."""
     import torch

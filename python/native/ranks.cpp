@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// Processes of one machine as ranks, and tensors that move between them: what shardmesh.redistribute is made of. How
+// processes find each other is Python's part.
+#include <pybind11/stl.h>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "errors.hpp"
+#include "module.hpp"
+#include "values.hpp"
+#include "waiting.hpp"
+
+import shardmesh;
+import shardmesh.shared_memory;
+
+namespace bindings {
+namespace py = pybind11;
+using namespace shardmesh;
+
+namespace {
+
+// Of a call that may take so long; none: as long as it takes.
+call_options within(const std::optional<double>& seconds, call_options call) {
+  if (seconds)
+    call.deadline = std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+                                                           std::chrono::duration<double>(*seconds));
+  return call;
+}
+
+class ranks {
+ public:
+  explicit ranks(any_communicator comm) : comm_(std::move(comm)) {}
+
+  static std::unique_ptr<ranks> join(const py::str& token, std::int32_t rank, std::optional<double> seconds) {
+    return waited(py::none(), [&, token = bytes_of(token)](watch& watching) {
+      auto made = shared_memory_communicator::join(token, rank, within(seconds, watching.call()));
+      return std::make_unique<ranks>(any_communicator(std::move(made).value()));
+    });
+  }
+
+  std::int32_t rank() const { return comm_.rank(); }
+  std::int32_t size() const { return comm_.size(); }
+
+  // Each move: (key, from, to, dtype, source memories, destination memories), distributions and memories of slots.
+  // Returns (bytes sent, bytes received, rounds).
+  py::tuple redistribute(const py::sequence& moves, std::optional<double> seconds, std::int64_t memory_bytes,
+                         const py::object& report) {
+    std::vector<tensor_move> all;
+    all.reserve(moves.size());
+    for (const py::handle move : moves) all.push_back(move_of(py::reinterpret_borrow<py::sequence>(move)));
+    const redistribute_report done = waited(report, [&](watch& watching) {
+      redistribute_options options;
+      options.memory_bytes = memory_bytes;
+      options.cache = &plans_;
+      options.call = within(seconds, watching.call());
+      options.progress = watching.progress();
+      return shardmesh::redistribute(all, comm_, options).value();
+    });
+    return py::make_tuple(done.sent_bytes, done.received_bytes, done.rounds);
+  }
+
+ private:
+  static tensor_move move_of(const py::sequence& given) {
+    tensor_move made;
+    made.key = bytes_of(given[0]);
+    made.from.where = given[1].cast<const distribution&>();
+    made.to.where = given[2].cast<const distribution&>();
+    made.from.type = made.to.type = to_dtype(given[3]);
+    for (const py::handle memory : given[4]) made.from.memory.slots.push_back(to_view(memory));
+    for (const py::handle memory : given[5]) made.to.memory.slots.push_back(to_view(memory));
+    return made;
+  }
+
+  any_communicator comm_;
+  plan_cache plans_{256};
+};
+
+}  // namespace
+
+void add_ranks(py::module_& native) {
+  py::class_<shared_memory_group>(native, "SharedMemory")
+      .def_static(
+          "make", [](std::int32_t ranks) { return value_of(shared_memory_group::make(ranks)); }, py::arg("ranks"))
+      .def_property_readonly("token", [](const shared_memory_group& group) { return text(group.token()); });
+  py::class_<ranks>(native, "Ranks")
+      .def_static("join", &ranks::join, py::arg("token"), py::arg("rank"), py::arg("seconds"))
+      .def_property_readonly("rank", &ranks::rank)
+      .def_property_readonly("size", &ranks::size)
+      .def("redistribute", &ranks::redistribute, py::arg("moves"), py::arg("seconds"), py::arg("memory_bytes"),
+           py::arg("report"));
+}
+
+}  // namespace bindings

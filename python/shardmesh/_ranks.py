@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Processes of torch.distributed as ranks of shardmesh. They find each other by way of the default store; bytes then go
+through memory that the processes of a machine share."""
+from __future__ import annotations
+
+import hashlib
+import os
+import pathlib
+import weakref
+from typing import NamedTuple
+
+import torch.distributed as dist
+from torch.distributed import distributed_c10d
+
+from . import _native
+from ._error import failure
+
+
+class Members(NamedTuple):
+    """Some ranks of the default group, in ascending order, of which this process is one."""
+
+    native: _native.Ranks
+    ranks: tuple[int, ...]
+
+    def number_of(self, rank: int) -> int:
+        """The communicator's number of a rank of the default group."""
+        return self.ranks.index(rank)
+
+
+#: Of each default group (there may be another after destroy_process_group): members by their ranks.
+_made: weakref.WeakKeyDictionary[dist.ProcessGroup, dict[tuple[int, ...], Members]] = weakref.WeakKeyDictionary()
+
+
+def members(ranks: set[int], group: dist.ProcessGroup | None) -> Members:
+    """Of the group, or of these ranks of the default group. Collective over them the first time; kept from then on.
+
+    Raises Error: unsupported when this process is none of them, or they are on several machines.
+    """
+    if not dist.is_initialized():
+        raise failure("unsupported", "the default process group has not been initialized",
+                      hint="torch.distributed.init_process_group")
+    whole = distributed_c10d._get_default_group()
+    chosen = tuple(sorted(dist.get_process_group_ranks(group) if group is not None else ranks))
+    missing = sorted(ranks - set(chosen))
+    if missing:
+        raise failure("invalid_argument", "the process group lacks ranks of the meshes", ranks=tuple(missing))
+    known = _made.setdefault(whole, {})
+    if chosen not in known:
+        known[chosen] = _meet(chosen, dist.get_rank())
+    return known[chosen]
+
+
+def _meet(ranks: tuple[int, ...], rank: int) -> Members:
+    if rank not in ranks:
+        raise failure("unsupported", f"rank {rank} is none of those that move this tensor", ranks=ranks,
+                      hint="process_group=: a group with all of them and this rank")
+    store = distributed_c10d._get_default_store()
+    name = "shardmesh/" + hashlib.sha256(repr(ranks).encode()).hexdigest()[:16]
+    store.set(f"{name}/machine/{rank}", _machine())
+    machines = {other: store.get(f"{name}/machine/{other}") for other in ranks}
+    elsewhere = tuple(other for other in ranks if machines[other] != machines[ranks[0]])
+    if elsewhere:
+        raise failure("unsupported", f"not on the machine (or not in the container) of rank {ranks[0]}",
+                      ranks=elsewhere, hint="shardmesh.redistribute moves tensors within one machine; between machines,"
+                      " save and load with shardmesh.dcp")
+    memory = None
+    if rank == ranks[0]:
+        memory = _native.SharedMemory.make(len(ranks))
+        store.set(f"{name}/token", memory.token)
+    token = store.get(f"{name}/token").decode()
+    timeout = distributed_c10d._get_default_timeout(dist.Backend("gloo")).total_seconds()
+    joined = _native.Ranks.join(token, ranks.index(rank), timeout)  # returns when all have; the memory needs no name then
+    return Members(joined, ranks)
+
+
+def _machine() -> bytes:
+    """Equal for processes that see each other."""
+    boot = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return f"{boot}/{os.stat('/proc/self/ns/pid').st_ino}/{os.getuid()}".encode()

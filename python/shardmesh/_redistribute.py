@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""redistribute: a DTensor or ShardedTensor laid out in another way, over the same ranks or others."""
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Optional, Union
+
+import torch
+import torch.distributed as dist
+from torch.distributed._shard import sharded_tensor
+from torch.distributed._shard.sharded_tensor import ShardedTensor
+from torch.distributed._shard.sharding_spec import ShardingSpec
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor, Partial, Placement, Replicate
+
+from . import _native
+from ._error import failure
+from ._layouts import Layout, distribution, local_shape
+from ._progress import Progress, reporting
+from ._ranks import Members, members
+from ._tensors import Destination, memory_of, name_of, readable
+
+Distributed = Union[DTensor, ShardedTensor]
+
+
+def redistribute(tensor: Distributed, device_mesh: Optional[DeviceMesh] = None,
+                 placements: Optional[Sequence[Placement]] = None, *, sharding_spec: Optional[ShardingSpec] = None,
+                 process_group: Optional[dist.ProcessGroup] = None, timeout: Optional[float] = None,
+                 memory_bytes: int = 0, progress: Progress = False) -> Distributed:
+    """The tensor on another mesh, by other placements (a new DTensor), or by a sharding spec (a new ShardedTensor).
+
+    Between any two layouts: other meshes, larger, smaller, overlapping or disjoint, uneven, empty and strided shards,
+    partials to and from. Only bytes that a rank wants and does not hold move, each once. device_mesh: that of the
+    tensor if it is not given. The tensor given stays as it is; autograd sees what happens between DTensors.
+
+    Collective over the ranks of both meshes, or of the process group: each has the DTensor, also those that are in
+    neither mesh (PyTorch gives them an empty one). The ranks are processes of one machine. Tensors on other devices go
+    through memory of the host. timeout: seconds; memory_bytes: that messages may take, 0: the default.
+
+    Raises Error, the same on all ranks: shape_mismatch, invalid_argument (placements that do not fit), unsupported
+    (ranks on several machines; tensors without plain memory), deadline_exceeded, disagreement.
+    """
+    options = (process_group, timeout, memory_bytes, progress)
+    if sharding_spec is not None:
+        if device_mesh is not None or placements is not None:
+            raise failure("invalid_argument", "both placements and a sharding spec say where the tensor goes")
+        return _to_sharded_tensor(tensor, sharding_spec, options)
+    if device_mesh is None:
+        if not isinstance(tensor, DTensor):
+            raise failure("invalid_argument", "a ShardedTensor has no mesh to stay on", hint="device_mesh=...")
+        device_mesh = tensor.device_mesh
+    if placements is None:
+        placements = [Replicate()] * device_mesh.ndim
+    layout = Layout.on(device_mesh, placements, tensor.shape if isinstance(tensor, DTensor) else tensor.size())
+    if isinstance(tensor, DTensor) and tensor.requires_grad and torch.is_grad_enabled():
+        return _Redistribute.apply(tensor, device_mesh, tuple(placements), layout, options)
+    return _to_dtensor(tensor, device_mesh, placements, layout, options)
+
+
+class _Redistribute(torch.autograd.Function):
+    """The gradient goes back to where the tensor was; terms of a partial get it whole, as in PyTorch."""
+
+    @staticmethod
+    def forward(ctx, tensor, device_mesh, placements, layout, options):
+        ctx.device_mesh, ctx.options = tensor.device_mesh, options
+        ctx.placements = [Replicate() if isinstance(p, Partial) else p for p in tensor.placements]
+        return _to_dtensor(tensor, device_mesh, placements, layout, options)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        layout = Layout.on(ctx.device_mesh, ctx.placements, gradient.shape)
+        return _to_dtensor(gradient, ctx.device_mesh, ctx.placements, layout, ctx.options), None, None, None, None
+
+
+def full_state_dict(state_dict: Mapping[str, Any], *, rank: Optional[int] = None,
+                    process_group: Optional[dist.ProcessGroup] = None,
+                    timeout: Optional[float] = None) -> Iterator[tuple[str, Any]]:
+    """The entries of a state dict one after the other, each sharded tensor whole and on the host: one tensor of memory
+    at a time, where torch.distributed.checkpoint.state_dict gathers them all.
+
+    rank: of the process group (else of all ranks); only it gets tensors, the others None for each. None: every rank
+    gets them. Other values are given as they are. Collective over the process group: every rank takes every entry.
+    """
+    ranks = set(dist.get_process_group_ranks(process_group) if process_group is not None
+                else range(dist.get_world_size()))
+    of_group = tuple(sorted(ranks))
+    if rank is not None and rank not in ranks:
+        raise failure("invalid_argument", "no rank of the process group", ranks=(rank,))
+    for key, value in state_dict.items():
+        if not isinstance(value, (DTensor, ShardedTensor)):
+            yield key, value
+            continue
+        shape = tuple(value.shape if isinstance(value, DTensor) else value.size())
+        group = members(ranks, process_group)
+        is_mine = rank is None or rank == dist.get_rank()
+        if rank is None:
+            to = distribution(Layout(shape, (len(of_group),), tuple(range(len(of_group))), "R"))
+        else:
+            to = _native.Distribution.on_one_rank(shape, group.number_of(rank))
+        whole = torch.empty(shape, dtype=value.dtype) if is_mine else None
+        source, memories = _source(value, group, key)
+        destinations = [memory_of(whole)] if whole is not None else []
+        group.native.redistribute([(key, source, to, name_of(value.dtype), [memory_of(one) for one in memories],
+                                    destinations)], timeout, 0, None)
+        yield key, whole
+
+
+def _numbered(layout: Layout, group: Members) -> Layout:
+    if group.ranks == tuple(range(len(group.ranks))):
+        return layout
+    return layout._replace(ranks=tuple(group.number_of(rank) for rank in layout.ranks))
+
+
+def _holders(tensor: Distributed) -> set[int]:
+    if isinstance(tensor, DTensor):
+        return set(Layout.of(tensor).ranks)
+    return {_rank_of(shard) for shard in tensor.metadata().shards_metadata}
+
+
+def _rank_of(shard: Any) -> int:
+    """Of the default group, whatever the tensor's own."""
+    return shard.placement.rank()
+
+
+def _source(tensor: Distributed, group: Members, key: str = "") -> tuple[_native.Distribution, list[torch.Tensor]]:
+    """Who holds what, and this rank's tensors of it in memory of the host."""
+    if isinstance(tensor, DTensor):
+        layout = Layout.of(tensor)
+        mine = [readable(tensor._local_tensor, key)] if dist.get_rank() in layout.ranks else []
+        return distribution(_numbered(layout, group)), mine
+    return _boxes(tensor, group), [readable(one, key) for one in _local_tensors(tensor)]
+
+
+def _boxes(tensor: ShardedTensor, group: Members) -> _native.Distribution:
+    shards, slots = [], {}
+    for shard in tensor.metadata().shards_metadata:
+        rank = group.number_of(_rank_of(shard))
+        slot = slots[rank] = slots.get(rank, -1) + 1
+        shards.append((rank, slot, shard.shard_offsets, shard.shard_sizes))
+    return _native.Distribution.of_boxes(tuple(tensor.size()), len(group.ranks), shards)
+
+
+def _local_tensors(tensor: ShardedTensor) -> list[torch.Tensor]:
+    """In the order of the metadata, which every rank knows."""
+    local = {(tuple(one.metadata.shard_offsets), tuple(one.metadata.shard_sizes)): one.tensor
+             for one in tensor.local_shards()}
+    mine = [shard for shard in tensor.metadata().shards_metadata if _rank_of(shard) == dist.get_rank()]
+    return [local[tuple(shard.shard_offsets), tuple(shard.shard_sizes)] for shard in mine]
+
+
+def _move(tensor: Distributed, group: Members, to: _native.Distribution, destinations: list[torch.Tensor],
+          options: tuple) -> None:
+    _, timeout, memory_bytes, progress = options
+    source, memories = _source(tensor, group)
+    filled = [Destination(one, "") for one in destinations]
+    move = ("", source, to, name_of(tensor.dtype), [memory_of(one) for one in memories],
+            [one.memory for one in filled])
+    with reporting(progress, sum(one.nbytes for one in destinations), "redistribute") as report:
+        group.native.redistribute([move], timeout, memory_bytes, report)
+    for one in filled:
+        one.finish()
+
+
+def _to_dtensor(tensor: Distributed, device_mesh: DeviceMesh, placements: Sequence[Placement], layout: Layout,
+                options: tuple) -> DTensor:
+    group = members(_holders(tensor) | set(layout.ranks), options[0])
+    to = distribution(_numbered(layout, group))
+    rank, is_mine = dist.get_rank(), dist.get_rank() in layout.ranks
+    shape = local_shape(layout, rank) if is_mine else (0,)
+    local = torch.empty(shape, dtype=tensor.dtype, device=_device(device_mesh))
+    _move(tensor, group, to, [local] if is_mine else [], options)
+    size = torch.Size(layout.shape)
+    return DTensor.from_local(local, device_mesh, placements, run_check=False, shape=size, stride=_dense(size))
+
+
+def _to_sharded_tensor(tensor: Distributed, spec: ShardingSpec, options: tuple) -> ShardedTensor:
+    made = sharded_tensor.empty(spec, *tensor.size(), dtype=tensor.dtype, process_group=options[0])
+    holders = {_rank_of(shard) for shard in made.metadata().shards_metadata}
+    group = members(_holders(tensor) | holders, options[0])
+    _move(tensor, group, _boxes(made, group), _local_tensors(made), options)
+    return made
+
+
+def _device(device_mesh: DeviceMesh) -> torch.device:
+    if device_mesh.device_type in ("cpu", "meta"):
+        return torch.device(device_mesh.device_type)
+    return torch.device(device_mesh.device_type, torch.get_device_module(device_mesh.device_type).current_device())
+
+
+def _dense(shape: torch.Size) -> tuple[int, ...]:
+    strides, step = [], 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(strides))
