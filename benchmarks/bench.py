@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import against
-import dcp_plugin
+import python_package
 import kernels
 import ranks
 import redistribute
@@ -229,7 +229,7 @@ CASES = {"tree": tree, "load_200": load(200), "load_16": load(16), "columns_200"
          "safetensors_load": safetensors_load, "safetensors_copy": safetensors_copy,
          "safetensors_copy_cached": safetensors_copy_cached,
          "inspect_200k": inspect(200_000), "inspect_2m": inspect(2_000_000), "reshard_memory": reshard_memory,
-         **validate.CASES, **redistribute.CASES, **ranks.CASES, **kernels.CASES, **dcp_plugin.CASES}
+         **validate.CASES, **redistribute.CASES, **ranks.CASES, **kernels.CASES, **python_package.CASES}
 
 
 def main():

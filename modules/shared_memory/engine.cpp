@@ -9,6 +9,7 @@ module;
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -40,8 +41,12 @@ std::string part_of(const exchange& e) {
 
 }  // namespace
 
-engine::engine(std::shared_ptr<segment> memory, std::int32_t rank)
-    : memory_(std::move(memory)), rank_(rank), size_(memory_->size()), lines_(static_cast<std::size_t>(size_)) {}
+engine::engine(std::shared_ptr<segment> memory, std::int32_t rank, std::function<bool()> goes_on)
+    : memory_(std::move(memory)),
+      rank_(rank),
+      size_(memory_->size()),
+      goes_on_(std::move(goes_on)),
+      lines_(static_cast<std::size_t>(size_)) {}
 
 engine::~engine() = default;
 
@@ -201,15 +206,23 @@ result<void> engine::wait_for(locker& locked, exchange& e) {
   if (e.is_over()) return {};
   const std::stop_callback wake(e.cancel, [this] { memory_->ring_bell(rank_); });
   auto next_watch = clock::now() + watch_interval;
+  bool is_stopped = false;
   ++waiting_;
   while (!e.is_over() && !poison_) {
     // In this order: what a rank sent before it left is there when its leaving is seen.
     const std::uint32_t seen = memory_->desk_of(rank_).bell.load();
     const auto now = clock::now();
-    const auto missing = missing_of(e, now >= next_watch);
-    if (now >= next_watch) next_watch = now + watch_interval;
+    const bool is_time = now >= next_watch;
+    const auto missing = missing_of(e, is_time);
+    if (is_time) next_watch = now + watch_interval;
     if (progress() || e.is_over()) continue;
-    if (e.cancel.stop_requested()) {
+    if (is_time && goes_on_) {  // without the lock: it may take some of its own
+      locked.unlock();
+      is_stopped = !goes_on_() || is_stopped;
+      locked.lock();
+      if (e.is_over()) break;
+    }
+    if (e.cancel.stop_requested() || is_stopped) {
       poison(fail(errc::cancelled, fmt::format("rank {} was cancelled in {} (tag {})", rank_, part_of(e), e.tag))
                  .with_rank(rank_));
     } else if (e.deadline && now >= *e.deadline) {

@@ -7,6 +7,7 @@ module;
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -58,7 +59,7 @@ struct exchange {
 
 class engine : public std::enable_shared_from_this<engine> {
  public:
-  engine(std::shared_ptr<segment> memory, std::int32_t rank);
+  engine(std::shared_ptr<segment> memory, std::int32_t rank, std::function<bool()> goes_on);
   engine(const engine&) = delete;
   engine& operator=(const engine&) = delete;
   ~engine();
@@ -152,6 +153,7 @@ class engine : public std::enable_shared_from_this<engine> {
   std::shared_ptr<segment> memory_;
   std::int32_t rank_ = 0, size_ = 0;
   std::mutex lock_;
+  std::function<bool()> goes_on_;
   std::vector<line> lines_;  // by peer
   std::optional<error> poison_;
   std::int32_t waiting_ = 0;  // threads of this rank

@@ -7,6 +7,7 @@ module;
 #include <cstdint>
 #include <cstring>
 #include <deque>
+#include <functional>
 #include <list>
 #include <memory>
 #include <new>

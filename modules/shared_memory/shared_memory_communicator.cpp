@@ -62,13 +62,14 @@ result<shared_memory_group> shared_memory_group::make(std::int32_t ranks, const 
 
 // The handles share the engine's leaving; what is under way holds the engine.
 result<shared_memory_communicator> shared_memory_communicator::join(std::string_view token, std::int32_t rank,
-                                                                    const call_options& options) {
+                                                                    const call_options& options,
+                                                                    std::function<bool()> goes_on) {
   auto memory = shared_memory::segment::open(token);
   if (!memory) return std::move(memory).error();
   if (rank < 0 || rank >= (*memory)->size())
     return fail(errc::invalid_argument, fmt::format("rank {} joins a group of {}", rank, (*memory)->size()))
         .with_rank(rank);
-  const auto engine = std::make_shared<shared_memory::engine>(*memory, rank);
+  const auto engine = std::make_shared<shared_memory::engine>(*memory, rank, std::move(goes_on));
   SHARDMESH_CHECK((*memory)->take_place(rank, engine->guard_word()));
   shared_memory_communicator made(
       std::shared_ptr<shared_memory::engine>(engine.get(), [engine](shared_memory::engine*) { engine->leave(); }));

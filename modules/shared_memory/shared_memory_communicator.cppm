@@ -25,11 +25,13 @@ export namespace shardmesh {
 class shared_memory_communicator {
  public:
   /// Collective; blocks until every rank has joined, or until the call's deadline.
+  /// \param goes_on  asked by a thread that waits in a call of this rank, about 20 times a second; false cancels the
+  ///                 call. For programs that must look after other things meanwhile (an interpreter's signals, say).
   /// \errors errc::invalid_argument: a token of no group, a rank outside it, or one that has joined already;
   ///         errc::deadline_exceeded names the ranks that did not come; errc::cancelled; errc::io with the system's
   ///         errno: the group's memory cannot be had (its maker has ended, or runs in another container)
   static result<shared_memory_communicator> join(std::string_view token, std::int32_t rank,
-                                                 const call_options& options = {});
+                                                 const call_options& options = {}, std::function<bool()> goes_on = {});
 
   std::int32_t rank() const;
   std::int32_t size() const;

@@ -4,17 +4,20 @@
 #include <pybind11/stl.h>
 
 #include <chrono>
+#include <concepts>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "errors.hpp"
 #include "module.hpp"
 #include "values.hpp"
-#include "waiting.hpp"
 
 import shardmesh;
 import shardmesh.shared_memory;
@@ -26,11 +29,25 @@ using namespace shardmesh;
 namespace {
 
 // Of a call that may take so long; none: as long as it takes.
-call_options within(const std::optional<double>& seconds, call_options call) {
+call_options within(const std::optional<double>& seconds) {
+  call_options call;
   if (seconds)
     call.deadline = std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::steady_clock::duration>(
                                                            std::chrono::duration<double>(*seconds));
   return call;
+}
+
+// Asked by a rank that waits. Where a signal's handler raised (Ctrl-C), the exception stays set in this thread.
+bool no_signal_came() {
+  const py::gil_scoped_acquire held;
+  return PyErr_Occurred() == nullptr && PyErr_CheckSignals() == 0;
+}
+
+// Short work, in this thread, without the interpreter's lock.
+template <std::invocable<> Work>
+std::invoke_result_t<Work> unlocked(const Work& work) {
+  const py::gil_scoped_release released;
+  return work();
 }
 
 class ranks {
@@ -38,10 +55,11 @@ class ranks {
   explicit ranks(any_communicator comm) : comm_(std::move(comm)) {}
 
   static std::unique_ptr<ranks> join(const py::str& token, std::int32_t rank, std::optional<double> seconds) {
-    return waited(py::none(), [&, token = bytes_of(token)](watch& watching) {
-      auto made = shared_memory_communicator::join(token, rank, within(seconds, watching.call()));
-      return std::make_unique<ranks>(any_communicator(std::move(made).value()));
+    auto joined = unlocked([&, token = bytes_of(token)] {
+      return shared_memory_communicator::join(token, rank, within(seconds), no_signal_came);
     });
+    if (!joined && PyErr_Occurred() != nullptr) throw py::error_already_set();
+    return std::make_unique<ranks>(any_communicator(value_of(std::move(joined))));
   }
 
   std::int32_t rank() const { return comm_.rank(); }
@@ -54,15 +72,30 @@ class ranks {
     std::vector<tensor_move> all;
     all.reserve(moves.size());
     for (const py::handle move : moves) all.push_back(move_of(py::reinterpret_borrow<py::sequence>(move)));
-    const redistribute_report done = waited(report, [&](watch& watching) {
-      redistribute_options options;
-      options.memory_bytes = memory_bytes;
-      options.cache = &plans_;
-      options.call = within(seconds, watching.call());
-      options.progress = watching.progress();
-      return shardmesh::redistribute(all, comm_, options).value();
-    });
-    return py::make_tuple(done.sent_bytes, done.received_bytes, done.rounds);
+    std::int64_t bytes = 0;
+    std::stop_source stop;
+    std::exception_ptr thrown;  // by the report: the call ends, on all ranks
+    const auto tell = [&](std::int64_t more) {
+      bytes += more;
+      const py::gil_scoped_acquire held;
+      try {
+        if (!thrown) report(bytes);
+      } catch (...) {
+        thrown = std::current_exception();
+        stop.request_stop();
+      }
+    };
+    redistribute_options options;
+    options.memory_bytes = memory_bytes;
+    options.cache = &plans_;
+    options.call = within(seconds);
+    options.call.cancel = stop.get_token();
+    if (!report.is_none()) options.progress = tell;
+    const auto done = unlocked([&] { return shardmesh::redistribute(all, comm_, options); });
+    if (thrown) std::rethrow_exception(thrown);
+    if (!done && PyErr_Occurred() != nullptr) throw py::error_already_set();
+    if (!done) raise(done.error());
+    return py::make_tuple(done->sent_bytes, done->received_bytes, done->rounds);
   }
 
  private:

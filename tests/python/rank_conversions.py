@@ -190,6 +190,24 @@ def interrupted(rank, world):
     return error_of(lambda: shardmesh.redistribute(tensor, mesh, [Shard(1)]))[0]
 
 
+def progress_that_raises(rank, world):
+    mesh = mesh_over(range(world), (world,))
+    tensor = distributed(pattern((64, 64), torch.float32), mesh, [Shard(0)])
+    said = []
+    shardmesh.redistribute(tensor, mesh, [Shard(1)], progress=lambda done, total: said.append((done, total)))
+
+    def enough(done, total):
+        raise ArithmeticError("enough")
+
+    try:
+        shardmesh.redistribute(tensor, mesh, [Replicate()], progress=enough if rank == 0 else False, timeout=5)
+        return said[-1], "nothing"
+    except ArithmeticError as problem:
+        return said[-1], repr(problem)
+    except shardmesh.Error as problem:
+        return said[-1], problem.code
+
+
 class ConversionTest(unittest.TestCase):
     def test_boxes_there_and_back(self):
         for shared, is_sharded, size, placements, boxes, held, refused in run_ranks(3, there_and_back):
@@ -226,6 +244,14 @@ class ConversionTest(unittest.TestCase):
         for code, ranks, took in waiting:
             self.assertEqual((code, ranks), ("deadline_exceeded", (2,)))
             self.assertLess(took, 5)
+
+    def test_progress(self):
+        total = 64 * 32 * 4
+        first, second = run_ranks(2, progress_that_raises)
+        self.assertEqual(first, ((total, total), "ArithmeticError('enough')"))
+        # The other one may have had all it wanted before.
+        self.assertEqual(second[0], (total, total))
+        self.assertIn(second[1], ("cancelled", "nothing"))
 
     def test_ctrl_c(self):
         self.assertEqual(run_ranks(2, interrupted), ["KeyboardInterrupt", "cancelled"])
