@@ -123,7 +123,8 @@ class [[nodiscard("a result says whether the call worked: test it, or call value
  public:
   using value_type = void;
   using error_type = shardmesh::error;
-  result() = default;
+  // Not defaulted: `{}` would clear the room of the error too, which small moves would feel.
+  result() noexcept {}  // NOLINT(modernize-use-equals-default)
   result(error_type e) : error_(std::move(e)) {}
 
   bool has_value() const noexcept { return !error_; }

@@ -81,7 +81,10 @@ class shard {
   /// \errors errc::shape_mismatch when the tensor's sizes are not the shard's, naming the box and the rank; those of the
   ///         adapter's `check`
   static result<shard> make(T tensor, shard_metadata metadata) {
-    if (auto plain = check_tensor(tensor); !plain) return std::move(plain).error().with_values("", to_string(metadata));
+    if (auto plain = check_tensor(tensor); !plain) {
+      error problem = std::move(plain).error().with_box(metadata.where());
+      return metadata.rank() ? std::move(problem).with_rank(*metadata.rank()) : problem;
+    }
     if (auto valid = detail::check_shard_tensor(adapter<T>::view(tensor).sizes, metadata); !valid)
       return std::move(valid).error();
     return shard(std::variant<T, nested_tensor>(std::in_place_index<0>, std::move(tensor)), std::move(metadata));

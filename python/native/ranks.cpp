@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Processes of one machine as ranks, and tensors that move between them: what shardmesh.redistribute is made of. How
-// processes find each other is Python's part.
+// Processes as ranks (of one machine, or those of another extension module), and tensors that move between them: what
+// shardmesh.redistribute is made of. How processes find each other is Python's part.
 #include <pybind11/stl.h>
 
 #include <chrono>
 #include <concepts>
 #include <cstdint>
+#include <cstring>
 #include <exception>
 #include <memory>
 #include <optional>
+#include <span>
 #include <stop_token>
 #include <string>
 #include <type_traits>
@@ -16,8 +18,10 @@
 #include <vector>
 
 #include "errors.hpp"
+#include "foreign_ranks.hpp"
 #include "module.hpp"
 #include "values.hpp"
+#include "waiting.hpp"
 
 import shardmesh;
 import shardmesh.shared_memory;
@@ -52,7 +56,10 @@ std::invoke_result_t<Work> unlocked(const Work& work) {
 
 class ranks {
  public:
-  explicit ranks(any_communicator comm) : comm_(std::move(comm)) {}
+  explicit ranks(any_communicator comm) : own_(std::move(comm)), comm_(*own_) {}
+  // Of another extension module.
+  explicit ranks(const py::capsule& foreign)
+      : comm_(*static_cast<any_communicator*>(foreign.get_pointer())), kept_(foreign) {}
 
   static std::unique_ptr<ranks> join(const py::str& token, std::int32_t rank, std::optional<double> seconds) {
     auto joined = unlocked([&, token = bytes_of(token)] {
@@ -62,8 +69,23 @@ class ranks {
     return std::make_unique<ranks>(any_communicator(value_of(std::move(joined))));
   }
 
+  static std::unique_ptr<ranks> over(const py::capsule& foreign) {
+    if (std::strcmp(foreign.name() != nullptr ? foreign.name() : "", foreign_ranks) != 0)
+      raise(fail(errc::invalid_argument, "no communicator of this version of shardmesh"));
+    return std::make_unique<ranks>(foreign);
+  }
+
   std::int32_t rank() const { return comm_.rank(); }
   std::int32_t size() const { return comm_.size(); }
+
+  // This rank cannot do its part of a call that the others are in, or will be: they get an error that says so.
+  void refuse(const py::str& why) {
+    tensor_move none;
+    none.from.where = none.to.where = value_of(on_one_rank({1}, rank()));
+    none.from.type = none.to.type = dtype::uint8;
+    none.from.memory.problem = fail(errc::unsupported, bytes_of(why)).with_rank(rank());
+    static_cast<void>(unlocked([&] { return shardmesh::redistribute(std::span(&none, 1), comm_); }));
+  }
 
   // Each move: (key, from, to, dtype, source memories, destination memories), distributions and memories of slots.
   // Returns (bytes sent, bytes received, rounds).
@@ -91,7 +113,12 @@ class ranks {
     options.call = within(seconds);
     options.call.cancel = stop.get_token();
     if (!report.is_none()) options.progress = tell;
-    const auto done = unlocked([&] { return shardmesh::redistribute(all, comm_, options); });
+    const auto move = [&] { return shardmesh::redistribute(all, comm_, options); };
+    // Our own ranks look after signals; while others wait, this thread does.
+    const auto done = own_ ? unlocked(move) : waited(py::none(), [&](watch& watching) {
+      const std::stop_callback stops(watching.stop.get_token(), [&] { stop.request_stop(); });
+      return move();
+    });
     if (thrown) std::rethrow_exception(thrown);
     if (!done && PyErr_Occurred() != nullptr) throw py::error_already_set();
     if (!done) raise(done.error());
@@ -110,7 +137,9 @@ class ranks {
     return made;
   }
 
-  any_communicator comm_;
+  std::optional<any_communicator> own_;
+  communicator_ref comm_;
+  py::object kept_;  // what a foreign one lives in
   plan_cache plans_{256};
 };
 
@@ -123,10 +152,12 @@ void add_ranks(py::module_& native) {
       .def_property_readonly("token", [](const shared_memory_group& group) { return text(group.token()); });
   py::class_<ranks>(native, "Ranks")
       .def_static("join", &ranks::join, py::arg("token"), py::arg("rank"), py::arg("seconds"))
+      .def_static("over", &ranks::over, py::arg("communicator"))
       .def_property_readonly("rank", &ranks::rank)
       .def_property_readonly("size", &ranks::size)
       .def("redistribute", &ranks::redistribute, py::arg("moves"), py::arg("seconds"), py::arg("memory_bytes"),
-           py::arg("report"));
+           py::arg("report"))
+      .def("refuse", &ranks::refuse, py::arg("why"));
 }
 
 }  // namespace bindings

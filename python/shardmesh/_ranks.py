@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Processes of torch.distributed as ranks of shardmesh. They find each other by way of the default store; bytes then go
-through memory that the processes of a machine share."""
+through memory that the processes of a machine share, or, between machines, through a gloo group of their own."""
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import pathlib
 import weakref
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch.distributed as dist
@@ -21,10 +23,20 @@ class Members(NamedTuple):
 
     native: _native.Ranks
     ranks: tuple[int, ...]
+    group: dist.ProcessGroup | None = None  # that the native ones need
 
     def number_of(self, rank: int) -> int:
         """The communicator's number of a rank of the default group."""
         return self.ranks.index(rank)
+
+    @contextlib.contextmanager
+    def telling_others(self) -> Iterator[None]:
+        """What this rank does for itself before it moves bytes: if it fails, the others do not wait for it in vain."""
+        try:
+            yield
+        except Exception as problem:
+            self.native.refuse(getattr(problem, "message", None) or f"{type(problem).__name__}: {problem}")
+            raise
 
 
 #: Of each default group (there may be another after destroy_process_group): members by their ranks.
@@ -34,7 +46,8 @@ _made: weakref.WeakKeyDictionary[dist.ProcessGroup, dict[tuple[int, ...], Member
 def members(ranks: set[int], group: dist.ProcessGroup | None) -> Members:
     """Of the group, or of these ranks of the default group. Collective over them the first time; kept from then on.
 
-    Raises Error: unsupported when this process is none of them, or they are on several machines.
+    Raises Error: unsupported when this process is none of them, or they are on several machines and this package was
+    built without PyTorch.
     """
     if not dist.is_initialized():
         raise failure("unsupported", "the default process group has not been initialized",
@@ -60,9 +73,7 @@ def _meet(ranks: tuple[int, ...], rank: int) -> Members:
     machines = {other: store.get(f"{name}/machine/{other}") for other in ranks}
     elsewhere = tuple(other for other in ranks if machines[other] != machines[ranks[0]])
     if elsewhere:
-        raise failure("unsupported", f"not on the machine (or not in the container) of rank {ranks[0]}",
-                      ranks=elsewhere, hint="shardmesh.redistribute moves tensors within one machine; between machines,"
-                      " save and load with shardmesh.dcp")
+        return _over_group(ranks, elsewhere)
     memory = None
     if rank == ranks[0]:
         memory = _native.SharedMemory.make(len(ranks))
@@ -71,6 +82,17 @@ def _meet(ranks: tuple[int, ...], rank: int) -> Members:
     timeout = distributed_c10d._get_default_timeout(dist.Backend("gloo")).total_seconds()
     joined = _native.Ranks.join(token, ranks.index(rank), timeout)  # returns when all have; the memory needs no name then
     return Members(joined, ranks)
+
+
+def _over_group(ranks: tuple[int, ...], elsewhere: tuple[int, ...]) -> Members:
+    try:
+        from . import _c10d
+    except ImportError as missing:
+        raise failure("unsupported", f"not on the machine (or not in the container) of rank {ranks[0]}",
+                      ranks=elsewhere, hint="a package that was built with this PyTorch moves tensors between machines"
+                      f" ({missing}); or save and load them with shardmesh.dcp") from missing
+    group = dist.new_group(list(ranks), backend="gloo", use_local_synchronization=True)
+    return Members(_native.Ranks.over(_c10d.communicator(group.group_name)), ranks, group)
 
 
 def _machine() -> bytes:

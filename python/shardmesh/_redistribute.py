@@ -15,7 +15,7 @@ from torch.distributed.tensor import DTensor, Partial, Placement, Replicate
 
 from . import _native
 from ._error import failure
-from ._layouts import Layout, distribution, local_shape
+from ._layouts import Layout, distribution, local_shape, mesh_of
 from ._progress import Progress, reporting
 from ._ranks import Members, members
 from ._tensors import Destination, memory_of, name_of, readable
@@ -34,11 +34,11 @@ def redistribute(tensor: Distributed, device_mesh: Optional[DeviceMesh] = None,
     tensor if it is not given. The tensor given stays as it is; autograd sees what happens between DTensors.
 
     Collective over the ranks of both meshes, or of the process group: each has the DTensor, also those that are in
-    neither mesh (PyTorch gives them an empty one). The ranks are processes of one machine. Tensors on other devices go
-    through memory of the host. timeout: seconds; memory_bytes: that messages may take, 0: the default.
+    neither mesh (PyTorch gives them an empty one). Tensors on other devices go through memory of the host. timeout: seconds; memory_bytes: that messages may take, 0: the default.
 
     Raises Error, the same on all ranks: shape_mismatch, invalid_argument (placements that do not fit), unsupported
-    (ranks on several machines; tensors without plain memory), deadline_exceeded, disagreement.
+    (tensors without plain memory; ranks on several machines, when this package was built without PyTorch),
+    deadline_exceeded, disagreement.
     """
     options = (process_group, timeout, memory_bytes, progress)
     if sharding_spec is not None:
@@ -51,25 +51,23 @@ def redistribute(tensor: Distributed, device_mesh: Optional[DeviceMesh] = None,
         device_mesh = tensor.device_mesh
     if placements is None:
         placements = [Replicate()] * device_mesh.ndim
-    layout = Layout.on(device_mesh, placements, tensor.shape if isinstance(tensor, DTensor) else tensor.size())
     if isinstance(tensor, DTensor) and tensor.requires_grad and torch.is_grad_enabled():
-        return _Redistribute.apply(tensor, device_mesh, tuple(placements), layout, options)
-    return _to_dtensor(tensor, device_mesh, placements, layout, options)
+        return _Redistribute.apply(tensor, device_mesh, tuple(placements), options)
+    return _to_dtensor(tensor, device_mesh, placements, options)
 
 
 class _Redistribute(torch.autograd.Function):
     """The gradient goes back to where the tensor was; terms of a partial get it whole, as in PyTorch."""
 
     @staticmethod
-    def forward(ctx, tensor, device_mesh, placements, layout, options):
+    def forward(ctx, tensor, device_mesh, placements, options):
         ctx.device_mesh, ctx.options = tensor.device_mesh, options
         ctx.placements = [Replicate() if isinstance(p, Partial) else p for p in tensor.placements]
-        return _to_dtensor(tensor, device_mesh, placements, layout, options)
+        return _to_dtensor(tensor, device_mesh, placements, options)
 
     @staticmethod
     def backward(ctx, gradient):
-        layout = Layout.on(ctx.device_mesh, ctx.placements, gradient.shape)
-        return _to_dtensor(gradient, ctx.device_mesh, ctx.placements, layout, ctx.options), None, None, None, None
+        return _to_dtensor(gradient, ctx.device_mesh, ctx.placements, ctx.options), None, None, None
 
 
 def full_state_dict(state_dict: Mapping[str, Any], *, rank: Optional[int] = None,
@@ -97,11 +95,9 @@ def full_state_dict(state_dict: Mapping[str, Any], *, rank: Optional[int] = None
             to = distribution(Layout(shape, (len(of_group),), tuple(range(len(of_group))), "R"))
         else:
             to = _native.Distribution.on_one_rank(shape, group.number_of(rank))
-        whole = torch.empty(shape, dtype=value.dtype) if is_mine else None
-        source, memories = _source(value, group, key)
-        destinations = [memory_of(whole)] if whole is not None else []
-        group.native.redistribute([(key, source, to, name_of(value.dtype), [memory_of(one) for one in memories],
-                                    destinations)], timeout, 0, None)
+        with group.telling_others():
+            whole = torch.empty(shape, dtype=value.dtype) if is_mine else None
+        _move(value, group, to, [whole] if whole is not None else [], (process_group, timeout, 0, False), key)
         yield key, whole
 
 
@@ -148,26 +144,16 @@ def _local_tensors(tensor: ShardedTensor) -> list[torch.Tensor]:
     return [local[tuple(shard.shard_offsets), tuple(shard.shard_sizes)] for shard in mine]
 
 
-def _move(tensor: Distributed, group: Members, to: _native.Distribution, destinations: list[torch.Tensor],
-          options: tuple) -> None:
-    _, timeout, memory_bytes, progress = options
-    source, memories = _source(tensor, group)
-    filled = [Destination(one, "") for one in destinations]
-    move = ("", source, to, name_of(tensor.dtype), [memory_of(one) for one in memories],
-            [one.memory for one in filled])
-    with reporting(progress, sum(one.nbytes for one in destinations), "redistribute") as report:
-        group.native.redistribute([move], timeout, memory_bytes, report)
-    for one in filled:
-        one.finish()
-
-
-def _to_dtensor(tensor: Distributed, device_mesh: DeviceMesh, placements: Sequence[Placement], layout: Layout,
+def _to_dtensor(tensor: Distributed, device_mesh: DeviceMesh, placements: Sequence[Placement],
                 options: tuple) -> DTensor:
-    group = members(_holders(tensor) | set(layout.ranks), options[0])
-    to = distribution(_numbered(layout, group))
-    rank, is_mine = dist.get_rank(), dist.get_rank() in layout.ranks
-    shape = local_shape(layout, rank) if is_mine else (0,)
-    local = torch.empty(shape, dtype=tensor.dtype, device=_device(device_mesh))
+    _, ranks = mesh_of(device_mesh)
+    group = members(_holders(tensor) | set(ranks), options[0])
+    rank, is_mine = dist.get_rank(), dist.get_rank() in ranks
+    with group.telling_others():
+        layout = Layout.on(device_mesh, placements, tensor.shape if isinstance(tensor, DTensor) else tensor.size())
+        to = distribution(_numbered(layout, group))
+        shape = local_shape(layout, rank) if is_mine else (0,)
+        local = torch.empty(shape, dtype=tensor.dtype, device=_device(device_mesh))
     _move(tensor, group, to, [local] if is_mine else [], options)
     size = torch.Size(layout.shape)
     return DTensor.from_local(local, device_mesh, placements, run_check=False, shape=size, stride=_dense(size))
@@ -179,6 +165,20 @@ def _to_sharded_tensor(tensor: Distributed, spec: ShardingSpec, options: tuple) 
     group = members(_holders(tensor) | holders, options[0])
     _move(tensor, group, _boxes(made, group), _local_tensors(made), options)
     return made
+
+
+def _move(tensor: Distributed, group: Members, to: _native.Distribution, destinations: list[torch.Tensor],
+          options: tuple, key: str = "") -> None:
+    _, timeout, memory_bytes, progress = options
+    with group.telling_others():
+        source, memories = _source(tensor, group, key)
+        filled = [Destination(one, key) for one in destinations]
+    move = (key, source, to, name_of(tensor.dtype), [memory_of(one) for one in memories],
+            [one.memory for one in filled])
+    with reporting(progress, sum(one.nbytes for one in destinations), "redistribute") as report:
+        group.native.redistribute([move], timeout, memory_bytes, report)
+    for one in filled:
+        one.finish()
 
 
 def _device(device_mesh: DeviceMesh) -> torch.device:

@@ -49,7 +49,7 @@ def readable(tensor: torch.Tensor, key: str) -> torch.Tensor:
     """The tensor's values in plain memory of the host, without a copy where they are there already."""
     kind = kind_that_has_no_memory(tensor)
     if kind:
-        raise failure("unsupported", f"cannot be saved: it is {kind}", key=key)
+        raise failure("unsupported", f"has no plain memory to read: it is {kind}", key=key)
     return tensor.detach().resolve_conj().resolve_neg().cpu()
 
 
@@ -66,7 +66,7 @@ class Destination:
 
         kind = kind_that_has_no_memory(tensor)
         if kind:
-            raise failure("unsupported", f"cannot be loaded into: it is {kind}", key=key)
+            raise failure("unsupported", f"has no plain memory to fill: it is {kind}", key=key)
         self.tensor = tensor.detach()
         is_plain = tensor.device.type == "cpu" and not tensor.is_conj() and not tensor.is_neg()
         self._filled = self.tensor if is_plain else torch.empty(tensor.shape, dtype=tensor.dtype)

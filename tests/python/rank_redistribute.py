@@ -19,7 +19,7 @@ from common import raw  # noqa: E402
 from rank_group import run_ranks  # noqa: E402
 from rank_layouts import DTYPES, golden_layouts, golden_placement, pattern, wrapped  # noqa: E402
 
-ROUNDS = 300 if common.long_runs() else 60
+ROUNDS = 500 if common.long_runs() else 100
 REDUCTIONS = {"sum": sum, "max": max, "min": min}
 
 
@@ -226,6 +226,39 @@ def special_values(rank, world):
     return [differs(shardmesh.redistribute(one, mesh, [Shard(1)]), full, mesh, [Shard(1)]) for one in (lazy, strided)]
 
 
+def between_machines(rank, world, seed):
+    """As on several machines: through a gloo group that is made for it."""
+    from shardmesh import _ranks
+
+    _ranks._machine = lambda: str(rank // 2).encode()
+    global ROUNDS
+    ROUNDS = 20
+    wrong = between_random_layouts(rank, world, seed)
+    mesh = mesh_over([3, 1], (2,))
+    tensor = distributed(pattern((5, 3), torch.float32), mesh, [Shard(0)])
+    if rank in (1, 3):  # ranks of which others hear nothing
+        moved = shardmesh.redistribute(tensor, mesh, [Shard(1)])
+        if differs(moved, pattern((5, 3), torch.float32), mesh, [Shard(1)]):
+            wrong.append("two ranks")
+    return wrong
+
+
+def without_plain_memory(rank, world):
+    mesh = mesh_over(range(world), (world,))
+    said = []
+    for local in (torch.ones(2, 2).to_sparse(), torch.ones(2, 2, device="meta"),
+                  torch.quantize_per_tensor(torch.ones(2, 2), 1.0, 0, torch.qint8)):
+        tensor = wrapped(torch.ones(2, 2), mesh, [Shard(0)], (2 * world, 2))
+        if rank == 0:  # one rank's alone
+            tensor._local_tensor = local
+        try:
+            shardmesh.redistribute(tensor, mesh, [Shard(1)], timeout=1)
+            said.append("no error")
+        except shardmesh.Error as problem:
+            said.append((problem.code, str(problem)[:40]))
+    return said
+
+
 class RedistributeTest(common.WorkTest):
     def none_wrong(self, world, function, *arguments):
         for wrong in run_ranks(world, function, *arguments):
@@ -258,6 +291,15 @@ class RedistributeTest(common.WorkTest):
     def test_sharded_tensors(self):
         for world in (2, 4):
             self.none_wrong(world, sharded_tensors)
+
+    def test_between_machines(self):
+        self.none_wrong(4, between_machines, common.seed())
+
+    def test_tensors_without_plain_memory(self):
+        first, second = run_ranks(2, without_plain_memory)
+        self.assertEqual([code for code, _ in first], ["unsupported"] * 3)
+        # The other rank hears of it at once.
+        self.assertEqual([code for code, _ in second], ["unsupported"] * 3)
 
     def test_autograd(self):
         for answer in run_ranks(2, gradients):
