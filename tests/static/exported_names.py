@@ -183,4 +183,5 @@ def main(folder, files):
             out.write(text)
 
 
-main(sys.argv[1], sorted(sys.argv[2:]))
+if __name__ == "__main__":
+    main(sys.argv[1], sorted(sys.argv[2:]))

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Builds the documentation site.
+
+    build.py ROOT BUILD    the pages in BUILD/pages, the site in BUILD/site, the links that leave it in BUILD/external_links.txt
+
+Exit status 1 with every warning of mkdocs and every link of the site that leads nowhere.
+"""
+import logging
+import re
+import shutil
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote
+
+from mkdocs.commands import build as mkdocs_build
+from mkdocs.config import load_config
+from mkdocs.exceptions import Abort
+
+from pages import Pages
+from reference import Reference
+
+LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(((?:\.\./)+)([^)\s#]+)(#[^)\s]*)?\)")
+FENCE = re.compile(r"(^ *```.*?^ *```$)", re.M | re.S)
+LANGUAGES = {".cpp": "cpp", ".hpp": "cpp", ".h": "cpp", ".cppm": "cpp", ".py": "python", ".sh": "bash"}
+
+
+class Staging:
+    """The pages, and the files of the project that they lead to, which become pages below project/."""
+
+    def __init__(self, root, folder):
+        self.root, self.folder, self.wanted = root, folder, set()
+
+    def rewritten(self, text, of):
+        """Links of page `of` that leave docs/ lead to a copy on the site."""
+
+        def link(found):
+            target = (self.root / of).parent.joinpath(found.group(2) + found.group(3)).resolve()
+            if not target.is_file() or target.is_relative_to(self.root / "docs"):
+                return found.group()
+            name = target.relative_to(self.root).as_posix()
+            self.wanted.add(name)
+            page = "project/" + name.removesuffix(".md") + ".md"
+            up = "../" * (Path(of).relative_to("docs").as_posix().count("/"))
+            return f"[{found.group(1)}]({up}{page}{found.group(4) or ''})"
+
+        parts = FENCE.split(text)
+        return "".join(part if i % 2 else LINK.sub(link, part) for i, part in enumerate(parts))
+
+    def write(self, name, text):
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def run(self):
+        shutil.rmtree(self.folder, ignore_errors=True)
+        for page in sorted((self.root / "docs").rglob("*.md")):
+            of = page.relative_to(self.root).as_posix()
+            self.write(page.relative_to(self.root / "docs"), self.rewritten(page.read_text(), of))
+        for name in sorted(self.wanted):
+            text = (self.root / name).read_text()
+            if name.endswith(".md"):
+                # Its links lead from where it lies; on the site docs/ is the top.
+                up = "../" * (name.count("/") + 1)
+                self.write(f"project/{name}", re.sub(r"\]\(docs/", f"]({up}", text))
+            else:
+                self.write(f"project/{name}.md", f"# {name}\n\n```{LANGUAGES.get(Path(name).suffix, 'text')}\n{text}```\n")
+        for name, text in Pages(Reference(self.root)).all().items():
+            self.write(f"reference/{name}", text)
+
+
+class Links(HTMLParser):
+    """What a page of HTML leads to, and the places in it that can be led to."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.found, self.ids = [], set()
+        self.feed(page.read_text())
+
+    def handle_starttag(self, tag, attributes):
+        attributes = dict(attributes)
+        self.ids |= {attributes[key] for key in ("id", "name") if attributes.get(key)}
+        for key in ("href", "src"):
+            if attributes.get(key):
+                self.found.append(attributes[key])
+
+
+def check_links(site):
+    """(links that lead nowhere, addresses elsewhere)."""
+    pages = {page: Links(page) for page in sorted(site.rglob("*.html"))}
+    broken, external = [], set()
+    for page, links in pages.items():
+        if page.name == "404.html":
+            continue
+        for link in links.found:
+            if re.match(r"\w+:|//", link):
+                external.add(link)
+                continue
+            path, _, anchor = link.partition("#")
+            target = (page.parent / unquote(path.partition("?")[0])).resolve() if path else page
+            target = target / "index.html" if target.is_dir() else target
+            if not target.is_file():
+                broken.append(f"{page.relative_to(site)}: {link} leads nowhere")
+            elif anchor and target in pages and unquote(anchor) not in pages[target].ids:
+                broken.append(f"{page.relative_to(site)}: {link}: no such place in that page")
+    return broken, external
+
+
+class Warnings(logging.Handler):
+    def __init__(self):
+        super().__init__(logging.WARNING)
+        self.found = []
+
+    def emit(self, record):
+        self.found.append(record.getMessage())
+
+
+def main(root, folder):
+    Staging(root, folder / "pages").run()
+    warnings = Warnings()
+    logging.getLogger("mkdocs").addHandler(warnings)
+    config = load_config(str(Path(__file__).with_name("mkdocs.yml")), docs_dir=str(folder / "pages"), site_dir=str(folder / "site"), strict=False)
+    try:
+        mkdocs_build.build(config)
+    except Abort as problem:
+        warnings.found.append(str(problem))
+    broken, external = check_links(folder / "site")
+    (folder / "external_links.txt").write_text("".join(f"{link}\n" for link in sorted(external)))
+    wrong = warnings.found + broken
+    print("\n".join(wrong) or f"{len(list((folder / 'site').rglob('*.html')))} pages, no warning, no broken link: {folder / 'site/index.html'}")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()))

@@ -1,0 +1,280 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What makes the reference pages: the walk over interfaces, comments as markdown, a page of a small room.
+
+    reference_test.py ROOT
+"""
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(sys.argv[1])
+sys.path[:0] = [str(ROOT / "docs/site"), str(ROOT / "tests/static")]
+import exported_names
+import interfaces
+import pages
+import reference
+
+SMALL = '''// SPDX-License-Identifier: Apache-2.0
+// small: a room for this test. Not here: others.
+export module shardmesh.small;
+
+import shardmesh.std;
+
+namespace shardmesh {
+struct hidden {};
+export class shown;  // said here
+}  // namespace shardmesh
+
+export namespace shardmesh {
+
+/// What may go wrong.
+enum class trouble : int {
+  none,
+  lost,  // a file | is gone
+};
+
+/// A shape of `n` things.
+struct extent {
+  int n = 0;  // of things
+  friend bool operator==(const extent&, const extent&) = default;
+};
+
+/// Holds T's. Moves.
+template <class T>
+  requires(sizeof(T) > 1 && requires(T t) { t.size(); })
+class [[nodiscard("keep it")]] holder {
+ public:
+  holder() : count_{0}, text_("{") {}
+  holder(const holder&) = SHARDMESH_REFUSE("a holder is not copied");
+  /// How many, and whether there are any.
+  int size() const { return count_; }
+  bool empty() const noexcept { return count_ == 0; }
+
+  explicit operator bool() const { return !empty(); }
+
+ private:
+  int count_ = 0;
+  const char* text_;
+};
+
+/// A holder of `count` things.
+/// \\param count  number of things
+/// \\returns the holder. \\errors errc::overflow, errc::no_memory: too many <things>
+/// Cost: O(count).
+template <class T>
+holder<T> make(extent count, int more = 1);
+/// The same, of none.
+template <class T>
+holder<T> make() {
+  if (true) return {};
+}
+inline constexpr int most = 3;
+
+namespace detail {
+int inner();
+}
+}  // namespace shardmesh
+
+export template <>
+struct std::hash<shardmesh::extent> {};
+'''
+
+# (kind, name, text, comment, body, group, exported)
+DECLARATIONS = [
+    ("type", "hidden", "struct hidden", [], "", 1, False),
+    ("type", "shown", "class shown;  // said here", [], "", 1, True),
+    ("enum", "trouble", "enum class trouble : int", ["What may go wrong."], "\n  none,\n  lost,  // a file | is gone\n", 2, True),
+    ("type", "extent", "struct extent", ["A shape of `n` things."],
+     "\n  int n = 0;  // of things\n  friend bool operator==(const extent&, const extent&) = default;\n", 3, True),
+    ("type", "holder", 'template <class T>\n  requires(sizeof(T) > 1 && requires(T t) { t.size(); })\nclass [[nodiscard("keep it")]] holder',
+     ["Holds T's. Moves."], None, 4, True),
+    ("function", "make", "template <class T>\nholder<T> make(extent count, int more = 1);",
+     ["A holder of `count` things.", "\\param count  number of things",
+      "\\returns the holder. \\errors errc::overflow, errc::no_memory: too many <things>", "Cost: O(count)."], "", 5, True),
+    ("function", "make", "template <class T>\nholder<T> make();", ["The same, of none."], "", 6, True),
+    ("variable", "most", "inline constexpr int most = 3;", [], "", 6, True),
+    ("function", "inner", "int inner();", [], "", 7, True),
+    ("type", "hash", "template <>\nstruct std::hash<shardmesh::extent>", [], "", 8, True),
+]
+
+HOLDER_PAGE = '''# holder
+
+*class* · `import shardmesh;` · room [small](rooms/small.md) · `modules/small/small.cppm`
+
+Holds T's. Moves.
+
+```cpp
+template <class T>
+  requires(sizeof(T) > 1 && requires(T t) { t.size(); })
+class [[nodiscard("keep it")]] holder;
+```
+
+## Members
+
+### `holder` {#holder-2}
+
+```cpp
+holder();
+```
+
+
+### `size`, `empty` {#size}
+
+```cpp
+int size() const;
+bool empty() const noexcept;
+```
+
+How many, and whether there are any.
+
+### `operator bool` {#operator-bool}
+
+```cpp
+explicit operator bool() const;
+```
+
+
+## Functions that give it
+
+- [`make`](rooms/small.md#make): A holder of `count` things
+- [`make`](rooms/small.md#make-2): The same, of none
+'''
+
+ROOM_PAGE = '''# Room small
+
+`import shardmesh;`
+
+small: a room for this test. Not here: others.
+
+## Types
+
+| name | |
+|---|---|
+| [`extent`](../extent.md) | A shape of `n` things |
+| [`holder`](../holder.md) | Holds T's |
+| [`shown`](../shown.md) |  |
+| [`trouble`](../trouble.md) | What may go wrong |
+
+## Functions and constants
+
+*`modules/small/small.cppm`*
+
+### `make` {#make}
+
+```cpp
+template <class T>
+holder<T> make(extent count, int more = 1);
+```
+
+A holder of `count` things.
+
+- `count`: number of things
+
+**Returns:** the holder.
+
+**Errors:** `errc::overflow`, `errc::no_memory`: too many \\<things\\>
+
+**Cost:** O(count).
+
+### `make`, `most` {#make-2}
+
+```cpp
+template <class T>
+holder<T> make();
+inline constexpr int most = 3;
+```
+
+The same, of none.
+'''
+
+TROUBLE_PAGE = '''# trouble
+
+*enum* · `import shardmesh;` · room [small](rooms/small.md) · `modules/small/small.cppm`
+
+What may go wrong.
+
+```cpp
+enum class trouble : int;
+```
+
+| value | |
+|---|---|
+| <a id="none"></a>`none` |  |
+| <a id="lost"></a>`lost` | a file \\| is gone |
+'''
+
+EXTENT_PAGE = '''# extent
+
+*struct* · `import shardmesh;` · room [small](rooms/small.md) · `modules/small/small.cppm`
+
+A shape of `n` things.
+
+```cpp
+struct extent {
+  int n = 0;  // of things
+  friend bool operator==(const extent&, const extent&) = default;
+};
+```
+
+## Functions that take it
+
+- [`make`](rooms/small.md#make): A holder of `count` things
+'''
+
+
+def equal(found, wanted, what):
+    found, wanted = ([line.rstrip() for line in text.strip().splitlines()] for text in (found, wanted))
+    for i, (ours, theirs) in enumerate(zip(found + [None], wanted + [None])):
+        assert ours == theirs, f"{what}, line {i + 1}: {ours!r}, expected {theirs!r}"
+
+
+def test_the_walk(folder):
+    read = interfaces.read(folder / "modules/small/small.cppm", "small")
+    assert (read.room, read.exports, read.head) == ("small", [], ["small: a room for this test. Not here: others."])
+    found = [(d.kind, d.name, d.text, d.comment, d.body, d.group, d.exported) for d in read.declarations]
+    for ours, wanted in zip(found, DECLARATIONS):
+        whole = [None if w is None else o for o, w in zip(ours, wanted)]
+        assert whole == list(wanted), f"{whole}, expected {wanted}"
+    assert len(found) == len(DECLARATIONS)
+
+
+def test_the_pages(folder):
+    made = pages.Pages(reference.Reference(folder)).all()
+    assert sorted(made) == ["extent.md", "holder.md", "index.md", "rooms/small.md", "shown.md", "trouble.md"], sorted(made)
+    for name, wanted in {"holder.md": HOLDER_PAGE, "rooms/small.md": ROOM_PAGE, "trouble.md": TROUBLE_PAGE, "extent.md": EXTENT_PAGE}.items():
+        equal(made[name], wanted, name)
+
+
+def test_no_name_is_missing():
+    """All names that exported_names.py finds, which the compiler checks, are found, and no others but what it leaves out."""
+    # Exported one by one, or members' bodies, specialisations and operators, which it does not list.
+    more = {"path_key", "state_node", "buildable_state_node", "node_ref", "node_pointer", "node_adapter", "root_node", "tree_root"}
+    for file in sorted((ROOT / "modules").glob("*/*.cppm")):
+        text = exported_names.without_comments(file.read_text())
+        read = interfaces.read(file, file.name)
+        if not exported_names.MODULE.search(text) or read.room == "std":
+            assert read is None or read.room == "std", file
+            continue
+        wanted = {(inner, name) for inner, name, _ in exported_names.names_of(text)}
+        wanted = {(inner, name) for inner, name in wanted if name not in ("int", "unsigned")}  # enum : int
+        found = {(d.namespace.removeprefix("shardmesh").removeprefix("::"), d.name) for d in read.declarations
+                 if d.exported and d.namespace.startswith("shardmesh") and "detail" not in d.namespace and not d.name.startswith("operator")}
+        assert wanted <= found, f"{file}: {wanted - found}"
+        extra = {name for _, name in found - wanted} - more
+        assert not extra, f"{file}: {extra}"
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        folder = Path(folder)
+        (folder / "modules/small").mkdir(parents=True)
+        (folder / "modules/small/small.cppm").write_text(SMALL)
+        (folder / "modules/shardmesh.cppm").write_text("// SPDX\nexport module shardmesh;\n\nexport import shardmesh.small;\n")
+        test_the_walk(folder)
+        test_the_pages(folder)
+    test_no_name_is_missing()
+    every = reference.Reference(ROOT)
+    print(f"{len(every.types)} types of users, {len(every.everything)} declarations")
+
+
+main()

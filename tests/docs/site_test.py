@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The documentation site builds: no warning, no link that leads nowhere; and the build says so when there is one.
+
+    site_test.py ROOT FOLDER
+"""
+import importlib.util
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+if not importlib.util.find_spec("mkdocs") or not importlib.util.find_spec("material"):
+    print("skipped: mkdocs-material is not installed (./dev setup docs)")
+    sys.exit(0)
+
+ROOT, FOLDER = Path(sys.argv[1]), Path(sys.argv[2])
+# What a reader looks up first has a page, and code leads there.
+TYPES = "result error errc dtype host_tensor tensor_entry rank_plan communicator device_mesh placement sharded_tensor".split()
+
+
+def build(root, folder):
+    done = subprocess.run([sys.executable, "-B", root / "docs/site/build.py", root, folder], capture_output=True, text=True)
+    return done.returncode, done.stdout + done.stderr
+
+
+def check_site():
+    status, said = build(ROOT, FOLDER)
+    assert status == 0, said
+    for name in TYPES:
+        assert f"<h1 id=\"{name}\">{name}" in (FOLDER / f"site/reference/{name}.html").read_text(), name
+    page = (FOLDER / "site/reference/rank_plan.html").read_text()
+    assert '<a href="../reference/peer_traffic.html">peer_traffic</a>' in page, "code does not lead to its types"
+    assert '<a href="../reference/errc.html#overflow"><code>errc::overflow</code></a>' in \
+        (FOLDER / "site/reference/host_tensor.html").read_text()
+    print(said.strip())
+
+
+def check_that_mistakes_are_seen():
+    """A small project with one page, on which a link, an anchor and a room's file are wrong."""
+    root = FOLDER / "wrong"
+    shutil.rmtree(root, ignore_errors=True)
+    shutil.copytree(ROOT / "docs/site", root / "docs/site")
+    (root / "docs/index.md").write_text("# Home\n\n[a](nowhere.md) [b](#no-such-heading) [c](../LICENSE) [d](../NONE)\n")
+    (root / "LICENSE").write_text("Anything.\n")
+    config = root / "docs/site/mkdocs.yml"
+    config.write_text(re.sub(r"^nav:\n.*", "nav:\n  - index.md\n  - Lost: lost.md\n  - reference/index.md\n", config.read_text(), flags=re.M | re.S))
+    status, said = build(root, root / "out")
+    wanted = ["A reference to 'lost.md' is included in the 'nav' configuration, which is not found in the documentation files.",
+              "Doc file 'index.md' contains a link 'nowhere.md', but the target is not found among documentation files.",
+              "Doc file 'index.md' contains an unrecognized relative link '../NONE', it was left as is.",
+              "Doc file 'index.md' contains a link '#no-such-heading', but there is no such anchor on this page.",
+              "index.html: nowhere.md leads nowhere",
+              "index.html: #no-such-heading: no such place in that page",
+              "index.html: ../NONE leads nowhere"]
+    lines = [line for line in said.splitlines() if not line.endswith("lost.md leads nowhere")]  # of every page's nav
+    assert status == 1 and [line for line in lines if line] == wanted, said
+
+
+check_site()
+check_that_mistakes_are_seen()
