@@ -2,21 +2,33 @@
 """A hook of mkdocs: names of our types in code become links to their pages.
 
 In blocks of C++ every name that is one of our types' (not a member's, not of another namespace); in text `name` between
-backticks, where it is all that stands there. Pages whose words are Python's or the command line's are left alone.
+backticks, where it is all that stands there. Pages whose words are Python's or the command line's are left alone; of the
+table of PyTorch's names, the middle column leads to functions too.
 """
 import re
 from pathlib import Path
 
-OTHER_WORDS = ("python.md", "commands.md", "from-pytorch.md")  # there `path` and `save` are not ours
+OTHER_WORDS = ("python.md", "commands.md")  # there `path` and `save` are not ours
+TABLE = "from-pytorch.md"
+MIDDLE = re.compile(r"(?<=<tr>\n)<td>.*?</td>\n<td>(.*?)</td>", re.S)
 IN_BLOCK = re.compile(r'(<span class="(?:n|o|p)">(?:std|filesystem|chrono|ranges|::|\.|-&gt;)</span>\s*)*<span class="n[cf]?">(\w+)</span>')
-IN_TEXT = re.compile(r"(?<!<pre>)<code>(?:shardmesh::)?(errc::)?(\w+)(&lt;\w+&gt;)?</code>(?!</a>)")
+IN_TEXT = re.compile(r"(?<!<pre>)<code>(?:shardmesh::)?(errc::)?(\w+)(?:&lt;\w+&gt;|::\w+)?</code>(?!</a>)")
+HEADING = re.compile(r"^### (`[^{]*`) \{#([\w-]+)\}$", re.M)
 names = {}
+functions = {}
 
 
 def on_files(files, config):
     folder = Path(config["docs_dir"]) / "reference"
     names.clear()
     names.update({page.stem: f"reference/{page.stem}.html" for page in folder.glob("*.md") if page.stem != "index"})
+    functions.clear()
+    for room in sorted(folder.glob("rooms/*.md")):
+        text = room.read_text()
+        if "\n`import shardmesh;`\n" in text or room.stem in ("nccl", "torch"):
+            for heads, anchor in HEADING.findall(text):
+                for name in re.findall(r"`([^`]*)`", heads):
+                    functions.setdefault(name, f"reference/rooms/{room.stem}.html#{anchor}")
     return files
 
 
@@ -37,6 +49,13 @@ def on_page_content(html, page, config, files):
             return f'<a href="{up}reference/errc.html#{name}">{code}</a>' if here != "errc" else code
         return f'<a href="{up}{names[name]}">{code}</a>' if name in names and name != here else code
 
+    def in_middle(found):
+        row = re.sub(r"<code>(\w+)</code>", lambda code: f'<a href="{up}{functions[code.group(1)]}">{code.group()}</a>'
+                     if code.group(1) in functions and code.group(1) not in names else code.group(), found.group(1))
+        return found.group().replace(found.group(1), IN_TEXT.sub(in_text, row))
+
+    if page.file.src_path == TABLE:
+        return MIDDLE.sub(in_middle, html)
     pieces = re.split(r"(<pre>.*?</pre>|<h\d.*?</h\d>|<a .*?</a>)", html, flags=re.S)
     for i, piece in enumerate(pieces):
         if piece.startswith("<pre>"):

@@ -2,149 +2,11 @@
 """The reference as pages of markdown: one per type that users see, one per room with its functions, and the index."""
 import re
 
-import interfaces
-from reference import COMPONENTS, is_refusal, signature
+from entries import comment_of, definition_page, definitions, group_page, heading, is_plain, members_of, names_in, specialised
+from markdown_text import Anchors, fence, prose, slug, summary
+from reference import COMPONENTS, signature
 
-TAG = re.compile(r"\\(param|returns|errors)\b ?(\w+)?")
-LABEL = re.compile(r"^(Cost|Source|Precondition|Preconditions|Complexity): ?")
 MANY = 40  # a type that more functions take than this is everywhere: a list says nothing
-
-
-def escaped(text):
-    """Prose of a comment as markdown: what stands between backticks as it is."""
-    parts = re.split(r"(`[^`]*`)", text)
-    for i in range(0, len(parts), 2):
-        part = re.sub(r"[\\*_\[\]<>|#]", lambda m: "\\" + m.group(), parts[i])
-        parts[i] = re.sub(r"\berrc::((?:\w|\\_)+)", lambda m: f"`errc::{m.group(1)}`".replace("\\", ""), part)
-    return "".join(parts)
-
-
-def prose(lines):
-    """A comment as markdown. Paragraphs, lists and indented code stay; \\param, \\returns, \\errors and Cost: are labels."""
-    out, code = [], False
-    text = re.sub(r"(?<=\S) (?=\\(?:errors|returns)\b)", "\n", "\n".join(lines))
-    for line in text.split("\n"):
-        if re.match(r" {4,}\S", line) and (code or not out or out[-1].rstrip().endswith(":")):
-            if not code:
-                out.append("\n```cpp")
-            code = True
-            out.append(line[4:])
-            continue
-        if code:
-            out.append("```\n")
-            code = False
-        tag, label = TAG.match(line), LABEL.match(line)
-        if tag and tag.group(1) == "param":
-            out.append(f"\n- `{tag.group(2)}`: {escaped(line[tag.end():].strip())}")
-        elif tag:
-            rest = line[len(tag.group(1)) + 1:].strip()
-            out.append(f"\n**{tag.group(1).capitalize()}:** {escaped(rest)}")
-        elif label:
-            out.append(f"\n**{label.group(1)}:** {escaped(line[label.end():])}")
-        elif re.match(r" *- ", line):
-            first = not out or not re.match(r"\s*- ", out[-1])
-            out.append(("\n" if first else "") + "- " + escaped(line.strip()[2:]))
-        else:
-            out.append(escaped(line.strip()))
-    if code:
-        out.append("```\n")
-    return "\n".join(out).strip() + "\n" if any(line.strip() for line in out) else ""
-
-
-def summary(lines):
-    """The first sentence, for tables."""
-    text = " ".join(" ".join(lines).split())
-    end = re.search(r"(?<!\.)[.:;](?= (?![a-z.0-9])|$)", text.split(" \\")[0])
-    return escaped(text.split(" \\")[0][:end.start() if end else None].strip().rstrip(":"))
-
-
-def fence(text):
-    return f"```cpp\n{text}\n```\n"
-
-
-def slug(name):
-    operators = {"=": "eq", "<": "lt", ">": "gt", "*": "star", "-": "minus", "+": "plus", "[": "at", "(": "call", "!": "not", "&": "and", "|": "or", " ": "-", "/": "by"}
-    return "".join(operators.get(c, c if re.match(r"[\w-]", c) else "") for c in name)
-
-
-class Anchors:
-    """An anchor of its own for each heading of a page."""
-
-    def __init__(self):
-        self.taken = {}
-
-    def of(self, name):
-        number = self.taken[name] = self.taken.get(name, 0) + 1
-        return slug(name) + (f"-{number}" if number > 1 else "")
-
-
-def names_in(group):
-    return list(dict.fromkeys(d.name for d in group))
-
-
-def heading(level, group, anchors):
-    names = names_in(group)
-    return f"{'#' * level} {', '.join(f'`{name}`' for name in names)} {{#{anchors.of(names[0])}}}\n"
-
-
-def comment_of(group):
-    return next((d.comment for d in group if d.comment), [])
-
-
-def group_page(level, group, anchors):
-    return "\n".join([heading(level, group, anchors), fence("\n".join(d.text for d in group)), prose(comment_of(group))])
-
-
-def members_of(d):
-    """The public members of a class: declarations with their kind; those of access are left out."""
-    public, found = "class " not in interfaces.flat(d.text).split(":")[0] + " ", []
-    for one in interfaces.Walk(d.body).all():
-        if one.kind == "access":
-            public = one.name == "public" if one.name in ("public", "private", "protected") else public
-        elif public and not is_refusal(one.text) and one.text.strip() and not one.text.startswith(("friend class", "friend struct")):
-            found.append(one)
-    return found
-
-
-def is_plain(d):
-    """A struct of fields: its definition says it all."""
-    return all(m.kind in ("variable", "alias", "other") or m.text.startswith(("friend", "bool operator", "constexpr bool operator")) for m in members_of(d)) and "class " not in d.text
-
-
-def enumerators(d):
-    """(name, what stands behind it) of each."""
-    body = d.body if "\n" in d.body.strip() or "//" in d.body else re.sub(r", *", ",\n", d.body.strip())
-    return re.findall(r"^ *(\w+)(?: = [^,/\n]*)?,? *(?://+ ?([^\n]*))?$", body, re.M)
-
-
-def definition_page(d, anchors):
-    out = []
-    if d.kind == "enum":
-        values = enumerators(d)
-        if any(text for _, text in values):
-            rows = [f'| <a id="{name}"></a>`{name}` | {escaped(text)} |' for name, text in values]
-            out += [fence(d.text + ";"), "| value | |\n|---|---|", *rows, ""]
-        else:
-            out.append(fence(d.text + " {" + d.body + "};"))
-    elif d.kind == "type" and d.body and is_plain(d):
-        lines = [line for line in d.body.strip("\n").splitlines()]
-        out.append(fence(d.text + " {\n" + "\n".join(lines) + "\n};"))
-    elif d.kind == "type" and d.body:
-        out.append(fence(d.text + ";"))
-        out.append("## Members\n" if d.text.count("<>") == 0 else f"### Members of `{interfaces.flat(d.text)}`\n")
-        mine = members_of(d)
-        grouped = {}
-        for m in mine:
-            grouped.setdefault(m.group, []).append(m)
-        for group in grouped.values():
-            for m in group:
-                if m.kind in ("type", "enum") and m.body:
-                    m.text += " {" + m.body.rstrip() + "\n};"
-                m.name = m.name or "other"
-            out.append(group_page(3, group, anchors))
-    else:
-        out.append(fence(d.text + (";" if not d.text.rstrip().endswith((";",)) and "//" not in d.text else "")))
-    return "\n".join(out)
 
 
 class Pages:
@@ -164,19 +26,17 @@ class Pages:
         return f"[`{d.name}`]({room_prefix}rooms/{d.room}.md#{self.anchors_of_functions[id(d)]})"
 
     def type(self, name, declarations):
-        first = declarations[0]
+        first = definitions(declarations)[0]
         kinds = {"type": "class" if "class " in first.text else "struct", "alias": "type alias"}
         anchors = Anchors()
         anchors.taken[name] = 1  # the page itself
         out = [f"# {name}\n",
                f"*{kinds.get(first.kind, first.kind)}* · `import {self.reference.importing(first)};` · "
                f"room [{first.room}](rooms/{first.room}.md) · `{first.file}`\n"]
-        whole = [d for d in declarations if d.body or d.kind != "type"] or declarations
-        for i, d in enumerate(whole):
+        for i, d in enumerate(definitions(declarations)):
             if i > 0:
-                out.append(f"## `{re.sub(r'^template |^class |^struct ', '', ' '.join(d.text.split()))}`\n")
-            comment = d.comment or next((other.comment for other in declarations if other.comment), [])
-            out.append(prose(comment))
+                out.append(f"## `{specialised(d)}`\n\n`{d.file}`\n")
+            out.append(prose(d.comment if i > 0 else self.type_comment(d)))
             out.append(definition_page(d, anchors))
         out += self.uses(name)
         return "\n".join(out)
@@ -195,13 +55,13 @@ class Pages:
                 yield f"## {title}\n\n{len(found)}, in all rooms: see the [index](index.md#functions).\n"
             elif found:
                 yield f"## {title}\n"
-                seen = set()
+                groups = {}
                 for d in found:
-                    key = self.function_link(d, "")
-                    if key not in seen:
-                        seen.add(key)
-                        what = summary(self.comments.get(id(d), []))
-                        yield f"- {key}{': ' + what if what else ''}"
+                    groups.setdefault((d.room, self.anchors_of_functions[id(d)]), []).append(d)
+                for group in groups.values():
+                    links = dict.fromkeys(self.function_link(d, "") for d in group)
+                    what = summary(self.comments[id(group[0])])
+                    yield f"- {', '.join(links)}{': ' + what if what else ''}"
                 yield ""
         named = sorted(other for other in self.reference.types if other != name and name in self.words(other))
         if 0 < len(named) <= MANY:
@@ -224,7 +84,7 @@ class Pages:
         out = [f"# Room {room}\n", f"`import {imported};`\n"]
         if main:
             out.append(prose(main.head))
-        mine = [ds[0] for ds in reference.types.values() if ds[0].room == room]
+        mine = [definitions(ds)[0] for ds in reference.types.values() if definitions(ds)[0].room == room]
         if mine:
             out += ["## Types\n", "| name | |\n|---|---|"]
             out += [f"| [`{d.name}`](../{d.name}.md) | {summary(self.type_comment(d))} |" for d in sorted(mine, key=lambda d: d.name)]
@@ -257,7 +117,8 @@ class Pages:
         return "\n".join(out)
 
     def type_comment(self, d):
-        return d.comment or next((other.comment for other in self.reference.types[d.name] if other.comment), [])
+        of_all = [other.comment for other in self.reference.types[d.name] if not specialised(other)]
+        return d.comment or next((comment for comment in of_all if comment), [])
 
     def index(self):
         reference = self.reference
@@ -271,7 +132,7 @@ class Pages:
             out.append(f"| [{room}](rooms/{room}.md) | {summary(head)} |")
         out += ["", "## Types\n", "| name | room | |\n|---|---|---|"]
         for name in sorted(reference.types):
-            d = reference.types[name][0]
+            d = definitions(reference.types[name])[0]
             out.append(f"| [`{name}`]({name}.md) | [{d.room}](rooms/{d.room}.md) | {summary(self.type_comment(d))} |")
         out += ["", "## Functions\n"]
         links = {}

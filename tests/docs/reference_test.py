@@ -3,12 +3,14 @@
 
     reference_test.py ROOT
 """
+import re
 import sys
 import tempfile
 from pathlib import Path
 
 ROOT = Path(sys.argv[1])
 sys.path[:0] = [str(ROOT / "docs/site"), str(ROOT / "tests/static")]
+import entries
 import exported_names
 import interfaces
 import pages
@@ -172,7 +174,7 @@ A holder of `count` things.
 
 **Returns:** the holder.
 
-**Errors:** `errc::overflow`, `errc::no_memory`: too many \\<things\\>
+**Errors:** `errc::overflow`, `errc::no_memory`: too many &lt;things\\>
 
 **Cost:** O(count).
 
@@ -264,6 +266,23 @@ def test_no_name_is_missing():
         assert not extra, f"{file}: {extra}"
 
 
+def test_the_names_of_the_table_exist(every):
+    """docs/from-pytorch.md: the names between backticks in the middle column are exported, or members of what is."""
+    known = {d.name for d in every.everything}
+    for declarations in every.types.values():
+        known |= {m.name for d in declarations for m in (entries.members_of(d) if d.kind == "type" else [])}
+        known |= {name for d in declarations if d.kind == "enum" for name, _ in entries.enumerators(d)}
+    found = 0
+    for row in re.findall(r"^\| .* \| (.*) \| .*\|$", (ROOT / "docs/from-pytorch.md").read_text(), re.M):
+        for code in re.findall(r"`([^`]*)`", row):
+            if code.startswith("shardmesh "):
+                continue  # the command line
+            for name in re.findall(r"\w+", code.partition("(")[0]):
+                assert name in known, f"docs/from-pytorch.md: there is no {name}"
+                found += 1
+    assert found > 60, found
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
@@ -274,6 +293,7 @@ def main():
         test_the_pages(folder)
     test_no_name_is_missing()
     every = reference.Reference(ROOT)
+    test_the_names_of_the_table_exist(every)
     print(f"{len(every.types)} types of users, {len(every.everything)} declarations")
 
 

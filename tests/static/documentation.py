@@ -7,6 +7,7 @@
   in that file, one after the other, whatever their indentation there. `// ...` stands for lines left out. (Or it stands
   behind `<!-- compiled -->`: doc_code.py makes a unit of it.)
 - Code of ours stands in such blocks: an indented block has no line with `import shardmesh` or `shardmesh::` but CMake's.
+- Code of Python and sessions of a shell stand on pages that a test runs (tests/python/page.py, tests/docs/ten_minutes.py).
 - A link to a file of the project leads to one, and its #anchor to a heading of it.
 - The page of a room (docs/rooms/ROOM.md) names every interface file of it in its table, and no file that is not there;
   the tests that it names exist. Every room of a format has such a page.
@@ -16,6 +17,7 @@ import sys
 from pathlib import Path
 
 COMPILED = ("examples/", "tests/static/", "tests/unit/", "tests/distributed/", "tests/package/", "test_package/")
+RUN = ("docs/python.md", "docs/ten-minutes.md")
 FORMATS = "storage pickle catalog torch_file dcp safetensors checkpoint collective_checkpoint".split()
 BLOCK = re.compile(r"(^<!-- compiled -->\n)?^ *```cpp\n(.*?)^ *```$", re.M | re.S)
 FENCE = re.compile(r"^ *```.*?^ *```$", re.M | re.S)
@@ -64,6 +66,13 @@ def check_indented(root, page, say):
             say(f"{page.relative_to(root)}:{number}: code of ours that no test compiles: {line.strip()!r}")
 
 
+def check_run(root, page, say):
+    name = page.relative_to(root).as_posix()
+    for found in re.finditer(r"^ *```(python|console)$", page.read_text(), re.M):
+        if name not in RUN:
+            say(f"{name}:{page.read_text().count(chr(10), 0, found.start()) + 1}: a block of {found.group(1)} that no test runs")
+
+
 def anchors(page):
     """As the forges make them of headings."""
     headings = re.findall(r"^#+ (.*)$", FENCE.sub("", page.read_text()), re.M)
@@ -110,6 +119,7 @@ def main(root):
     for page in pages:
         check_blocks(root, page, wrong.append)
         check_indented(root, page, wrong.append)
+        check_run(root, page, wrong.append)
         check_links(root, page, wrong.append)
     for room in sorted({*FORMATS, *(page.stem for page in (root / "docs/rooms").glob("*.md"))}):
         check_room(root, room, wrong.append)
