@@ -25,6 +25,13 @@ FENCE = re.compile(r"(^ *```.*?^ *```$)", re.M | re.S)
 LANGUAGES = {".cpp": "cpp", ".hpp": "cpp", ".h": "cpp", ".cppm": "cpp", ".py": "python", ".sh": "bash"}
 
 
+def named(nav):
+    """The pages that a nav names."""
+    for entry in nav:
+        for value in entry.values() if isinstance(entry, dict) else [entry]:
+            yield from named(value) if isinstance(value, list) else [value]
+
+
 class Staging:
     """The pages, and the files of the project that they lead to, which become pages below project/."""
 
@@ -120,6 +127,10 @@ def main(root, folder):
     warnings = Warnings()
     logging.getLogger("mkdocs").addHandler(warnings)
     config = load_config(str(Path(__file__).with_name("mkdocs.yml")), docs_dir=str(folder / "pages"), site_dir=str(folder / "site"), strict=False)
+    listed = set(named(config["nav"]))
+    more = [page for page in sorted(path.name for path in (root / "docs").glob("*.md")) if page not in listed]
+    if more:  # a page that nobody put into its place is found all the same
+        config["nav"] = [*config["nav"], {"More": more}]
     try:
         mkdocs_build.build(config)
     except Abort as problem:

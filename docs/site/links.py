@@ -12,7 +12,7 @@ OTHER_WORDS = ("python.md", "commands.md")  # there `path` and `save` are not ou
 TABLE = "from-pytorch.md"
 MIDDLE = re.compile(r"(?<=<tr>\n)<td>.*?</td>\n<td>(.*?)</td>", re.S)
 IN_BLOCK = re.compile(r'(<span class="(?:n|o|p)">(?:std|filesystem|chrono|ranges|::|\.|-&gt;)</span>\s*)*<span class="n[cf]?">(\w+)</span>')
-IN_TEXT = re.compile(r"(?<!<pre>)<code>(?:shardmesh::)?(errc::)?(\w+)(?:&lt;\w+&gt;|::\w+)?</code>(?!</a>)")
+IN_TEXT = re.compile(r"<code>(?:shardmesh::)?(errc::)?(\w+)(?:&lt;\w+&gt;|::\w+)?</code>(?!</a>)")
 HEADING = re.compile(r"^### (`[^{]*`) \{#([\w-]+)\}$", re.M)
 names = {}
 functions = {}
@@ -56,9 +56,9 @@ def on_page_content(html, page, config, files):
 
     if page.file.src_path == TABLE:
         return MIDDLE.sub(in_middle, html)
-    pieces = re.split(r"(<pre>.*?</pre>|<h\d.*?</h\d>|<a .*?</a>)", html, flags=re.S)
+    pieces = re.split(r"(<div class=\"language-cpp highlight\">.*?</pre>|<pre.*?</pre>|<h\d.*?</h\d>|<a .*?</a>)", html, flags=re.S)
     for i, piece in enumerate(pieces):
-        if piece.startswith("<pre>"):
+        if piece.startswith('<div class="language-cpp'):
             pieces[i] = IN_BLOCK.sub(in_block, piece)
         elif i % 2 == 0 and page.file.src_path not in OTHER_WORDS:
             pieces[i] = IN_TEXT.sub(in_text, piece)

@@ -42,15 +42,16 @@ class Pages:
         return "\n".join(out)
 
     def uses(self, name):
+        is_concept = self.reference.types[name][0].kind == "concept"
         takes, gives = [], []
         for d in self.reference.public:
             if d.kind == "function" and id(d) in self.anchors_of_functions:
                 before, behind = signature(d)
-                if name in behind:
+                if name in behind or name in before and is_concept:
                     takes.append(d)
                 elif name in before:
                     gives.append(d)
-        for title, found in ("Functions that take it", takes), ("Functions that give it", gives):
+        for title, found in ("Functions that ask for it" if is_concept else "Functions that take it", takes), ("Functions that give it", gives):
             if len(found) > MANY:
                 yield f"## {title}\n\n{len(found)}, in all rooms: see the [index](index.md#functions).\n"
             elif found:

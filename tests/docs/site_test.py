@@ -33,6 +33,10 @@ def check_site():
     assert '<a href="../reference/peer_traffic.html">peer_traffic</a>' in page, "code does not lead to its types"
     assert '<a href="../reference/errc.html#overflow"><code>errc::overflow</code></a>' in \
         (FOLDER / "site/reference/host_tensor.html").read_text()
+    table = (FOLDER / "site/from-pytorch.html").read_text()
+    assert '<a href="reference/rooms/checkpoint.html#convert"><code>convert</code></a>' in table
+    assert '<a href="reference/device_mesh.html"><code>device_mesh</code></a>' in table
+    assert '"reference/dtype.html"' not in (FOLDER / "site/python.html").read_text(), "Python's words are not ours"
     print(said.strip())
 
 
@@ -43,6 +47,7 @@ def check_that_mistakes_are_seen():
     shutil.copytree(ROOT / "docs/site", root / "docs/site")
     (root / "docs/index.md").write_text("# Home\n\n[a](nowhere.md) [b](#no-such-heading) [c](../LICENSE) [d](../NONE)\n")
     (root / "LICENSE").write_text("Anything.\n")
+    (root / "docs/left.md").write_text("# Left out of the nav\n")
     config = root / "docs/site/mkdocs.yml"
     config.write_text(re.sub(r"^nav:\n.*", "nav:\n  - index.md\n  - Lost: lost.md\n  - reference/index.md\n", config.read_text(), flags=re.M | re.S))
     status, said = build(root, root / "out")
@@ -54,6 +59,7 @@ def check_that_mistakes_are_seen():
               "index.html: #no-such-heading: no such place in that page",
               "index.html: ../NONE leads nowhere"]
     lines = [line for line in said.splitlines() if not line.endswith("lost.md leads nowhere")]  # of every page's nav
+    assert '<a href="left.html"' in (root / "out/site/index.html").read_text(), "a page outside of the nav is lost"
     assert status == 1 and [line for line in lines if line] == wanted, said
 
 

@@ -7,7 +7,7 @@
   in that file, one after the other, whatever their indentation there. `// ...` stands for lines left out. (Or it stands
   behind `<!-- compiled -->`: doc_code.py makes a unit of it.)
 - Code of ours stands in such blocks: an indented block has no line with `import shardmesh` or `shardmesh::` but CMake's.
-- Code of Python and sessions of a shell stand on pages that a test runs (tests/python/page.py, tests/docs/ten_minutes.py).
+- Code of Python stands on pages that a test runs (tests/python/page.py, tests/docs/ten_minutes.py).
 - A link to a file of the project leads to one, and its #anchor to a heading of it.
 - The page of a room (docs/rooms/ROOM.md) names every interface file of it in its table, and no file that is not there;
   the tests that it names exist. Every room of a format has such a page.
@@ -68,9 +68,9 @@ def check_indented(root, page, say):
 
 def check_run(root, page, say):
     name = page.relative_to(root).as_posix()
-    for found in re.finditer(r"^ *```(python|console)$", page.read_text(), re.M):
+    for found in re.finditer(r"^ *```python$", page.read_text(), re.M):
         if name not in RUN:
-            say(f"{name}:{page.read_text().count(chr(10), 0, found.start()) + 1}: a block of {found.group(1)} that no test runs")
+            say(f"{name}:{page.read_text().count(chr(10), 0, found.start()) + 1}: a block of Python that no test runs")
 
 
 def anchors(page):
