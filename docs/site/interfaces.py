@@ -33,10 +33,10 @@ class Interface:
 
 
 def dedent(text):
+    """Lines that follow the first keep what they are indented beyond it."""
     lines = text.strip("\n").split("\n")
-    margin = min((len(line) - len(line.lstrip()) for line in lines[1:] if line.strip()), default=0)
     first = len(lines[0]) - len(lines[0].lstrip())
-    return "\n".join([lines[0].lstrip()] + [line[min(margin, first or margin):] for line in lines[1:]])
+    return "\n".join([lines[0].lstrip()] + [line[min(first, len(line) - len(line.lstrip())):] for line in lines[1:]])
 
 
 TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|R"\((.*?)\)"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\'', re.S)

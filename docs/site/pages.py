@@ -69,6 +69,13 @@ class Pages:
             yield "## Types that name it\n"
             yield ", ".join(f"[`{other}`]({other}.md)" for other in named) + "\n"
 
+    def brief(self, d):
+        """What a table says of a type: its first sentence, or else which functions take it."""
+        if not self.type_comment(d):
+            takers = dict.fromkeys(f.name for f in self.reference.public if f.kind == "function" and d.name in signature(f)[1])
+            return f"Taken by {', '.join(f'`{name}`' for name in list(takers)[:4])}" if takers and d.kind == "type" else ""
+        return summary(self.type_comment(d))
+
     def words(self, name):
         """The words of a type's public part."""
         if name not in self.words_of:
@@ -88,7 +95,7 @@ class Pages:
         mine = [definitions(ds)[0] for ds in reference.types.values() if definitions(ds)[0].room == room]
         if mine:
             out += ["## Types\n", "| name | |\n|---|---|"]
-            out += [f"| [`{d.name}`](../{d.name}.md) | {summary(self.type_comment(d))} |" for d in sorted(mine, key=lambda d: d.name)]
+            out += [f"| [`{d.name}`](../{d.name}.md) | {self.brief(d)} |" for d in sorted(mine, key=lambda d: d.name)]
             out.append("")
         inner = reference.inner_types(room)
         if inner:
@@ -134,7 +141,7 @@ class Pages:
         out += ["", "## Types\n", "| name | room | |\n|---|---|---|"]
         for name in sorted(reference.types):
             d = definitions(reference.types[name])[0]
-            out.append(f"| [`{name}`]({name}.md) | [{d.room}](rooms/{d.room}.md) | {summary(self.type_comment(d))} |")
+            out.append(f"| [`{name}`]({name}.md) | [{d.room}](rooms/{d.room}.md) | {self.brief(d)} |")
         out += ["", "## Functions\n"]
         links = {}
         for d in reference.public:

@@ -35,6 +35,10 @@ enum class trouble : int {
   lost,  // a file | is gone
 };
 
+struct make_options {
+  extent most{};
+};
+
 /// A shape of `n` things.
 struct extent {
   int n = 0;  // of things
@@ -49,7 +53,8 @@ class [[nodiscard("keep it")]] holder {
   holder() : count_{0}, text_("{") {}
   holder(const holder&) = SHARDMESH_REFUSE("a holder is not copied");
   /// How many, and whether there are any.
-  int size() const { return count_; }
+  int size(int unit = 1,
+           bool rounded = false) const { return count_; }
   bool empty() const noexcept { return count_ == 0; }
 
   explicit operator bool() const { return !empty(); }
@@ -64,10 +69,11 @@ class [[nodiscard("keep it")]] holder {
 /// \\returns the holder. \\errors errc::overflow, errc::no_memory: too many <things>
 /// Cost: O(count).
 template <class T>
-holder<T> make(extent count, int more = 1);
+holder<T> make(extent count,
+               int more = 1);
 /// The same, of none.
 template <class T>
-holder<T> make() {
+holder<T> make(const make_options& options) {
   if (true) return {};
 }
 inline constexpr int most = 3;
@@ -86,17 +92,18 @@ DECLARATIONS = [
     ("type", "hidden", "struct hidden", [], "", 1, False),
     ("type", "shown", "class shown;  // said here", [], "", 1, True),
     ("enum", "trouble", "enum class trouble : int", ["What may go wrong."], "\n  none,\n  lost,  // a file | is gone\n", 2, True),
+    ("type", "make_options", "struct make_options", [], "\n  extent most{};\n", 3, True),
     ("type", "extent", "struct extent", ["A shape of `n` things."],
-     "\n  int n = 0;  // of things\n  friend bool operator==(const extent&, const extent&) = default;\n", 3, True),
+     "\n  int n = 0;  // of things\n  friend bool operator==(const extent&, const extent&) = default;\n", 4, True),
     ("type", "holder", 'template <class T>\n  requires(sizeof(T) > 1 && requires(T t) { t.size(); })\nclass [[nodiscard("keep it")]] holder',
-     ["Holds T's. Moves."], None, 4, True),
-    ("function", "make", "template <class T>\nholder<T> make(extent count, int more = 1);",
+     ["Holds T's. Moves."], None, 5, True),
+    ("function", "make", "template <class T>\nholder<T> make(extent count,\n               int more = 1);",
      ["A holder of `count` things.", "\\param count  number of things",
-      "\\returns the holder. \\errors errc::overflow, errc::no_memory: too many <things>", "Cost: O(count)."], "", 5, True),
-    ("function", "make", "template <class T>\nholder<T> make();", ["The same, of none."], "", 6, True),
-    ("variable", "most", "inline constexpr int most = 3;", [], "", 6, True),
-    ("function", "inner", "int inner();", [], "", 7, True),
-    ("type", "hash", "template <>\nstruct std::hash<shardmesh::extent>", [], "", 8, True),
+      "\\returns the holder. \\errors errc::overflow, errc::no_memory: too many <things>", "Cost: O(count)."], "", 6, True),
+    ("function", "make", "template <class T>\nholder<T> make(const make_options& options);", ["The same, of none."], "", 7, True),
+    ("variable", "most", "inline constexpr int most = 3;", [], "", 7, True),
+    ("function", "inner", "int inner();", [], "", 8, True),
+    ("type", "hash", "template <>\nstruct std::hash<shardmesh::extent>", [], "", 9, True),
 ]
 
 HOLDER_PAGE = '''# holder
@@ -123,7 +130,8 @@ holder();
 ### `size`, `empty` {#size}
 
 ```cpp
-int size() const;
+int size(int unit = 1,
+         bool rounded = false) const;
 bool empty() const noexcept;
 ```
 
@@ -154,6 +162,7 @@ small: a room for this test. Not here: others.
 |---|---|
 | [`extent`](../extent.md) | A shape of `n` things |
 | [`holder`](../holder.md) | Holds T's |
+| [`make_options`](../make_options.md) | Taken by `make` |
 | [`shown`](../shown.md) |  |
 | [`trouble`](../trouble.md) | What may go wrong |
 
@@ -165,7 +174,8 @@ small: a room for this test. Not here: others.
 
 ```cpp
 template <class T>
-holder<T> make(extent count, int more = 1);
+holder<T> make(extent count,
+               int more = 1);
 ```
 
 A holder of `count` things.
@@ -182,7 +192,7 @@ A holder of `count` things.
 
 ```cpp
 template <class T>
-holder<T> make();
+holder<T> make(const make_options& options);
 inline constexpr int most = 3;
 ```
 
@@ -221,6 +231,10 @@ struct extent {
 ## Functions that take it
 
 - [`make`](rooms/small.md#make): A holder of `count` things
+
+## Types that name it
+
+[`make_options`](make_options.md)
 '''
 
 
@@ -242,7 +256,7 @@ def test_the_walk(folder):
 
 def test_the_pages(folder):
     made = pages.Pages(reference.Reference(folder)).all()
-    assert sorted(made) == ["extent.md", "holder.md", "index.md", "rooms/small.md", "shown.md", "trouble.md"], sorted(made)
+    assert sorted(made) == ["extent.md", "holder.md", "index.md", "make_options.md", "rooms/small.md", "shown.md", "trouble.md"], sorted(made)
     for name, wanted in {"holder.md": HOLDER_PAGE, "rooms/small.md": ROOM_PAGE, "trouble.md": TROUBLE_PAGE, "extent.md": EXTENT_PAGE}.items():
         equal(made[name], wanted, name)
 
