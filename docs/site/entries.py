@@ -65,7 +65,8 @@ def definitions(declarations):
     return first[:1] + [d for d in declarations if specialised(d)]
 
 
-def definition_page(d, anchors):
+def definition_page(d, anchors, said):
+    """The definition; of each member's entry, `said(members, anchor)`."""
     out = []
     if d.kind == "enum":
         values = enumerators(d)
@@ -89,6 +90,7 @@ def definition_page(d, anchors):
                 if m.kind in ("type", "enum") and m.body:
                     m.text += " {" + re.sub(r"^  ", "", m.body.rstrip(), flags=re.M) + "\n};"
             out.append(group_page(3, group, anchors))
+            said(group, anchors.last)
     else:
         out.append(fence(d.text + (";" if not d.text.rstrip().endswith((";",)) and "//" not in d.text else "")))
     return "\n".join(out)

@@ -73,8 +73,9 @@ class Anchors:
     """An anchor of its own for each heading of a page."""
 
     def __init__(self):
-        self.taken = {}
+        self.taken, self.last = {}, ""
 
     def of(self, name):
         number = self.taken[name] = self.taken.get(name, 0) + 1
-        return slug(name) + (f"-{number}" if number > 1 else "")
+        self.last = slug(name) + (f"-{number}" if number > 1 else "")
+        return self.last

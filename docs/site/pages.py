@@ -2,8 +2,8 @@
 """The reference as pages of markdown: one per type that users see, one per room with its functions, and the index."""
 import re
 
-from entries import comment_of, definition_page, definitions, group_page, heading, is_plain, members_of, names_in, specialised
-from markdown_text import Anchors, fence, prose, slug, summary
+from entries import comment_of, definition_page, definitions, group_page, heading, is_plain, members_of, specialised
+from markdown_text import Anchors, fence, prose, summary
 from reference import COMPONENTS, signature
 
 MANY = 40  # a type that more functions take than this is everywhere: a list says nothing
@@ -13,13 +13,15 @@ class Pages:
     def __init__(self, reference):
         self.reference = reference
         self.anchors_of_functions, self.comments, self.words_of = {}, {}, {}
+        self.members = []  # (type, member, anchor)
+        self.bodies = {name: self.type(name, declarations) for name, declarations in reference.types.items()}
         self.rooms = {f"rooms/{room}.md": self.room(room) for room in reference.rooms}
 
     def all(self):
         """{path below reference/: text}"""
         pages = {"index.md": self.index(), **self.rooms}
-        for name, declarations in self.reference.types.items():
-            pages[f"{name}.md"] = self.type(name, declarations)
+        for name, body in self.bodies.items():
+            pages[f"{name}.md"] = "\n".join([body, *self.uses(name)])
         return pages
 
     def function_link(self, d, room_prefix):
@@ -37,8 +39,7 @@ class Pages:
             if i > 0:
                 out.append(f"## `{specialised(d)}`\n\n`{d.file}`\n")
             out.append(prose(d.comment if i > 0 else self.type_comment(d)))
-            out.append(definition_page(d, anchors))
-        out += self.uses(name)
+            out.append(definition_page(d, anchors, lambda group, anchor: self.members.extend((name, m, anchor) for m in group)))
         return "\n".join(out)
 
     def uses(self, name):
@@ -64,6 +65,10 @@ class Pages:
                     what = summary(self.comments[id(group[0])])
                     yield f"- {', '.join(links)}{': ' + what if what else ''}"
                 yield ""
+        giving = dict.fromkeys(f"[`{of}::{m.name}`]({of}.md#{anchor})" for of, m, anchor in self.members
+                               if of != name and m.kind == "function" and name in signature(m)[0])
+        if 0 < len(giving) <= MANY and not is_concept:
+            yield f"## Members that give it\n\n{', '.join(sorted(giving))}\n"
         named = sorted(other for other in self.reference.types if other != name and name in self.words(other))
         if 0 < len(named) <= MANY:
             yield "## Types that name it\n"
@@ -115,11 +120,9 @@ class Pages:
             if group[0].file != file:
                 file = group[0].file
                 out.append(f"*`{file}`*\n")
-            named = names_in(group)[0]
             text = group_page(3, group, anchors)
-            number = anchors.taken[named]
             for d in group:
-                self.anchors_of_functions[id(d)] = slug(named) + (f"-{number}" if number > 1 else "")
+                self.anchors_of_functions[id(d)] = anchors.last
                 self.comments[id(d)] = comment_of(group)
             out.append(text)
         return "\n".join(out)

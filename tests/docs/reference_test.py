@@ -39,6 +39,13 @@ struct make_options {
   extent most{};
 };
 
+/// Makes an extent.
+class source {
+ public:
+  /// The next one.
+  extent next();
+};
+
 /// A shape of `n` things.
 struct extent {
   int n = 0;  // of things
@@ -93,17 +100,18 @@ DECLARATIONS = [
     ("type", "shown", "class shown;  // said here", [], "", 1, True),
     ("enum", "trouble", "enum class trouble : int", ["What may go wrong."], "\n  none,\n  lost,  // a file | is gone\n", 2, True),
     ("type", "make_options", "struct make_options", [], "\n  extent most{};\n", 3, True),
+    ("type", "source", "class source", ["Makes an extent."], "\n public:\n  /// The next one.\n  extent next();\n", 4, True),
     ("type", "extent", "struct extent", ["A shape of `n` things."],
-     "\n  int n = 0;  // of things\n  friend bool operator==(const extent&, const extent&) = default;\n", 4, True),
+     "\n  int n = 0;  // of things\n  friend bool operator==(const extent&, const extent&) = default;\n", 5, True),
     ("type", "holder", 'template <class T>\n  requires(sizeof(T) > 1 && requires(T t) { t.size(); })\nclass [[nodiscard("keep it")]] holder',
-     ["Holds T's. Moves."], None, 5, True),
+     ["Holds T's. Moves."], None, 6, True),
     ("function", "make", "template <class T>\nholder<T> make(extent count,\n               int more = 1);",
      ["A holder of `count` things.", "\\param count  number of things",
-      "\\returns the holder. \\errors errc::overflow, errc::no_memory: too many <things>", "Cost: O(count)."], "", 6, True),
-    ("function", "make", "template <class T>\nholder<T> make(const make_options& options);", ["The same, of none."], "", 7, True),
-    ("variable", "most", "inline constexpr int most = 3;", [], "", 7, True),
-    ("function", "inner", "int inner();", [], "", 8, True),
-    ("type", "hash", "template <>\nstruct std::hash<shardmesh::extent>", [], "", 9, True),
+      "\\returns the holder. \\errors errc::overflow, errc::no_memory: too many <things>", "Cost: O(count)."], "", 7, True),
+    ("function", "make", "template <class T>\nholder<T> make(const make_options& options);", ["The same, of none."], "", 8, True),
+    ("variable", "most", "inline constexpr int most = 3;", [], "", 8, True),
+    ("function", "inner", "int inner();", [], "", 9, True),
+    ("type", "hash", "template <>\nstruct std::hash<shardmesh::extent>", [], "", 10, True),
 ]
 
 HOLDER_PAGE = '''# holder
@@ -164,6 +172,7 @@ small: a room for this test. Not here: others.
 | [`holder`](../holder.md) | Holds T's |
 | [`make_options`](../make_options.md) | Taken by `make` |
 | [`shown`](../shown.md) |  |
+| [`source`](../source.md) | Makes an extent |
 | [`trouble`](../trouble.md) | What may go wrong |
 
 ## Functions and constants
@@ -232,9 +241,13 @@ struct extent {
 
 - [`make`](rooms/small.md#make): A holder of `count` things
 
+## Members that give it
+
+[`source::next`](source.md#next)
+
 ## Types that name it
 
-[`make_options`](make_options.md)
+[`make_options`](make_options.md), [`source`](source.md)
 '''
 
 
@@ -256,7 +269,7 @@ def test_the_walk(folder):
 
 def test_the_pages(folder):
     made = pages.Pages(reference.Reference(folder)).all()
-    assert sorted(made) == ["extent.md", "holder.md", "index.md", "make_options.md", "rooms/small.md", "shown.md", "trouble.md"], sorted(made)
+    assert sorted(made) == ["extent.md", "holder.md", "index.md", "make_options.md", "rooms/small.md", "shown.md", "source.md", "trouble.md"], sorted(made)
     for name, wanted in {"holder.md": HOLDER_PAGE, "rooms/small.md": ROOM_PAGE, "trouble.md": TROUBLE_PAGE, "extent.md": EXTENT_PAGE}.items():
         equal(made[name], wanted, name)
 
