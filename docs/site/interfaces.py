@@ -20,6 +20,7 @@ class Declaration:
     file: str = ""
     exported: bool = False
     body: str = ""  # of a type or enum: what stands in its braces
+    words: tuple = ()  # kept by reference.signature
     group: int = 0  # declarations in a row, without a blank line or another comment between them, have one number
 
 

@@ -105,6 +105,13 @@ WORD = re.compile(r"\w+")
 
 def signature(d):
     """(words before the name: what it returns and its constraints, words behind: what it takes)."""
+    if not d.words:
+        d.words = words_of(d)
+    return d.words
+
+
+def words_of(d):
+    """What `signature` gives; it is asked for every pair of a type and a function."""
     text = re.sub(r"//[^\n]*", "", d.text)
     at = re.search(re.escape(d.name) + r"\s*\(", text)
     if not at:
