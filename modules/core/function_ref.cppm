@@ -11,7 +11,7 @@ export namespace shardmesh {
 template <class Signature>
 class function_ref;
 
-/// Refers to any callable of this signature; the callable must outlive the function_ref.
+/// Refers to any callable of this signature, a plain function too; the callable must outlive the function_ref.
 template <class Return, class... Arguments>
 class function_ref<Return(Arguments...)> {
  public:
@@ -19,9 +19,11 @@ class function_ref<Return(Arguments...)> {
     requires(!std::same_as<std::remove_cvref_t<Callable>, function_ref> &&
              std::is_invocable_r_v<Return, Callable&, Arguments...>)
   function_ref(Callable&& callable)  // NOLINT: implicit, as a parameter type
-      : object_(std::addressof(callable)), call_([](pointer object, Arguments... arguments) -> Return {
+      : object_(pointer::to(callable)), call_([](pointer object, Arguments... arguments) -> Return {
           using callable_type = std::remove_reference_t<Callable>;
-          if constexpr (std::is_const_v<callable_type>)
+          if constexpr (std::is_function_v<callable_type>)
+            return reinterpret_cast<callable_type*>(object.calls)(std::forward<Arguments>(arguments)...);
+          else if constexpr (std::is_const_v<callable_type>)
             return (*static_cast<callable_type*>(object.reads))(std::forward<Arguments>(arguments)...);
           else
             return (*static_cast<callable_type*>(object.changes))(std::forward<Arguments>(arguments)...);
@@ -38,12 +40,22 @@ class function_ref<Return(Arguments...)> {
   Return operator()(Arguments... arguments) const { return call_(object_, std::forward<Arguments>(arguments)...); }
 
  private:
-  // To the callable, const or not as it was given; `call_` knows which.
+  // To the callable, const or not as it was given, or a plain function; `call_` knows which.
   union pointer {
-    pointer(void* object) : changes(object) {}
-    pointer(const void* object) : reads(object) {}
+    template <class Callable>
+    static pointer to(Callable& callable) {
+      pointer made;
+      if constexpr (std::is_function_v<Callable>)
+        made.calls = reinterpret_cast<void (*)()>(&callable);
+      else if constexpr (std::is_const_v<Callable>)
+        made.reads = std::addressof(callable);
+      else
+        made.changes = std::addressof(callable);
+      return made;
+    }
     void* changes;
     const void* reads;
+    void (*calls)();
   };
   pointer object_;
   Return (*call_)(pointer, Arguments...);

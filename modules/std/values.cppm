@@ -184,6 +184,7 @@ using std::invoke_result_t;
 using std::is_arithmetic_v;
 using std::is_array_v;
 using std::is_const_v;
+using std::is_function_v;
 using std::is_constant_evaluated;
 using std::is_enum_v;
 using std::is_error_code_enum;
