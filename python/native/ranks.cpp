@@ -10,7 +10,6 @@
 #include <exception>
 #include <memory>
 #include <optional>
-#include <span>
 #include <stop_token>
 #include <string>
 #include <type_traits>
@@ -80,11 +79,10 @@ class ranks {
 
   // This rank cannot do its part of a call that the others are in, or will be: they get an error that says so.
   void refuse(const py::str& why) {
-    tensor_move none;
-    none.from.where = none.to.where = value_of(on_one_rank({1}, rank()));
-    none.from.type = none.to.type = dtype::uint8;
-    none.from.memory.problem = fail(errc::unsupported, bytes_of(why)).with_rank(rank());
-    static_cast<void>(unlocked([&] { return shardmesh::redistribute(std::span(&none, 1), comm_); }));
+    const error reason = fail(errc::unsupported, bytes_of(why)).with_rank(rank());
+    static_cast<void>(unlocked([&] {
+      return executor::make(result<transfer_plan>(reason), comm_, {}, {}, call_options().named("redistribute"));
+    }));
   }
 
   // Each move: (key, from, to, dtype, source memories, destination memories), distributions and memories of slots.
