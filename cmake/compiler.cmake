@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # One set of flags for the whole tree: a module built with one set cannot be imported with another.
 # CMAKE_CXX_EXTENSIONS is never forced: consumers decide, and their BMIs must match their own dialect.
-if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 22
-   AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 23)
+include(cmake/check_toolchain.cmake)
+shardmesh_check_toolchain(problem)
+if(problem)
+  message(FATAL_ERROR "${problem}")
+endif()
+if(CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 22 AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 23)
   add_compile_options(-fno-modules-reduced-bmi) # Clang 22 drops declarations from reduced BMIs
-elseif(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
-  message(WARNING "shardmesh is tested with Clang 19 to 21 and 23+; ${CMAKE_CXX_COMPILER_ID} may crash on its modules")
 endif()
 
 set(SHARDMESH_SANITIZE "" CACHE STRING "Sanitizers for the whole tree, e.g. address,undefined")

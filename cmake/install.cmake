@@ -1,42 +1,65 @@
 # SPDX-License-Identifier: Apache-2.0
-# Installation: one export set, one config file; consumers do find_package(shardmesh) and link shardmesh::shardmesh.
+# Installation: every room is a component of the package, with an export set of its own, so that a consumer looks for what
+# the components that it asks for need and for nothing else; one config file puts them together.
 include(CMakePackageConfigHelpers)
-get_property(rooms GLOBAL PROPERTY SHARDMESH_ROOMS)
-set(cmake_dir ${CMAKE_INSTALL_LIBDIR}/cmake/shardmesh)
-foreach(room IN LISTS rooms)
-  get_target_property(has_headers ${room} HEADER_SETS)
-  set(headers)
-  if(has_headers)
-    set(headers FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-  endif()
-  install(TARGETS ${room} EXPORT shardmeshTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
-    FILE_SET modules DESTINATION ${CMAKE_INSTALL_LIBDIR}/shardmesh/modules ${headers})
-endforeach()
-install(EXPORT shardmeshTargets NAMESPACE shardmesh:: DESTINATION ${cmake_dir} CXX_MODULES_DIRECTORY cxx-modules)
-list(JOIN rooms " " SHARDMESH_EXPORTED_ROOMS)
-
-# Components: find_package(shardmesh COMPONENTS mpi). Each has an export set of its own, so that a consumer who does not
-# ask for it needs none of its dependencies.
 get_property(components GLOBAL PROPERTY SHARDMESH_COMPONENTS)
+get_property(SHARDMESH_EXPORTED_HOST_COMPONENTS GLOBAL PROPERTY SHARDMESH_HOST_COMPONENTS)
+set(cmake_dir ${CMAKE_INSTALL_LIBDIR}/cmake/shardmesh)
+set(modules_dir ${CMAKE_INSTALL_LIBDIR}/shardmesh/modules)
+set(SHARDMESH_NEEDS) # lines of the config: what each component imports, and what it has others find
+set(conan_components) # the same for conanfile.py
 foreach(component IN LISTS components)
-  get_target_property(has_headers shardmesh_${component} HEADER_SETS)
+  foreach(part IN ITEMS TARGET IMPORTS LINKS)
+    get_property(${part} GLOBAL PROPERTY SHARDMESH_${part}_OF_${component})
+  endforeach()
+  get_target_property(has_headers ${TARGET} HEADER_SETS)
   set(headers)
   if(has_headers)
     set(headers FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
   endif()
-  install(TARGETS shardmesh_${component} EXPORT shardmesh_${component}Targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
-    FILE_SET modules DESTINATION ${CMAKE_INSTALL_LIBDIR}/shardmesh/modules ${headers})
+  install(TARGETS ${TARGET} EXPORT shardmesh_${component}Targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+    FILE_SET modules DESTINATION ${modules_dir} ${headers})
   install(EXPORT shardmesh_${component}Targets NAMESPACE shardmesh:: DESTINATION ${cmake_dir}
-    CXX_MODULES_DIRECTORY cxx-modules-${component})
+    CXX_MODULES_DIRECTORY cxx-modules)
+  string(APPEND SHARDMESH_NEEDS "set(shardmesh_imports_of_${component} ${IMPORTS})\n")
+  set(names)
+  foreach(library IN LISTS LINKS)
+    get_property(find GLOBAL PROPERTY SHARDMESH_FIND_OF_${library})
+    if(find) # not the system's own
+      list(JOIN find " " find)
+      string(APPEND SHARDMESH_NEEDS "list(APPEND shardmesh_needs_of_${component} \"${find}\")\n")
+      get_property(name GLOBAL PROPERTY SHARDMESH_NAME_OF_${library})
+      list(APPEND names ${name})
+    endif()
+  endforeach()
+  list(TRANSFORM IMPORTS REPLACE "(.+)" "\"\\1\"")
+  list(JOIN IMPORTS ", " IMPORTS)
+  list(TRANSFORM names REPLACE "(.+)" "\"\\1\"")
+  list(JOIN names ", " names)
+  list(APPEND conan_components "  \"${component}\": {\"library\": \"${TARGET}\", \"imports\": [${IMPORTS}], \"needs\": [${names}]}")
 endforeach()
-list(JOIN components " " SHARDMESH_EXPORTED_COMPONENTS)
+list(JOIN conan_components ",\n" conan_components)
+file(CONFIGURE OUTPUT components.json CONTENT "{\n@conan_components@\n}\n" @ONLY)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/components.json DESTINATION ${CMAKE_INSTALL_DATADIR}/shardmesh)
+set(SHARDMESH_EXPORTED_COMPONENTS ${components})
+if(SHARDMESH_BUILD_TOOLS)
+  list(APPEND SHARDMESH_EXPORTED_COMPONENTS tools)
+  install(TARGETS shardmesh_tool EXPORT shardmesh_toolsTargets RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  install(EXPORT shardmesh_toolsTargets NAMESPACE shardmesh:: DESTINATION ${cmake_dir})
+endif()
+# CMake writes where modules were compiled; what was installed is elsewhere.
+configure_file(${PROJECT_SOURCE_DIR}/cmake/installed_modules.cmake.in installed_modules.cmake @ONLY)
+install(SCRIPT ${PROJECT_BINARY_DIR}/installed_modules.cmake)
+
+list(JOIN SHARDMESH_EXPORTED_COMPONENTS " " SHARDMESH_EXPORTED_COMPONENTS)
+list(JOIN SHARDMESH_EXPORTED_HOST_COMPONENTS " " SHARDMESH_EXPORTED_HOST_COMPONENTS)
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/shardmeshConfig.cmake.in shardmeshConfig.cmake
   INSTALL_DESTINATION ${cmake_dir})
 write_basic_package_version_file(shardmeshConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/shardmeshConfig.cmake ${PROJECT_BINARY_DIR}/shardmeshConfigVersion.cmake
+  ${PROJECT_SOURCE_DIR}/cmake/check_toolchain.cmake
   ${PROJECT_SOURCE_DIR}/cmake/FindxxHash.cmake ${PROJECT_SOURCE_DIR}/cmake/Findlibdeflate.cmake
   ${PROJECT_SOURCE_DIR}/cmake/FindRE2.cmake ${PROJECT_SOURCE_DIR}/cmake/FindMPIC.cmake
   ${PROJECT_SOURCE_DIR}/cmake/FindLibTorch.cmake DESTINATION ${cmake_dir})
-if(SHARDMESH_BUILD_TOOLS)
-  install(TARGETS shardmesh_tool RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-endif()
+include(cmake/pkg_config.cmake)
+include(cmake/sbom.cmake)

@@ -5,13 +5,16 @@
 #
 #   shardmesh_room(layout IMPORTS core LINKS fmt::fmt)
 #
-# IMPORTS: rooms whose modules its interface imports.  LINKS: third parties, private to its .cpp units.
-# range-v3 is there for the bodies of every room; its headers end in our objects, so consumers do not look for it.
-# OPTIONAL: the room is a component of the installed package, found only when it is asked for.
+# IMPORTS: rooms whose modules its interface imports.  LINKS: third parties, private to its .cpp units, of
+# third_parties.cmake: consumers link them, and look for those of the rooms that they ask for.
+# HEADERS: third parties whose headers end in our objects, so that consumers do not look for them; so is range-v3, which is
+# there for the bodies of every room.
+# OPTIONAL: the room is no part of what find_package(shardmesh) finds when no component is named.
+# What only we compile with is BUILD_LOCAL_INTERFACE: consumers' interfaces get neither our folders nor our warnings.
 # PLAIN: files of the folder that are no module units; they are compiled with the flags of PLAIN_LINKS (OpenMP's, say),
 # which no module may have, and which consumers link, but do not compile with.
 function(shardmesh_room name)
-  cmake_parse_arguments(PARSE_ARGV 1 room "OPTIONAL" "" "PLAIN;PLAIN_LINKS;IMPORTS;LINKS")
+  cmake_parse_arguments(PARSE_ARGV 1 room "OPTIONAL" "" "PLAIN;PLAIN_LINKS;IMPORTS;LINKS;HEADERS")
   file(GLOB interfaces CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cppm)
   set(internal)
   foreach(file IN LISTS interfaces)
@@ -37,12 +40,18 @@ function(shardmesh_room name)
       FILES ${internal})
   endif()
   target_compile_features(${target} PUBLIC cxx_std_20)
-  target_compile_options(${target} PRIVATE ${SHARDMESH_WARNINGS})
-  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/modules)
+  target_compile_options(${target} PRIVATE "$<BUILD_LOCAL_INTERFACE:${SHARDMESH_WARNINGS}>")
+  target_include_directories(${target} PRIVATE $<BUILD_LOCAL_INTERFACE:${PROJECT_SOURCE_DIR}/modules>)
   set_target_properties(${target} PROPERTIES EXPORT_NAME ${name} POSITION_INDEPENDENT_CODE ON)
-  list(TRANSFORM room_IMPORTS PREPEND shardmesh::)
-  target_link_libraries(${target} PUBLIC ${room_IMPORTS} PRIVATE ${room_LINKS}
-    $<BUILD_LOCAL_INTERFACE:range-v3::range-v3>)
+  list(TRANSFORM room_IMPORTS PREPEND shardmesh:: OUTPUT_VARIABLE imports)
+  list(APPEND room_HEADERS range-v3::range-v3)
+  target_link_libraries(${target} PUBLIC ${imports})
+  foreach(library IN LISTS room_LINKS room_HEADERS)
+    target_link_libraries(${target} PRIVATE $<BUILD_LOCAL_INTERFACE:${library}>)
+  endforeach()
+  foreach(library IN LISTS room_LINKS)
+    target_link_libraries(${target} INTERFACE $<LINK_ONLY:${library}>)
+  endforeach()
   if(room_PLAIN)
     add_library(${target}_plain OBJECT ${room_PLAIN})
     target_compile_features(${target}_plain PRIVATE cxx_std_20)
@@ -51,12 +60,25 @@ function(shardmesh_room name)
     set_target_properties(${target}_plain PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_SCAN_FOR_MODULES OFF)
     target_link_libraries(${target}_plain PRIVATE ${room_PLAIN_LINKS})
     target_sources(${target} PRIVATE $<TARGET_OBJECTS:${target}_plain>)
-    list(TRANSFORM room_PLAIN_LINKS REPLACE "(.+)" "$<LINK_ONLY:\\1>")
-    target_link_libraries(${target} INTERFACE ${room_PLAIN_LINKS})
+    list(TRANSFORM room_PLAIN_LINKS REPLACE "(.+)" "$<LINK_ONLY:\\1>" OUTPUT_VARIABLE links)
+    target_link_libraries(${target} INTERFACE ${links})
   endif()
+  set(optional)
   if(room_OPTIONAL)
-    set_property(GLOBAL APPEND PROPERTY SHARDMESH_COMPONENTS ${name})
-  else()
-    set_property(GLOBAL APPEND PROPERTY SHARDMESH_ROOMS ${target})
+    set(optional OPTIONAL)
   endif()
+  shardmesh_component(${name} ${optional} TARGET ${target} IMPORTS ${room_IMPORTS}
+    LINKS ${room_LINKS} ${room_PLAIN_LINKS} HEADERS ${room_HEADERS})
+endfunction()
+
+# Notes a target for cmake/install.cmake: a component of the package, after those that it imports.
+function(shardmesh_component name)
+  cmake_parse_arguments(PARSE_ARGV 1 component "OPTIONAL" "TARGET" "IMPORTS;LINKS;HEADERS")
+  set_property(GLOBAL APPEND PROPERTY SHARDMESH_COMPONENTS ${name})
+  if(NOT component_OPTIONAL)
+    set_property(GLOBAL APPEND PROPERTY SHARDMESH_HOST_COMPONENTS ${name})
+  endif()
+  foreach(part IN ITEMS TARGET IMPORTS LINKS HEADERS)
+    set_property(GLOBAL PROPERTY SHARDMESH_${part}_OF_${name} ${component_${part}})
+  endforeach()
 endfunction()
