@@ -54,7 +54,7 @@ install(SCRIPT ${PROJECT_BINARY_DIR}/installed_modules.cmake)
 list(JOIN SHARDMESH_EXPORTED_COMPONENTS " " SHARDMESH_EXPORTED_COMPONENTS)
 list(JOIN SHARDMESH_EXPORTED_HOST_COMPONENTS " " SHARDMESH_EXPORTED_HOST_COMPONENTS)
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/shardmeshConfig.cmake.in shardmeshConfig.cmake
-  INSTALL_DESTINATION ${cmake_dir})
+  INSTALL_DESTINATION ${cmake_dir} PATH_VARS CMAKE_INSTALL_INCLUDEDIR)
 write_basic_package_version_file(shardmeshConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/shardmeshConfig.cmake ${PROJECT_BINARY_DIR}/shardmeshConfigVersion.cmake
   ${PROJECT_SOURCE_DIR}/cmake/check_toolchain.cmake
