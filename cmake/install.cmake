@@ -63,3 +63,5 @@ install(FILES ${PROJECT_BINARY_DIR}/shardmeshConfig.cmake ${PROJECT_BINARY_DIR}/
   ${PROJECT_SOURCE_DIR}/cmake/FindLibTorch.cmake DESTINATION ${cmake_dir})
 include(cmake/pkg_config.cmake)
 include(cmake/sbom.cmake)
+# How gdb prints our values (docs/debugging.md). Loaded by hand: gdb looks for scripts of shared libraries alone.
+install(FILES ${PROJECT_SOURCE_DIR}/tools/gdb/shardmesh_printers.py DESTINATION ${CMAKE_INSTALL_DATADIR}/shardmesh/gdb)
