@@ -127,9 +127,9 @@ def main(gdb, printers, source, program, bare_program):
     wrong += [f"not printed before it is made: {name}" for values in EXPECTED.values() for name in values
               if not re.search(rf"^{name} = ", unmade, re.M)]
     page = (Path(__file__).parents[2] / "docs/debugging.md").read_text()
-    for command in BREAKPOINTS:
-        if f"`{command}`" not in page or "\nBreakpoint 1 at" not in "\n" + run(gdb, printers, program, command, work):
-            wrong.append(f"does not stop, or is not in docs/debugging.md: {command}")
+    said = run(gdb, printers, program, "\n".join(BREAKPOINTS), work)
+    wrong += [f"does not stop, or is not in docs/debugging.md: {command}" for number, command in enumerate(BREAKPOINTS, 1)
+              if f"`{command}`" not in page or f"\nBreakpoint {number} at" not in "\n" + said]
     print("\n".join(wrong) or f"{sum(map(len, EXPECTED.values()))} values are printed as expected")
     return 1 if wrong else 0
 
