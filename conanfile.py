@@ -62,6 +62,7 @@ class ShardmeshConan(ConanFile):
         toolchain.cache_variables["SHARDMESH_BUILD_BENCHMARKS"] = False
         toolchain.cache_variables["SHARDMESH_BUILD_TOOLS"] = bool(self.options.tools)
         toolchain.cache_variables["SHARDMESH_WITH_KOKKOS"] = "OFF"  # there is no recipe that every remote has
+        toolchain.cache_variables["SHARDMESH_WITH_C_API"] = False  # a shared library beside static ones
         toolchain.cache_variables["SHARDMESH_WITH_TORCH"] = "OFF"  # nor of LibTorch
         toolchain.cache_variables["SHARDMESH_WITH_MPI"] = "ON" if self.options.with_mpi else "OFF"
         toolchain.generate()

@@ -47,6 +47,9 @@ if(SHARDMESH_BUILD_TOOLS)
   install(TARGETS shardmesh_tool EXPORT shardmesh_toolsTargets RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   install(EXPORT shardmesh_toolsTargets NAMESPACE shardmesh:: DESTINATION ${cmake_dir})
 endif()
+if(SHARDMESH_WITH_C_API) # which c_api/ installs
+  list(APPEND SHARDMESH_EXPORTED_COMPONENTS c_api)
+endif()
 # CMake writes where modules were compiled; what was installed is elsewhere.
 configure_file(${PROJECT_SOURCE_DIR}/cmake/installed_modules.cmake.in installed_modules.cmake @ONLY)
 install(SCRIPT ${PROJECT_BINARY_DIR}/installed_modules.cmake)

@@ -3,7 +3,7 @@
 
     documentation.py ROOT
 
-- A block ```cpp is code that is compiled and run: its first line is `// FILE`, an example or a test, and its lines stand
+- A block ```cpp or ```c is code that is compiled and run: its first line is `// FILE`, an example or a test, and its lines stand
   in that file, one after the other, whatever their indentation there. `// ...` stands for lines left out. (Or it stands
   behind `<!-- compiled -->`: doc_code.py makes a unit of it.)
 - Code of ours stands in such blocks: an indented block has no line with `import shardmesh` or `shardmesh::` but CMake's.
@@ -19,7 +19,7 @@ from pathlib import Path
 COMPILED = ("examples/", "tests/static/", "tests/unit/", "tests/distributed/", "tests/package/", "test_package/")
 RUN = ("docs/python.md", "docs/ten-minutes.md")
 FORMATS = "storage pickle catalog torch_file dcp safetensors checkpoint collective_checkpoint".split()
-BLOCK = re.compile(r"(^<!-- compiled -->\n)?^ *```cpp\n(.*?)^ *```$", re.M | re.S)
+BLOCK = re.compile(r"(^<!-- compiled -->\n)?^ *```(?:cpp|c)\n(.*?)^ *```$", re.M | re.S)
 FENCE = re.compile(r"^ *```.*?^ *```$", re.M | re.S)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 

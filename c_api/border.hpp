@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// The border: every exported function does its work in `guarded`, which lets no exception out. Inside, what goes wrong
+// is thrown.
+#pragma once
+#include <shardmesh/c_api/error.h>
+
+#include <cstddef>
+#include <cstring>
+#include <exception>
+#include <new>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+import shardmesh;
+
+namespace c_api {
+
+/// Why a call does not do what it was asked for: at least one problem.
+struct refusal {
+  std::vector<shardmesh::error> problems;
+};
+
+[[noreturn]] void refuse(shardmesh::error problem);
+/// "argument NAME WHY": invalid_argument.
+[[noreturn]] void refuse_argument(std::string_view name, std::string_view why);
+[[noreturn]] void refuse_null(std::string_view name);
+
+/// The value, or a refusal.
+template <class T>
+  requires std::is_object_v<T>
+T value_of(shardmesh::result<T> made) {
+  if (!made) refuse(std::move(made).error());
+  return *std::move(made);
+}
+inline void check(shardmesh::result<void> done) {
+  if (!done) refuse(std::move(done).error());
+}
+
+/// Of an argument that may not be null.
+template <class T>
+T& needed(T* argument, std::string_view name) {
+  if (argument == nullptr) refuse_null(name);
+  return *argument;
+}
+
+/// What is being handled as an exception, as a status; the error goes to `error` unless that is null.
+shardmesh_status report_exception(shardmesh_error** error) noexcept;
+
+/// Does the work of an exported function.
+template <class Work>
+shardmesh_status guarded(shardmesh_error** error, Work&& work) noexcept {
+  if (error != nullptr) *error = nullptr;
+  try {
+    std::forward<Work>(work)();
+    return SHARDMESH_OK;
+  } catch (...) {
+    return report_exception(error);
+  }
+}
+
+/// The same for work that makes a handle: `made` is null unless it is there.
+template <class Handle, class Work>
+shardmesh_status guarded(shardmesh_error** error, Handle** made, Work&& work) noexcept {
+  if (made != nullptr) *made = nullptr;
+  return guarded(error, [&] {
+    Handle*& to = needed(made, "for the result");
+    to = std::forward<Work>(work)().release();
+  });
+}
+
+/// Options as the caller gave them, whatever version of the header they come from; default ones for null. Fields that
+/// this library does not know must be 0.
+template <class Options>
+Options given(const Options* options, std::string_view name) {
+  Options made{};
+  if (options == nullptr) return made;
+  std::size_t size = 0;
+  std::memcpy(&size, options, sizeof size);
+  // No version had smaller ones.
+  if (size < sizeof made) refuse_argument(name, "has no struct_size, or one that is too small");
+  if (size > (std::size_t{1} << 16)) refuse_argument(name, "has a struct_size that no version of it has");
+  const auto* bytes = reinterpret_cast<const unsigned char*>(options);
+  for (std::size_t i = sizeof made; i < size; ++i)
+    if (bytes[i] != 0) refuse_argument(name, "sets a field that this version of the library does not know");
+  std::memcpy(&made, options, sizeof made);
+  return made;
+}
+
+/// Fills a description that the caller made. Fields that this library does not know become 0.
+template <class Description>
+void give(Description* to, const Description& made, std::string_view name) {
+  const std::size_t size = needed(to, name).struct_size;
+  if (size < sizeof made) refuse_argument(name, "has no struct_size, or one that is too small");
+  if (size > (std::size_t{1} << 16)) refuse_argument(name, "has a struct_size that no version of it has");
+  std::memcpy(to, &made, sizeof made);
+  std::memset(reinterpret_cast<unsigned char*>(to) + sizeof made, 0, size - sizeof made);
+  to->struct_size = size;
+}
+
+/// The element of a list of `count`; out_of_bounds beyond it.
+void check_index(std::size_t index, std::size_t count, std::string_view what);
+
+}  // namespace c_api

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <shardmesh/c_api/checking.h>
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "../bindings/watched_reader.hpp"
+#include "checkpoint.hpp"
+#include "values.hpp"
+#include "watching.hpp"
+
+import shardmesh;
+
+struct shardmesh_verify_report {
+  using mark_type = c_api::marked<c_api::handle_kind::verify_report>;
+  mark_type mark;
+  shardmesh::verify_report made;
+  std::unique_ptr<shardmesh_error> problems, warnings;
+};
+
+struct shardmesh_diff_report {
+  using mark_type = c_api::marked<c_api::handle_kind::diff_report>;
+  mark_type mark;
+  shardmesh::diff_report made;
+  std::unique_ptr<shardmesh_error> problems;
+};
+
+namespace c_api {
+using namespace shardmesh;
+
+static_assert(SHARDMESH_DIFFERENCE_ONLY_RIGHT == static_cast<int>(difference_kind::only_right));
+static_assert(SHARDMESH_DIFFERENCE_VALUES == static_cast<int>(difference_kind::values));
+static_assert(SHARDMESH_DIFFERENCE_UNREADABLE == static_cast<int>(difference_kind::unreadable));
+
+namespace {
+
+verify_options to_verify(const shardmesh_verify_options& wanted) {
+  verify_options made{.quick = wanted.quick != 0, .threads = to_threads(wanted.threads)};
+  if (wanted.max_problems > 0) made.max_problems = wanted.max_problems;
+  return made;
+}
+
+diff_options to_diff(const shardmesh_diff_options& wanted) {
+  diff_options made;
+  made.tolerance = wanted.tolerance;
+  made.layout = wanted.layout != 0;
+  made.ignore_dtype = wanted.ignore_dtype != 0;
+  made.threads = to_threads(wanted.threads);
+  made.memory_bytes = to_memory(wanted.memory_bytes, made.memory_bytes);
+  return made;
+}
+
+// A check that was stopped has looked at a part only: that is no report.
+verify_report verify_watched(checkpoint_reader& reader, const shardmesh_verify_options& wanted) {
+  const verify_options how = to_verify(wanted);
+  return watched_result(wanted.call, [&](bindings::watch& watching) {
+    if (!is_watched(wanted.call)) return verify(reader, how);
+    verify_report made = verify(*bindings::watched(reader, watching), how);
+    check_stopped(watching);
+    return made;
+  });
+}
+
+diff_report diff_watched(checkpoint_reader& left, checkpoint_reader& right, const shardmesh_diff_options& wanted) {
+  const diff_options how = to_diff(wanted);
+  return watched_result(wanted.call, [&](bindings::watch& watching) {
+    if (!is_watched(wanted.call)) return value_of(diff(whole_side(left), whole_side(right), how));
+    const auto one = bindings::watched(left, watching), other = bindings::watched(right, watching);
+    auto made = diff(whole_side(*one), whole_side(*other), how);
+    check_stopped(watching);
+    return value_of(std::move(made));
+  });
+}
+
+shardmesh_difference described(const difference& d) {
+  shardmesh_difference made{};
+  made.key = to_c(d.key);
+  made.text = to_c(d.text);
+  made.different = d.different;
+  made.elements = d.elements;
+  made.largest = d.largest;
+  made.rank = static_cast<std::int64_t>(d.first_index.rank());
+  copy_to(made.first_index, d.first_index);
+  made.kind = static_cast<shardmesh_difference_kind>(d.what);
+  return made;
+}
+
+}  // namespace
+
+}  // namespace c_api
+
+using namespace c_api;
+
+extern "C" {
+
+shardmesh_status shardmesh_verify(shardmesh_checkpoint* checkpoint, const shardmesh_verify_options* options,
+                                  shardmesh_verify_report** report, shardmesh_error** error) {
+  return guarded(error, report, [&] {
+    shardmesh_checkpoint& from = opened(checkpoint, "checkpoint");
+    const shardmesh_verify_options wanted = given(options, "options");
+    auto made = std::make_unique<shardmesh_verify_report>();
+    const taken_alone alone(from);
+    made->made = verify_watched(*from.reader, wanted);
+    made->problems = list_of(made->made.problems);
+    made->warnings = list_of(made->made.warnings);
+    return made;
+  });
+}
+
+shardmesh_status shardmesh_verify_report_describe(const shardmesh_verify_report* report,
+                                                  shardmesh_verify_counts* counts, shardmesh_error** error) {
+  return guarded(error, [&] {
+    const shardmesh::verify_report& from = opened(report, "report").made;
+    shardmesh_verify_counts made{};
+    made.problem_count = from.problems.size();
+    made.more_problems = from.more_problems;
+    made.chunks = from.chunks;
+    made.objects = from.objects;
+    made.bytes = from.bytes;
+    made.checked_bytes = from.checked_bytes;
+    made.unchecked_chunks = from.unchecked_chunks;
+    made.unchecked_objects = from.unchecked_objects;
+    give(counts, made, "counts");
+  });
+}
+
+const shardmesh_error* shardmesh_verify_report_problems(const shardmesh_verify_report* report) {
+  return report == nullptr ? nullptr : report->problems.get();
+}
+
+const shardmesh_error* shardmesh_verify_report_warnings(const shardmesh_verify_report* report) {
+  return report == nullptr ? nullptr : report->warnings.get();
+}
+
+void shardmesh_verify_report_free(shardmesh_verify_report* report) {
+  delete report;
+}
+
+shardmesh_status shardmesh_diff(shardmesh_checkpoint* left, shardmesh_checkpoint* right,
+                                const shardmesh_diff_options* options, shardmesh_diff_report** report,
+                                shardmesh_error** error) {
+  return guarded(error, report, [&] {
+    shardmesh_checkpoint& one = opened(left, "left");
+    shardmesh_checkpoint& other = opened(right, "right");
+    const shardmesh_diff_options wanted = given(options, "options");
+    auto made = std::make_unique<shardmesh_diff_report>();
+    const taken_alone alone(one, &other);
+    made->made = diff_watched(*one.reader, *other.reader, wanted);
+    made->problems = list_of(made->made.problems);
+    return made;
+  });
+}
+
+shardmesh_status shardmesh_diff_report_describe(const shardmesh_diff_report* report, shardmesh_diff_counts* counts,
+                                                shardmesh_error** error) {
+  return guarded(error, [&] {
+    const shardmesh::diff_report& from = opened(report, "report").made;
+    shardmesh_diff_counts made{};
+    made.difference_count = from.differences.size();
+    made.problem_count = from.problems.size();
+    made.tensors = from.tensors;
+    made.objects = from.objects;
+    made.bytes = from.bytes;
+    give(counts, made, "counts");
+  });
+}
+
+shardmesh_status shardmesh_diff_report_difference(const shardmesh_diff_report* report, size_t index,
+                                                  shardmesh_difference* difference, shardmesh_error** error) {
+  return guarded(error, [&] {
+    const auto& differences = opened(report, "report").made.differences;
+    check_index(index, differences.size(), "difference");
+    give(difference, described(differences[index]), "difference");
+  });
+}
+
+const shardmesh_error* shardmesh_diff_report_problems(const shardmesh_diff_report* report) {
+  return report == nullptr ? nullptr : report->problems.get();
+}
+
+void shardmesh_diff_report_free(shardmesh_diff_report* report) {
+  delete report;
+}
+
+}  // extern "C"

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+// Opening, and the description of what there is.
+#include "checkpoint.hpp"
+
+#include <string>
+#include <string_view>
+
+#include "values.hpp"
+
+import shardmesh;
+import shardmesh.catalog;
+
+namespace c_api {
+using namespace shardmesh;
+
+static_assert(SHARDMESH_FORMAT_DCP == static_cast<int>(checkpoint_format::dcp));
+static_assert(SHARDMESH_FORMAT_TORCH == static_cast<int>(checkpoint_format::torch_file));
+static_assert(SHARDMESH_FORMAT_SAFETENSORS == static_cast<int>(checkpoint_format::safetensors));
+static_assert(SHARDMESH_FORMAT_HF == static_cast<int>(checkpoint_format::hf));
+
+namespace {
+
+const checkpoint_reader& reader_of(const shardmesh_checkpoint* handle) {
+  return *opened(handle, "checkpoint").reader;
+}
+
+const tensor_entry& tensor_of(const catalog& contents, std::size_t index) {
+  check_index(index, contents.tensors.size(), "tensor");
+  return contents.tensors[index];
+}
+
+shardmesh_tensor_entry described(const tensor_entry& tensor) {
+  shardmesh_tensor_entry made{};
+  made.key = to_c(tensor.key);
+  made.opaque_type = to_c(tensor.opaque_type);
+  made.foreign_dtype = to_c(tensor.properties.foreign_dtype);
+  made.chunk_count = static_cast<std::size_t>(tensor.chunk_count);
+  made.rank = static_cast<std::int64_t>(tensor.shape.rank());
+  copy_to(made.shape, tensor.shape);
+  made.dtype = static_cast<shardmesh_dtype>(tensor.type);
+  made.requires_grad = tensor.properties.requires_grad ? 1 : 0;
+  return made;
+}
+
+shardmesh_chunk_entry described(const catalog& contents, const tensor_entry& tensor, std::int32_t chunk) {
+  static const std::string nowhere;
+  const stored_range& place = contents.chunk_places[static_cast<std::size_t>(chunk)];
+  shardmesh_chunk_entry made{};
+  made.where = to_c(contents.chunk_box(tensor, chunk));
+  made.file = to_c(place.file < 0 ? nowhere : contents.files[static_cast<std::size_t>(place.file)]);
+  made.offset = place.offset;
+  made.length = place.length;
+  return made;
+}
+
+template <class Entry>
+void find(const checkpoint_reader& reader, const std::vector<Entry>& entries, const Entry* found, std::string_view key,
+          entry_kind wanted, std::size_t* index) {
+  std::size_t& to = needed(index, "index");
+  if (found == nullptr) refuse(no_such_entry(reader, key, wanted));
+  to = static_cast<std::size_t>(found - entries.data());
+}
+
+}  // namespace
+
+}  // namespace c_api
+
+using namespace c_api;
+
+extern "C" {
+
+shardmesh_status shardmesh_checkpoint_open(const char* path, const shardmesh_open_options* options,
+                                           shardmesh_checkpoint** checkpoint, shardmesh_error** error) {
+  return guarded(error, checkpoint, [&] {
+    const shardmesh_open_options wanted = given(options, "options");
+    if (wanted.limit_factor < 0) refuse_argument("limit_factor", "is negative");
+    shardmesh::open_options how;
+    if (wanted.limit_factor > 0) how.limits = how.limits.times(wanted.limit_factor);
+    auto made = std::make_unique<shardmesh_checkpoint>();
+    made->reader = value_of(shardmesh::open_checkpoint(to_text(path, "path"), how));
+    made->reader->identify_opaque_tensors();
+    made->warnings = list_of(made->reader->warnings());
+    made->problems = list_of(made->reader->problems());
+    return made;
+  });
+}
+
+void shardmesh_checkpoint_close(shardmesh_checkpoint* checkpoint) {
+  delete checkpoint;
+}
+
+shardmesh_status shardmesh_checkpoint_describe(const shardmesh_checkpoint* checkpoint,
+                                               shardmesh_checkpoint_summary* summary, shardmesh_error** error) {
+  return guarded(error, [&] {
+    const shardmesh::checkpoint_reader& reader = reader_of(checkpoint);
+    const shardmesh::catalog& contents = reader.contents();
+    shardmesh_checkpoint_summary made{};
+    made.version = to_c(contents.version);
+    made.tensor_count = contents.tensors.size();
+    made.object_count = contents.objects.size();
+    made.file_count = contents.files.size();
+    made.note_count = reader.notes().size();
+    made.tensor_bytes = contents.tensor_bytes();
+    made.format = static_cast<shardmesh_format>(contents.format);
+    give(summary, made, "summary");
+  });
+}
+
+shardmesh_status shardmesh_checkpoint_tensor(const shardmesh_checkpoint* checkpoint, size_t index,
+                                             shardmesh_tensor_entry* entry, shardmesh_error** error) {
+  return guarded(error, [&] { give(entry, described(tensor_of(reader_of(checkpoint).contents(), index)), "entry"); });
+}
+
+shardmesh_status shardmesh_checkpoint_chunk(const shardmesh_checkpoint* checkpoint, size_t index, size_t chunk,
+                                            shardmesh_chunk_entry* entry, shardmesh_error** error) {
+  return guarded(error, [&] {
+    const shardmesh::catalog& contents = reader_of(checkpoint).contents();
+    const shardmesh::tensor_entry& tensor = tensor_of(contents, index);
+    check_index(chunk, static_cast<std::size_t>(tensor.chunk_count), "chunk");
+    give(entry, described(contents, tensor, tensor.first_chunk + static_cast<std::int32_t>(chunk)), "entry");
+  });
+}
+
+shardmesh_status shardmesh_checkpoint_object(const shardmesh_checkpoint* checkpoint, size_t index, shardmesh_text* key,
+                                             shardmesh_error** error) {
+  return guarded(error, [&] {
+    const auto& objects = reader_of(checkpoint).contents().objects;
+    check_index(index, objects.size(), "object");
+    needed(key, "key") = to_c(objects[index].key);
+  });
+}
+
+shardmesh_status shardmesh_checkpoint_file(const shardmesh_checkpoint* checkpoint, size_t index, shardmesh_text* name,
+                                           shardmesh_error** error) {
+  return guarded(error, [&] {
+    const auto& files = reader_of(checkpoint).contents().files;
+    check_index(index, files.size(), "file");
+    needed(name, "name") = to_c(files[index]);
+  });
+}
+
+shardmesh_status shardmesh_checkpoint_note(const shardmesh_checkpoint* checkpoint, size_t index, shardmesh_text* note,
+                                           shardmesh_error** error) {
+  return guarded(error, [&] {
+    const auto& notes = reader_of(checkpoint).notes();
+    check_index(index, notes.size(), "note");
+    needed(note, "note") = to_c(notes[index]);
+  });
+}
+
+shardmesh_status shardmesh_checkpoint_find_tensor(const shardmesh_checkpoint* checkpoint, const char* key,
+                                                  size_t key_size, size_t* index, shardmesh_error** error) {
+  return guarded(error, [&] {
+    const shardmesh::checkpoint_reader& reader = reader_of(checkpoint);
+    const std::string_view wanted = to_key(key, key_size);
+    find(reader, reader.contents().tensors, reader.contents().find(wanted), wanted, shardmesh::entry_kind::tensor,
+         index);
+  });
+}
+
+shardmesh_status shardmesh_checkpoint_find_object(const shardmesh_checkpoint* checkpoint, const char* key,
+                                                  size_t key_size, size_t* index, shardmesh_error** error) {
+  return guarded(error, [&] {
+    const shardmesh::checkpoint_reader& reader = reader_of(checkpoint);
+    const std::string_view wanted = to_key(key, key_size);
+    find(reader, reader.contents().objects, reader.contents().find_object(wanted), wanted,
+         shardmesh::entry_kind::object, index);
+  });
+}
+
+const shardmesh_error* shardmesh_checkpoint_warnings(const shardmesh_checkpoint* checkpoint) {
+  return checkpoint == nullptr ? nullptr : checkpoint->warnings.get();
+}
+
+const shardmesh_error* shardmesh_checkpoint_problems(const shardmesh_checkpoint* checkpoint) {
+  return checkpoint == nullptr ? nullptr : checkpoint->problems.get();
+}
+
+}  // extern "C"

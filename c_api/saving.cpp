@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "saving.hpp"
+
+#include <cstddef>
+#include <filesystem>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "values.hpp"
+
+import shardmesh;
+
+namespace c_api {
+using namespace shardmesh;
+
+target_format to_target(shardmesh_format format) {
+  switch (format) {
+    case SHARDMESH_FORMAT_DCP:
+      return target_format::dcp;
+    case SHARDMESH_FORMAT_SAFETENSORS:
+      return target_format::safetensors;
+    case SHARDMESH_FORMAT_HF:
+      return target_format::hf;
+    default:
+      refuse(fail(errc::invalid_argument, "no format that is written has this number")
+                 .with_values("DCP, SAFETENSORS or HF", std::to_string(format)));
+  }
+}
+
+checked_saving::checked_saving(const shardmesh_save_options* options) : given_(given(options, "options for saving")) {
+  to_target(given_.format);
+  to_threads(given_.threads);
+  to_memory(given_.memory_bytes, 0);
+}
+
+save_options checked_saving::with(bindings::watch& watching) const {
+  save_options made;
+  made.output.overwrite = given_.overwrite != 0;
+  made.output.durable = given_.skip_sync == 0;
+  made.memory_bytes = to_memory(given_.memory_bytes, made.memory_bytes);
+  made.threads = given_.threads;
+  made.call = watching.call();
+  made.progress = watching.progress();
+  return made;
+}
+
+save_report done(save_report made) {
+  if (!made.ok()) throw refusal{std::move(made.problems)};
+  return made;
+}
+
+void give_report(shardmesh_save_report** to, save_report made) {
+  if (to == nullptr) return;
+  auto handle = std::make_unique<shardmesh_save_report>();
+  handle->made = std::move(made);
+  *to = handle.release();
+}
+
+namespace {
+
+save_part to_part(const shardmesh_save_part& wanted) {
+  save_part made;
+  made.from = to_view(wanted.from);
+  made.where = box::whole(made.from.sizes);
+  if (wanted.offsets != nullptr) made.where.offsets = to_sizes(wanted.offsets, wanted.from.rank, "offsets of a part");
+  if (wanted.writer < 0)
+    refuse(fail(errc::invalid_argument, "the writer of a part is negative").with_rank(wanted.writer));
+  made.rank = wanted.writer;
+  return made;
+}
+
+save_tensor to_tensor(const shardmesh_save_tensor& wanted) {
+  save_tensor made;
+  made.key = to_key(wanted.key, wanted.key_size);
+  try {
+    made.shape = to_sizes(wanted.shape, wanted.rank, "shape of a tensor");
+    check(check_shape(made.shape));
+    if (wanted.parts == nullptr || wanted.part_count == 0) refuse_argument("parts of a tensor", "are missing");
+    for (const shardmesh_save_part& part : std::span(wanted.parts, wanted.part_count))
+      made.parts.push_back(to_part(part));
+  } catch (refusal& e) {
+    e.problems.front().key = made.key;
+    throw;
+  }
+  return made;
+}
+
+std::vector<save_tensor> to_tensors(const shardmesh_save_tensor* tensors, std::size_t count) {
+  if (count > 0 && tensors == nullptr) refuse_null("tensors");
+  std::vector<save_tensor> made;
+  made.reserve(count);
+  for (const shardmesh_save_tensor& one : std::span(tensors, count)) made.push_back(to_tensor(one));
+  return made;
+}
+
+}  // namespace
+
+}  // namespace c_api
+
+using namespace c_api;
+
+extern "C" {
+
+shardmesh_status shardmesh_save(const char* path, const shardmesh_save_tensor* tensors, size_t tensor_count,
+                                const shardmesh_save_options* options, shardmesh_save_report** report,
+                                shardmesh_error** error) {
+  if (report != nullptr) *report = nullptr;
+  return guarded(error, [&] {
+    const std::filesystem::path to = to_text(path, "path");
+    const checked_saving how(options);
+    const std::vector<shardmesh::save_tensor> wanted = to_tensors(tensors, tensor_count);
+    give_report(report, watched_result(how.call(), [&](bindings::watch& watching) {
+                  return done(shardmesh::save(to, wanted, how.format(), how.with(watching)));
+                }));
+  });
+}
+
+shardmesh_status shardmesh_save_report_describe(const shardmesh_save_report* report, shardmesh_save_counts* counts,
+                                                shardmesh_error** error) {
+  return guarded(error, [&] {
+    const shardmesh::save_report& from = opened(report, "report").made;
+    shardmesh_save_counts made{};
+    made.tensors = from.tensors;
+    made.bytes = from.bytes;
+    made.objects = from.objects;
+    made.files = from.files;
+    made.skipped_tensors = from.skipped_tensors;
+    made.skipped_objects = from.skipped_objects;
+    made.excluded = from.excluded;
+    made.note_count = from.notes.size();
+    give(counts, made, "counts");
+  });
+}
+
+shardmesh_status shardmesh_save_report_note(const shardmesh_save_report* report, size_t index, shardmesh_text* note,
+                                            shardmesh_error** error) {
+  return guarded(error, [&] {
+    const std::vector<std::string>& notes = opened(report, "report").made.notes;
+    check_index(index, notes.size(), "note");
+    needed(note, "note") = to_c(notes[index]);
+  });
+}
+
+void shardmesh_save_report_free(shardmesh_save_report* report) {
+  delete report;
+}
+
+}  // extern "C"

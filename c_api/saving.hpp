@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// What all calls that write have in common: their options and their report.
+#pragma once
+#include <shardmesh/c_api/saving.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "handle.hpp"
+#include "watching.hpp"
+
+struct shardmesh_save_report {
+  using mark_type = c_api::marked<c_api::handle_kind::save_report>;
+  mark_type mark;
+  shardmesh::save_report made;
+};
+
+namespace c_api {
+
+shardmesh::target_format to_target(shardmesh_format format);
+
+/// Checks the options, and gives what to hand to the library within a watched call.
+class checked_saving {
+ public:
+  explicit checked_saving(const shardmesh_save_options* options);
+  const shardmesh_call* call() const { return given_.call; }
+  shardmesh::target_format format() const { return to_target(given_.format); }
+  shardmesh::save_options with(bindings::watch& watching) const;
+
+ private:
+  shardmesh_save_options given_;
+};
+
+/// The report, or a refusal of its problems: within the watched call, which knows why it was stopped.
+shardmesh::save_report done(shardmesh::save_report made);
+/// The report to the caller, who may not want it.
+void give_report(shardmesh_save_report** to, shardmesh::save_report made);
+
+}  // namespace c_api

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checkpoints from C++17, by compilers without modules (GCC, MSVC, nvcc): read, save, reshard, verify, compare, and
+// plan a move. Usage: checkpoint_from_cpp17 CHECKPOINT [FOLDER]
+#include <shardmesh/c_api.hpp>
+
+#include <cstdio>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace sm = shardmesh::c_api;
+
+namespace {
+
+void show(const sm::checkpoint& checkpoint) {
+  for (const sm::tensor_entry& tensor : checkpoint.tensors())
+    std::printf("%s: %s, %zu chunks\n", tensor.key.c_str(), shardmesh_dtype_name(tensor.dtype), tensor.chunk_count);
+}
+
+// Two ranks wrote a half each; four ranks shall have a quarter each.
+void save_and_reshard(const std::string& folder) {
+  const std::vector<float> upper(12, 1.0F), lower(12, 2.0F);
+  const std::vector<sm::save_tensor> state{
+      {"weight", {8, 3}, {{sm::view(upper.data(), {4, 3}), {0, 0}, 0}, {sm::view(lower.data(), {4, 3}), {4, 0}, 1}}}};
+  sm::save(folder + "/first", state);
+  const sm::checkpoint first = sm::checkpoint::open(folder + "/first");
+  sm::reshard_options onto_four;
+  onto_four.mesh = "4";
+  onto_four.place = {".*=S(0)"};
+  sm::reshard(first, folder + "/second", onto_four);
+  const sm::checkpoint second = sm::checkpoint::open(folder + "/second");
+  show(second);
+  std::printf("whole: %s, equal: %s\n", sm::verify(second).ok() ? "yes" : "no",
+              sm::diff(first, second).equal() ? "yes" : "no");
+}
+
+void plan_a_move() {
+  const sm::layout rows("4", "S(0)", {8, 8}), columns("4", "S(1)", {8, 8});
+  const sm::plan plan(rows, columns);
+  std::printf("rows to columns: %lld bytes move over %zu links, %zu steps on rank 0\n",
+              static_cast<long long>(plan.cost().bytes_moved), plan.links().size(), plan.steps(0).size());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string folder = argc > 2 ? argv[2] : "checkpoint_from_cpp17.folder";
+  try {
+    if (argc > 1) show(sm::checkpoint::open(argv[1]));
+    std::filesystem::remove_all(folder);
+    std::filesystem::create_directory(folder);
+    save_and_reshard(folder);
+    plan_a_move();
+    sm::checkpoint::open(folder + "/third");
+  } catch (const sm::error& e) {
+    std::printf("%s: %s\n", shardmesh_status_name(e.status), e.what());
+    return e.status == SHARDMESH_IO ? 0 : 1;
+  }
+  return 1;
+}

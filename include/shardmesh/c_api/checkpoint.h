@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An opened checkpoint, and what it says that it holds: tensors, their chunks, objects, files. */
+#ifndef SHARDMESH_C_API_CHECKPOINT_H
+#define SHARDMESH_C_API_CHECKPOINT_H
+
+#include <shardmesh/c_api/error.h>
+
+SHARDMESH_C_BEGIN
+
+typedef struct shardmesh_checkpoint shardmesh_checkpoint;
+
+typedef int32_t shardmesh_format;
+enum {
+  SHARDMESH_FORMAT_DCP = 0,         /* a folder of torch.distributed.checkpoint */
+  SHARDMESH_FORMAT_TORCH = 1,       /* a file of torch.save; read, not written */
+  SHARDMESH_FORMAT_SAFETENSORS = 2, /* a safetensors file */
+  SHARDMESH_FORMAT_HF = 3           /* a Hugging Face folder of safetensors files */
+};
+
+typedef struct shardmesh_open_options {
+  size_t struct_size;
+  int64_t limit_factor; /* raises the limits on what untrusted files may cost; 0: 1 */
+} shardmesh_open_options;
+
+/* Opens whichever format `path` is; reads its description only. The path is UTF-8, or the system's bytes. */
+SHARDMESH_C_EXPORT shardmesh_status shardmesh_checkpoint_open(const char* path, const shardmesh_open_options* options,
+                                                              shardmesh_checkpoint** checkpoint,
+                                                              shardmesh_error** error);
+SHARDMESH_C_EXPORT void shardmesh_checkpoint_close(shardmesh_checkpoint* checkpoint);
+
+typedef struct shardmesh_checkpoint_summary {
+  size_t struct_size;
+  shardmesh_text version; /* of the format, where the files say it */
+  size_t tensor_count;
+  size_t object_count;
+  size_t file_count;
+  size_t note_count;
+  int64_t tensor_bytes; /* of all tensors, whole */
+  shardmesh_format format;
+  int32_t reserved;
+} shardmesh_checkpoint_summary;
+
+SHARDMESH_C_EXPORT shardmesh_status shardmesh_checkpoint_describe(const shardmesh_checkpoint* checkpoint,
+                                                                  shardmesh_checkpoint_summary* summary,
+                                                                  shardmesh_error** error);
+
+typedef struct shardmesh_tensor_entry {
+  size_t struct_size;
+  shardmesh_text key;
+  shardmesh_text opaque_type;   /* Python's name of a representation that is only copied; else empty */
+  shardmesh_text foreign_dtype; /* PyTorch's name of an element type that shardmesh lacks; else empty */
+  size_t chunk_count;
+  int64_t rank;
+  int64_t shape[SHARDMESH_MAX_RANK]; /* entries beyond `rank` are 0 */
+  shardmesh_dtype dtype;
+  int32_t requires_grad;
+} shardmesh_tensor_entry;
+
+/* Where a chunk's elements are: a range of bytes of a file; compressed ones are fewer than the elements'. */
+typedef struct shardmesh_chunk_entry {
+  size_t struct_size;
+  shardmesh_box where;
+  shardmesh_text file; /* relative to the checkpoint; empty where nothing says it */
+  int64_t offset;
+  int64_t length;
+} shardmesh_chunk_entry;
+
+/* Tensors are numbered from 0 in the order of the files; SHARDMESH_OUT_OF_BOUNDS beyond the last. */
+SHARDMESH_C_EXPORT shardmesh_status shardmesh_checkpoint_tensor(const shardmesh_checkpoint* checkpoint, size_t index,
+                                                                shardmesh_tensor_entry* entry, shardmesh_error** error);
+/* The `chunk`th chunk of the `index`th tensor. */
+SHARDMESH_C_EXPORT shardmesh_status shardmesh_checkpoint_chunk(const shardmesh_checkpoint* checkpoint, size_t index,
+                                                               size_t chunk, shardmesh_chunk_entry* entry,
+                                                               shardmesh_error** error);
+/* The key of an object: whatever is no tensor. */
+SHARDMESH_C_EXPORT shardmesh_status shardmesh_checkpoint_object(const shardmesh_checkpoint* checkpoint, size_t index,
+                                                                shardmesh_text* key, shardmesh_error** error);
+SHARDMESH_C_EXPORT shardmesh_status shardmesh_checkpoint_file(const shardmesh_checkpoint* checkpoint, size_t index,
+                                                              shardmesh_text* name, shardmesh_error** error);
+/* What a person should know of entries that are not stored as they are listed. */
+SHARDMESH_C_EXPORT shardmesh_status shardmesh_checkpoint_note(const shardmesh_checkpoint* checkpoint, size_t index,
+                                                              shardmesh_text* note, shardmesh_error** error);
+
+/* The number of the entry of this key; SHARDMESH_MISSING_KEY, with the nearest key in the hint. `key_size` 0: the key
+ * ends at its first 0. */
+SHARDMESH_C_EXPORT shardmesh_status shardmesh_checkpoint_find_tensor(const shardmesh_checkpoint* checkpoint,
+                                                                     const char* key, size_t key_size, size_t* index,
+                                                                     shardmesh_error** error);
+SHARDMESH_C_EXPORT shardmesh_status shardmesh_checkpoint_find_object(const shardmesh_checkpoint* checkpoint,
+                                                                     const char* key, size_t key_size, size_t* index,
+                                                                     shardmesh_error** error);
+
+/* What is odd, and what is damaged, beside what can be read: the first of a list that belongs to the checkpoint, null
+ * where there is nothing, and for null. */
+SHARDMESH_C_EXPORT const shardmesh_error* shardmesh_checkpoint_warnings(const shardmesh_checkpoint* checkpoint);
+SHARDMESH_C_EXPORT const shardmesh_error* shardmesh_checkpoint_problems(const shardmesh_checkpoint* checkpoint);
+
+SHARDMESH_C_END
+
+#endif

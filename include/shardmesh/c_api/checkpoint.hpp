@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+// checkpoint: an opened one, what it holds, and loading from it.
+#pragma once
+#include <shardmesh/c_api/loading.h>
+#include <shardmesh/c_api/values.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace shardmesh {
+namespace c_api {
+
+struct chunk_entry {
+  shardmesh_box where{};
+  std::string file;
+  std::int64_t offset = 0, length = 0;
+};
+
+struct tensor_entry {
+  std::string key, opaque_type, foreign_dtype;
+  shardmesh_dtype dtype = SHARDMESH_DTYPE_UNDEFINED;
+  std::vector<std::int64_t> shape;
+  std::size_t chunk_count = 0;
+  bool requires_grad = false;
+
+  std::int64_t numel() const {
+    std::int64_t product = 1;
+    for (const std::int64_t size : shape) product *= size;
+    return product;
+  }
+};
+
+/// The box at `offsets`, of the sizes of `to`; the whole tensor where there are none.
+struct load_request {
+  std::string key;
+  tensor to;
+  std::vector<std::int64_t> offsets{};
+};
+
+struct load_options {
+  int threads = 0;  // 0: all cores
+  bool allow_narrowing = false;
+  watching call{};
+};
+
+/// Threads: as the C interface's. Every call throws `error`.
+class checkpoint {
+ public:
+  static checkpoint open(const std::string& path, std::int64_t limit_factor = 0) {
+    shardmesh_open_options options{};
+    options.struct_size = sizeof options;
+    options.limit_factor = limit_factor;
+    shardmesh_checkpoint* made = nullptr;
+    checked([&](shardmesh_error** e) { return shardmesh_checkpoint_open(path.c_str(), &options, &made, e); });
+    return checkpoint(made);
+  }
+
+  shardmesh_checkpoint_summary summary() const {
+    shardmesh_checkpoint_summary made{};
+    made.struct_size = sizeof made;
+    checked([&](shardmesh_error** e) { return shardmesh_checkpoint_describe(c(), &made, e); });
+    return made;
+  }
+  tensor_entry tensor_at(std::size_t index) const {
+    shardmesh_tensor_entry entry{};
+    entry.struct_size = sizeof entry;
+    checked([&](shardmesh_error** e) { return shardmesh_checkpoint_tensor(c(), index, &entry, e); });
+    tensor_entry made;
+    made.key = to_string(entry.key);
+    made.opaque_type = to_string(entry.opaque_type);
+    made.foreign_dtype = to_string(entry.foreign_dtype);
+    made.dtype = entry.dtype;
+    made.shape.assign(entry.shape, entry.shape + entry.rank);
+    made.chunk_count = entry.chunk_count;
+    made.requires_grad = entry.requires_grad != 0;
+    return made;
+  }
+  std::vector<tensor_entry> tensors() const {
+    std::vector<tensor_entry> made;
+    const std::size_t count = summary().tensor_count;
+    for (std::size_t i = 0; i < count; ++i) made.push_back(tensor_at(i));
+    return made;
+  }
+  std::size_t find_tensor(const std::string& key) const {
+    std::size_t index = 0;
+    checked(
+        [&](shardmesh_error** e) { return shardmesh_checkpoint_find_tensor(c(), key.data(), key.size(), &index, e); });
+    return index;
+  }
+  std::vector<chunk_entry> chunks(std::size_t tensor_index) const {
+    std::vector<chunk_entry> made;
+    const std::size_t count = tensor_at(tensor_index).chunk_count;
+    for (std::size_t i = 0; i < count; ++i) {
+      shardmesh_chunk_entry entry{};
+      entry.struct_size = sizeof entry;
+      checked([&](shardmesh_error** e) { return shardmesh_checkpoint_chunk(c(), tensor_index, i, &entry, e); });
+      made.push_back({entry.where, to_string(entry.file), entry.offset, entry.length});
+    }
+    return made;
+  }
+  std::vector<std::string> objects() const { return texts(summary().object_count, &shardmesh_checkpoint_object); }
+  std::vector<std::string> files() const { return texts(summary().file_count, &shardmesh_checkpoint_file); }
+  std::vector<std::string> notes() const { return texts(summary().note_count, &shardmesh_checkpoint_note); }
+  std::vector<error> warnings() const { return errors_of(shardmesh_checkpoint_warnings(c())); }
+  std::vector<error> problems() const { return errors_of(shardmesh_checkpoint_problems(c())); }
+
+  /// Fills every request; returns the bytes that were read.
+  std::int64_t load(const std::vector<load_request>& requests, const load_options& options = {}) const {
+    std::vector<shardmesh_load_request> wanted;
+    for (const load_request& one : requests) {
+      if (!one.offsets.empty() && one.offsets.size() != one.to.sizes.size())
+        throw std::invalid_argument("a box has as many offsets as sizes, or none");
+      wanted.push_back(
+          {one.key.data(), one.key.size(), one.offsets.empty() ? nullptr : one.offsets.data(), one.to.c()});
+    }
+    watched_call call(options.call);
+    shardmesh_load_options how{};
+    how.struct_size = sizeof how;
+    how.call = call.c();
+    how.threads = options.threads;
+    how.allow_narrowing = options.allow_narrowing ? 1 : 0;
+    std::int64_t read = 0;
+    call.run([&](shardmesh_error** e) { return shardmesh_load(c(), wanted.data(), wanted.size(), &how, &read, e); });
+    return read;
+  }
+  /// A whole tensor, row-major, as T: T's element type holds every value of the stored one.
+  template <class T>
+  std::vector<T> load(const std::string& key) const {
+    static_assert(!std::is_same_v<T, bool>, "std::vector<bool> has no elements in memory: load uint8_t");
+    const tensor_entry entry = tensor_at(find_tensor(key));
+    std::vector<T> made(static_cast<std::size_t>(entry.numel()));
+    load({{key, view(made.data(), entry.shape), {}}});
+    return made;
+  }
+  /// An object as JSON: {"kind":..,"type":..,"value":..}.
+  std::string load_object(const std::string& key) const {
+    std::size_t index = 0;
+    checked(
+        [&](shardmesh_error** e) { return shardmesh_checkpoint_find_object(c(), key.data(), key.size(), &index, e); });
+    shardmesh_text json{};
+    checked([&](shardmesh_error** e) { return shardmesh_load_object(c(), index, &json, e); });
+    const std::unique_ptr<const char, text_deleter> held(json.bytes);
+    return to_string(json);
+  }
+
+  /// For the C interface.
+  shardmesh_checkpoint* c() const { return handle_.get(); }
+
+ private:
+  struct text_deleter {
+    void operator()(const char* bytes) const { shardmesh_text_free({bytes, 0}); }
+  };
+  explicit checkpoint(shardmesh_checkpoint* made) : handle_(made) {}
+  template <class At>
+  std::vector<std::string> texts(std::size_t count, At at) const {
+    std::vector<std::string> made;
+    for (std::size_t i = 0; i < count; ++i) {
+      shardmesh_text text{};
+      checked([&](shardmesh_error** e) { return at(c(), i, &text, e); });
+      made.push_back(to_string(text));
+    }
+    return made;
+  }
+  std::unique_ptr<shardmesh_checkpoint, free_with<&shardmesh_checkpoint_close>> handle_;
+};
+
+}  // namespace c_api
+}  // namespace shardmesh

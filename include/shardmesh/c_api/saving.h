@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tensors in memory into a new checkpoint. */
+#ifndef SHARDMESH_C_API_SAVING_H
+#define SHARDMESH_C_API_SAVING_H
+
+#include <shardmesh/c_api/call.h>
+#include <shardmesh/c_api/checkpoint.h>
+
+SHARDMESH_C_BEGIN
+
+/* A part of a tensor: the box at `offsets`, of the sizes of `from`. `offsets` null: the whole tensor. In DCP it becomes
+ * one chunk in the file of `writer`, a rank. */
+typedef struct shardmesh_save_part {
+  const int64_t* offsets;
+  shardmesh_const_tensor from;
+  int32_t writer;
+  int32_t reserved;
+} shardmesh_save_part;
+
+/* A tensor, which its parts tile. `key_size` 0: the key ends at its first 0. */
+typedef struct shardmesh_save_tensor {
+  const char* key;
+  size_t key_size;
+  const int64_t* shape;
+  int64_t rank;
+  const shardmesh_save_part* parts;
+  size_t part_count;
+} shardmesh_save_tensor;
+
+/* What all calls that write have in common. */
+typedef struct shardmesh_save_options {
+  size_t struct_size;
+  const shardmesh_call* call;
+  int64_t memory_bytes;    /* of staging; 0: the library's default */
+  shardmesh_format format; /* DCP, SAFETENSORS or HF */
+  int32_t overwrite;       /* replaces a checkpoint that is there */
+  int32_t skip_sync;       /* without waiting for the disk: a power cut may lose the new data */
+  int32_t threads;         /* 0: all cores */
+} shardmesh_save_options;
+
+typedef struct shardmesh_save_report shardmesh_save_report;
+
+typedef struct shardmesh_save_counts {
+  size_t struct_size;
+  int64_t tensors;
+  int64_t bytes;
+  int64_t objects;
+  int64_t files;
+  int64_t skipped_tensors; /* that the destination cannot hold, where skipping was asked for */
+  int64_t skipped_objects;
+  int64_t excluded; /* by the selection */
+  size_t note_count;
+} shardmesh_save_counts;
+
+/* Writes a new checkpoint, whole or not at all: it appears in one step. What is wrong with several tensors is a list of
+ * errors. `report` may be null. */
+SHARDMESH_C_EXPORT shardmesh_status shardmesh_save(const char* path, const shardmesh_save_tensor* tensors,
+                                                   size_t tensor_count, const shardmesh_save_options* options,
+                                                   shardmesh_save_report** report, shardmesh_error** error);
+
+SHARDMESH_C_EXPORT shardmesh_status shardmesh_save_report_describe(const shardmesh_save_report* report,
+                                                                   shardmesh_save_counts* counts,
+                                                                   shardmesh_error** error);
+/* What a person should know of what was done, one line each. */
+SHARDMESH_C_EXPORT shardmesh_status shardmesh_save_report_note(const shardmesh_save_report* report, size_t index,
+                                                               shardmesh_text* note, shardmesh_error** error);
+SHARDMESH_C_EXPORT void shardmesh_save_report_free(shardmesh_save_report* report);
+
+SHARDMESH_C_END
+
+#endif

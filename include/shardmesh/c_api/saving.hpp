@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+// save, convert, reshard.
+#pragma once
+#include <shardmesh/c_api/rewriting.h>
+#include <shardmesh/c_api/checkpoint.hpp>
+
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace shardmesh {
+namespace c_api {
+
+struct save_options {
+  shardmesh_format format = SHARDMESH_FORMAT_DCP;
+  bool overwrite = false, skip_sync = false;
+  int threads = 0;                // 0: all cores
+  std::int64_t memory_bytes = 0;  // 0: the library's default
+  watching call{};
+};
+
+/// What was done.
+struct save_report {
+  shardmesh_save_counts counts{};
+  std::vector<std::string> notes;
+};
+
+/// A part of a tensor: the box at `offsets`, of the sizes of `from`; the whole tensor where there are none.
+struct save_part {
+  const_tensor from;
+  std::vector<std::int64_t> offsets{};
+  std::int32_t writer = 0;
+};
+
+/// A tensor, which its parts tile.
+struct save_tensor {
+  std::string key;
+  std::vector<std::int64_t> shape;
+  std::vector<save_part> parts;
+
+  save_tensor(std::string name, std::vector<std::int64_t> whole_shape, std::vector<save_part> tiles)
+      : key(std::move(name)), shape(std::move(whole_shape)), parts(std::move(tiles)) {}
+  /// In one part.
+  save_tensor(std::string name, const_tensor whole) : key(std::move(name)), shape(whole.sizes) {
+    parts.push_back({std::move(whole), {}, 0});
+  }
+};
+
+/// Which keys take part, under which names and element types.
+struct selection {
+  std::vector<std::string> only{}, skip{}, rename{}, cast{};
+  std::string strip_prefix{};
+  bool no_optimizer = false, allow_unused = false;
+};
+
+struct convert_options {
+  save_options saving{SHARDMESH_FORMAT_SAFETENSORS, false, false, 0, 0, {}};
+  selection select{};
+  std::int64_t max_shard_bytes = 0;  // 0: Hugging Face's 5 GB
+  shardmesh_dedup dedup = SHARDMESH_DEDUP_NONE;
+  bool skip_objects = false, skip_unsupported = false, nest = false;
+};
+
+struct reshard_options {
+  std::string mesh;
+  std::vector<std::string> place{};
+  std::string default_placements{};
+  const checkpoint* like = nullptr;  // instead of a mesh
+  bool optimizer_follows = true, skip_unsupported = false;
+  selection select{};
+  save_options saving{};
+};
+
+namespace detail {
+
+// The C structs of some options, as long as this lives.
+class c_saving {
+ public:
+  explicit c_saving(const save_options& from) : call(from.call) {
+    options.struct_size = sizeof options;
+    options.call = call.c();
+    options.memory_bytes = from.memory_bytes;
+    options.format = from.format;
+    options.overwrite = from.overwrite ? 1 : 0;
+    options.skip_sync = from.skip_sync ? 1 : 0;
+    options.threads = from.threads;
+  }
+  watched_call call;
+  shardmesh_save_options options{};
+
+  // `write(report, error)` returns a status.
+  template <class Write>
+  save_report run(Write&& write) {
+    made_handle<shardmesh_save_report, &shardmesh_save_report_free> report;
+    call.run([&](shardmesh_error** e) { return write(report.out(), e); });
+    save_report made;
+    made.counts.struct_size = sizeof made.counts;
+    checked([&](shardmesh_error** e) { return shardmesh_save_report_describe(report.get(), &made.counts, e); });
+    for (std::size_t i = 0; i < made.counts.note_count; ++i) {
+      shardmesh_text note{};
+      checked([&](shardmesh_error** e) { return shardmesh_save_report_note(report.get(), i, &note, e); });
+      made.notes.push_back(to_string(note));
+    }
+    return made;
+  }
+};
+
+inline std::vector<const char*> pointers(const std::vector<std::string>& texts) {
+  std::vector<const char*> made;
+  for (const std::string& text : texts) made.push_back(text.c_str());
+  return made;
+}
+
+class c_selection {
+ public:
+  explicit c_selection(const selection& from)
+      : only_(pointers(from.only)),
+        skip_(pointers(from.skip)),
+        rename_(pointers(from.rename)),
+        cast_(pointers(from.cast)) {
+    made.struct_size = sizeof made;
+    made.only = only_.data();
+    made.only_count = only_.size();
+    made.skip = skip_.data();
+    made.skip_count = skip_.size();
+    made.rename = rename_.data();
+    made.rename_count = rename_.size();
+    made.cast = cast_.data();
+    made.cast_count = cast_.size();
+    made.strip_prefix = from.strip_prefix.empty() ? nullptr : from.strip_prefix.c_str();
+    made.no_optimizer = from.no_optimizer ? 1 : 0;
+    made.allow_unused = from.allow_unused ? 1 : 0;
+  }
+  c_selection(const c_selection&) = delete;
+  c_selection& operator=(const c_selection&) = delete;
+  shardmesh_selection made{};
+
+ private:
+  std::vector<const char*> only_, skip_, rename_, cast_;
+};
+
+}  // namespace detail
+
+/// Writes a new checkpoint, whole or not at all.
+inline save_report save(const std::string& path, const std::vector<save_tensor>& tensors,
+                        const save_options& options = {}) {
+  std::deque<std::vector<shardmesh_save_part>> parts;
+  std::vector<shardmesh_save_tensor> wanted;
+  for (const save_tensor& one : tensors) {
+    auto& tiles = parts.emplace_back();
+    for (const save_part& part : one.parts) {
+      if (!part.offsets.empty() && part.offsets.size() != part.from.sizes.size())
+        throw std::invalid_argument("a box has as many offsets as sizes, or none");
+      tiles.push_back({part.offsets.empty() ? nullptr : part.offsets.data(), part.from.c(), part.writer, 0});
+    }
+    wanted.push_back({one.key.data(), one.key.size(), one.shape.data(), static_cast<std::int64_t>(one.shape.size()),
+                      tiles.data(), tiles.size()});
+  }
+  detail::c_saving how(options);
+  return how.run([&](shardmesh_save_report** report, shardmesh_error** e) {
+    return shardmesh_save(path.c_str(), wanted.data(), wanted.size(), &how.options, report, e);
+  });
+}
+
+/// A checkpoint in another format.
+inline save_report convert(const checkpoint& from, const std::string& path, const convert_options& options = {}) {
+  detail::c_saving how(options.saving);
+  const detail::c_selection select(options.select);
+  shardmesh_convert_options wanted{};
+  wanted.struct_size = sizeof wanted;
+  wanted.saving = &how.options;
+  wanted.selection = &select.made;
+  wanted.max_shard_bytes = options.max_shard_bytes;
+  wanted.dedup = options.dedup;
+  wanted.skip_objects = options.skip_objects ? 1 : 0;
+  wanted.skip_unsupported = options.skip_unsupported ? 1 : 0;
+  wanted.nest = options.nest ? 1 : 0;
+  return how.run([&](shardmesh_save_report** report, shardmesh_error** e) {
+    return shardmesh_convert(from.c(), path.c_str(), &wanted, report, e);
+  });
+}
+
+/// A checkpoint as DCP for another mesh.
+inline save_report reshard(const checkpoint& from, const std::string& path, const reshard_options& options) {
+  detail::c_saving how(options.saving);
+  const detail::c_selection select(options.select);
+  const std::vector<const char*> place = detail::pointers(options.place);
+  shardmesh_reshard_options wanted{};
+  wanted.struct_size = sizeof wanted;
+  wanted.saving = &how.options;
+  wanted.selection = &select.made;
+  wanted.mesh = options.mesh.empty() ? nullptr : options.mesh.c_str();
+  wanted.place = place.data();
+  wanted.place_count = place.size();
+  wanted.default_placements = options.default_placements.empty() ? nullptr : options.default_placements.c_str();
+  wanted.like = options.like == nullptr ? nullptr : options.like->c();
+  wanted.no_optimizer_follow = options.optimizer_follows ? 0 : 1;
+  wanted.skip_unsupported = options.skip_unsupported ? 1 : 0;
+  return how.run([&](shardmesh_save_report** report, shardmesh_error** e) {
+    return shardmesh_reshard(from.c(), path.c_str(), &wanted, report, e);
+  });
+}
+
+}  // namespace c_api
+}  // namespace shardmesh

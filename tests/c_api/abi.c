@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What SHARDMESH_C_API_VERSION 1 laid down, on 64-bit systems: sizes of structs whose elements stand in arrays, fields
+ * of the others, and numbers. A test that fails here says that programs compiled before would break. Compiled with
+ * -Wpadded: holes between fields would have no value that could be compared with 0. */
+#include <shardmesh/c_api.h>
+
+#include <stddef.h>
+
+#define HOLDS(condition) _Static_assert(condition, #condition)
+#define AT(type, field, offset) HOLDS(offsetof(type, field) == (offset))
+
+HOLDS(SHARDMESH_C_API_VERSION == 1);
+HOLDS(sizeof(void*) == 8);
+
+/* Elements of arrays, and values: these never change. */
+HOLDS(sizeof(shardmesh_text) == 16);
+HOLDS(sizeof(shardmesh_box) == 264);
+HOLDS(sizeof(shardmesh_tensor) == 32);
+HOLDS(sizeof(shardmesh_const_tensor) == 32);
+HOLDS(sizeof(shardmesh_load_request) == 56);
+HOLDS(sizeof(shardmesh_save_part) == 48);
+HOLDS(sizeof(shardmesh_save_tensor) == 48);
+HOLDS(sizeof(shardmesh_placed_box) == 392);
+HOLDS(sizeof(shardmesh_link) == 16);
+HOLDS(sizeof(shardmesh_step) == 560);
+AT(shardmesh_tensor, dtype, 24);
+AT(shardmesh_load_request, to, 24);
+AT(shardmesh_save_part, writer, 40);
+AT(shardmesh_step, factor, 16);
+AT(shardmesh_step, from_rank, 288);
+AT(shardmesh_step, to_rank, 424);
+
+/* These may grow behind what there is. */
+HOLDS(sizeof(shardmesh_call) >= 32);
+AT(shardmesh_call, timeout_milliseconds, 24);
+HOLDS(sizeof(shardmesh_error_fields) >= 144);
+AT(shardmesh_error_fields, ranks, 104);
+AT(shardmesh_error_fields, system_error, 140);
+HOLDS(sizeof(shardmesh_open_options) >= 16);
+HOLDS(sizeof(shardmesh_checkpoint_summary) >= 72);
+AT(shardmesh_checkpoint_summary, format, 64);
+HOLDS(sizeof(shardmesh_tensor_entry) >= 208);
+AT(shardmesh_tensor_entry, shape, 72);
+AT(shardmesh_tensor_entry, requires_grad, 204);
+HOLDS(sizeof(shardmesh_chunk_entry) >= 304);
+AT(shardmesh_chunk_entry, length, 296);
+HOLDS(sizeof(shardmesh_load_options) >= 24);
+AT(shardmesh_load_options, allow_narrowing, 20);
+HOLDS(sizeof(shardmesh_save_options) >= 40);
+AT(shardmesh_save_options, threads, 36);
+HOLDS(sizeof(shardmesh_save_counts) >= 72);
+AT(shardmesh_save_counts, note_count, 64);
+HOLDS(sizeof(shardmesh_selection) >= 88);
+AT(shardmesh_selection, allow_unused, 84);
+HOLDS(sizeof(shardmesh_convert_options) >= 48);
+AT(shardmesh_convert_options, nest, 44);
+HOLDS(sizeof(shardmesh_reshard_options) >= 72);
+AT(shardmesh_reshard_options, skip_unsupported, 68);
+HOLDS(sizeof(shardmesh_verify_options) >= 32);
+HOLDS(sizeof(shardmesh_verify_counts) >= 72);
+HOLDS(sizeof(shardmesh_diff_options) >= 48);
+HOLDS(sizeof(shardmesh_diff_counts) >= 48);
+HOLDS(sizeof(shardmesh_difference) >= 208);
+AT(shardmesh_difference, first_index, 72);
+HOLDS(sizeof(shardmesh_plan_options) >= 32);
+HOLDS(sizeof(shardmesh_plan_cost) >= 40);
+
+HOLDS(SHARDMESH_DTYPE_BFLOAT16 == 11 && SHARDMESH_DTYPE_FLOAT32 == 12 && SHARDMESH_DTYPE_BITS4X2 == 31);
+HOLDS(SHARDMESH_INTERNAL == -1 && SHARDMESH_MISSING_KEY == 13 && SHARDMESH_COMMUNICATION == 27);
+
+int main(void) {
+  return 0;
+}

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+// What no caller may get wrong unnoticed: null, structs of other versions, other handles, negative and absurd numbers.
+#include <c_answers.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <golden.hpp>
+#include <string>
+#include <vector>
+
+import shardmesh;
+
+using namespace c_answers;
+
+namespace {
+
+std::string golden_path() {
+  return (golden::folder() / "fsdp2_tp_2x2/checkpoint").string();
+}
+
+// "STATUS: text" of a call, which gives its error back.
+template <class Call>
+std::string told(Call&& call) {
+  shardmesh_error* error = nullptr;
+  const shardmesh_status status = call(&error);
+  std::string made = std::string(shardmesh_status_name(status)) + ": " + shardmesh_error_text(error);
+  CHECK(shardmesh_error_status(error) == status);
+  shardmesh_error_free(error);
+  return made;
+}
+
+std::string is_null(const char* argument) {
+  return std::string("invalid_argument: the argument ") + argument + " is null";
+}
+
+}  // namespace
+
+TEST_CASE("the versions are those of the header") {
+  CHECK(shardmesh_c_api_version() == SHARDMESH_C_API_VERSION);
+  CHECK(std::string(shardmesh_library_version()) == "0.1.0");
+}
+
+TEST_CASE("a null handle, path or result is an error that names the argument") {
+  const c::checkpoint from = c::checkpoint::open(golden_path());
+  shardmesh_checkpoint* made = nullptr;
+  shardmesh_verify_report* verified = nullptr;
+  shardmesh_diff_report* compared = nullptr;
+  shardmesh_layout* layout = nullptr;
+  shardmesh_plan* plan = nullptr;
+  std::size_t count = 0;
+  shardmesh_text text{};
+  using e = shardmesh_error**;
+  CHECK(told([&](e x) { return shardmesh_checkpoint_open(nullptr, nullptr, &made, x); }) == is_null("path"));
+  CHECK(told([&](e x) { return shardmesh_checkpoint_open("x", nullptr, nullptr, x); }) == is_null("for the result"));
+  CHECK(told([&](e x) { return shardmesh_checkpoint_describe(nullptr, nullptr, x); }) == is_null("checkpoint"));
+  CHECK(told([&](e x) { return shardmesh_checkpoint_describe(from.c(), nullptr, x); }) == is_null("summary"));
+  CHECK(told([&](e x) { return shardmesh_checkpoint_tensor(from.c(), 0, nullptr, x); }) == is_null("entry"));
+  CHECK(told([&](e x) { return shardmesh_checkpoint_chunk(from.c(), 0, 0, nullptr, x); }) == is_null("entry"));
+  CHECK(told([&](e x) { return shardmesh_checkpoint_file(from.c(), 0, nullptr, x); }) == is_null("name"));
+  CHECK(told([&](e x) { return shardmesh_checkpoint_find_tensor(from.c(), nullptr, 0, &count, x); }) == is_null("key"));
+  CHECK(told([&](e x) { return shardmesh_load(from.c(), nullptr, 1, nullptr, nullptr, x); }) == is_null("requests"));
+  CHECK(told([&](e x) { return shardmesh_load_object(nullptr, 0, &text, x); }) == is_null("checkpoint"));
+  CHECK(told([&](e x) { return shardmesh_save(nullptr, nullptr, 0, nullptr, nullptr, x); }) == is_null("path"));
+  CHECK(told([&](e x) { return shardmesh_save("x", nullptr, 1, nullptr, nullptr, x); }) == is_null("tensors"));
+  CHECK(told([&](e x) { return shardmesh_convert(from.c(), nullptr, nullptr, nullptr, x); }) == is_null("path"));
+  CHECK(told([&](e x) { return shardmesh_reshard(nullptr, "x", nullptr, nullptr, x); }) == is_null("checkpoint"));
+  CHECK(told([&](e x) { return shardmesh_verify(nullptr, nullptr, &verified, x); }) == is_null("checkpoint"));
+  CHECK(told([&](e x) { return shardmesh_diff(from.c(), nullptr, nullptr, &compared, x); }) == is_null("right"));
+  CHECK(told([&](e x) { return shardmesh_layout_make("2", "S(0)", nullptr, 1, nullptr, &layout, x); }) ==
+        is_null("shape"));
+  CHECK(told([&](e x) { return shardmesh_plan_make(nullptr, nullptr, nullptr, &plan, x); }) == is_null("from"));
+  CHECK(shardmesh_error_describe(nullptr, nullptr) == SHARDMESH_INVALID_ARGUMENT);
+  CHECK(shardmesh_dtype_parse(nullptr) == SHARDMESH_DTYPE_UNDEFINED);
+  for (const void* handle : {static_cast<void*>(made), static_cast<void*>(verified), static_cast<void*>(compared),
+                             static_cast<void*>(layout), static_cast<void*>(plan)})
+    CHECK(handle == nullptr);
+}
+
+TEST_CASE("nothing happens when null is given back or asked for its list") {
+  shardmesh_checkpoint_close(nullptr);
+  shardmesh_save_report_free(nullptr);
+  shardmesh_verify_report_free(nullptr);
+  shardmesh_diff_report_free(nullptr);
+  shardmesh_layout_free(nullptr);
+  shardmesh_plan_free(nullptr);
+  shardmesh_error_free(nullptr);
+  shardmesh_text_free({nullptr, 0});
+  CHECK(shardmesh_checkpoint_warnings(nullptr) == nullptr);
+  CHECK(shardmesh_verify_report_problems(nullptr) == nullptr);
+  CHECK(shardmesh_diff_report_problems(nullptr) == nullptr);
+  CHECK(shardmesh_error_next(nullptr) == nullptr);
+  CHECK(std::string(shardmesh_error_text(nullptr)).empty());
+  CHECK(shardmesh_error_status(nullptr) == SHARDMESH_OK);
+}
+
+TEST_CASE("a handle of another kind is refused") {
+  const c::checkpoint from = c::checkpoint::open(golden_path());
+  std::int64_t count = 0;
+  CHECK(told([&](shardmesh_error** x) {
+          return shardmesh_layout_rank_count(reinterpret_cast<const shardmesh_layout*>(from.c()), &count, x);
+        }) == "invalid_argument: the argument layout is no such handle");
+}
+
+TEST_CASE("options of a newer header are taken as long as what is new is 0") {
+  struct newer {
+    shardmesh_open_options known;
+    std::int64_t added;
+  } options{};
+  options.known.struct_size = sizeof options;
+  shardmesh_checkpoint* made = nullptr;
+  REQUIRE(shardmesh_checkpoint_open(golden_path().c_str(), &options.known, &made, nullptr) == SHARDMESH_OK);
+  shardmesh_checkpoint_close(made);
+  options.added = 1;
+  CHECK(told([&](shardmesh_error** x) {
+          return shardmesh_checkpoint_open(golden_path().c_str(), &options.known, &made, x);
+        }) == "invalid_argument: the argument options sets a field that this version of the library does not know");
+  CHECK(made == nullptr);
+  options.known.struct_size = 0;
+  CHECK(told([&](shardmesh_error** x) {
+          return shardmesh_checkpoint_open(golden_path().c_str(), &options.known, &made, x);
+        }) == "invalid_argument: the argument options has no struct_size, or one that is too small");
+}
+
+TEST_CASE("a description of a newer header is filled, and what is new is 0") {
+  struct newer {
+    shardmesh_checkpoint_summary known;
+    std::int64_t added;
+  } summary{};
+  summary.known.struct_size = sizeof summary;
+  summary.added = 5;
+  const c::checkpoint from = c::checkpoint::open(golden_path());
+  REQUIRE(shardmesh_checkpoint_describe(from.c(), &summary.known, nullptr) == SHARDMESH_OK);
+  CHECK(summary.known.struct_size == sizeof summary);
+  CHECK(summary.known.tensor_count == from.tensors().size());
+  CHECK(summary.added == 0);
+}
+
+TEST_CASE("numbers that make no sense are errors that name key and number") {
+  const c::checkpoint from = c::checkpoint::open(golden_path());
+  const std::string key = from.tensor_at(0).key;
+  std::vector<float> memory(4);
+  const std::int64_t sizes[] = {2, -2};
+  shardmesh_load_request request{key.c_str(), 0, nullptr, {memory.data(), sizes, nullptr, SHARDMESH_DTYPE_FLOAT32, 2}};
+  const auto load = [&](shardmesh_error** x) { return shardmesh_load(from.c(), &request, 1, nullptr, nullptr, x); };
+  CHECK(told(load) == "invalid_argument: " + key +
+                          ": the argument sizes of a tensor has a negative number: expected at least 0, found -2 in "
+                          "dimension 1");
+  request.to.rank = -1;
+  CHECK(told(load) ==
+        "invalid_argument: " + key + ": the argument sizes of a tensor has a negative number of dimensions");
+  request.to.rank = 17;
+  CHECK(told(load) == "rank_too_large: " + key + ": too many dimensions: expected at most 16, found 17");
+  request.to.rank = 1;
+  request.to.dtype = 99;
+  CHECK(told(load) == "invalid_argument: " + key + ": no element type has this number: expected 1 to 31, found 99");
+  request.to.dtype = SHARDMESH_DTYPE_FLOAT32;
+  request.to.data = nullptr;
+  CHECK(told(load) == "invalid_argument: " + key + ": the argument data of a tensor is null");
+  const std::int64_t huge[] = {std::int64_t{1} << 62, 4};
+  request.to = {memory.data(), huge, nullptr, SHARDMESH_DTYPE_FLOAT32, 2};
+  CHECK(told(load).rfind("overflow: " + key, 0) == 0);
+  shardmesh_load_options options{sizeof options, nullptr, -1, 0};
+  CHECK(told([&](shardmesh_error** x) { return shardmesh_load(from.c(), nullptr, 0, &options, nullptr, x); }) ==
+        "invalid_argument: the argument threads is negative");
+  shardmesh_save_options saving{};
+  saving.struct_size = sizeof saving;
+  saving.format = SHARDMESH_FORMAT_TORCH;
+  CHECK(told([&](shardmesh_error** x) { return shardmesh_save("x", nullptr, 0, &saving, nullptr, x); }) ==
+        "invalid_argument: no format that is written has this number: expected DCP, SAFETENSORS or HF, found 1");
+  shardmesh_text text{};
+  CHECK(told([&](shardmesh_error** x) {
+          return shardmesh_checkpoint_file(from.c(), 1000000, &text, x);
+        }).rfind("out_of_bounds: there is no such file: expected a number below", 0) == 0);
+}
+
+TEST_CASE("every status and element type has the library's name") {
+  CHECK(std::string(shardmesh_status_name(SHARDMESH_INTERNAL)) == "internal");
+  for (int code = 0; code <= static_cast<int>(shardmesh::errc::communication); ++code)
+    CHECK(std::string(shardmesh_status_name(code)) != "unknown");
+  CHECK(std::string(shardmesh_status_name(28)) == "unknown");
+  CHECK(std::string(shardmesh_status_name(SHARDMESH_DUPLICATE_KEY)) == "duplicate_key");
+  for (const shardmesh::dtype type : shardmesh::all_dtypes()) {
+    const auto number = static_cast<shardmesh_dtype>(type);
+    CHECK(std::string(shardmesh_dtype_name(number)) == shardmesh::name(type));
+    CHECK(shardmesh_dtype_bits(number) == shardmesh::bits(type));
+    CHECK(shardmesh_dtype_parse(shardmesh_dtype_name(number)) == number);
+  }
+  CHECK(std::string(shardmesh_dtype_name(-1)) == "undefined");
+  CHECK(std::string(shardmesh_dtype_name(32)) == "undefined");
+  CHECK(shardmesh_dtype_parse("half") == SHARDMESH_DTYPE_FLOAT16);
+  CHECK(shardmesh_dtype_parse("float33") == SHARDMESH_DTYPE_UNDEFINED);
+}

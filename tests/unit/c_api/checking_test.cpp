@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// verify and diff through the C interface say what the library says; work is watched, stopped and ended in time.
+#include <c_answers.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <chrono>
+#include <filesystem>
+#include <golden.hpp>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+import shardmesh;
+
+namespace fs = std::filesystem;
+using namespace c_answers;
+
+namespace {
+
+shardmesh::box to_box(const shardmesh_box& b) {
+  const auto rank = static_cast<std::size_t>(b.rank);
+  return {shardmesh::extents(std::span(b.offsets, rank)), shardmesh::extents(std::span(b.sizes, rank))};
+}
+
+void check_equal(const shardmesh::verify_report& ours, const c::verify_report& theirs) {
+  CHECK(c_answers::theirs(theirs.problems, &to_box) == c_answers::ours(ours.problems));
+  CHECK(c_answers::theirs(theirs.warnings, &to_box) == c_answers::ours(ours.warnings));
+  CHECK(theirs.counts.problem_count == ours.problems.size());
+  CHECK(theirs.counts.more_problems == ours.more_problems);
+  CHECK(theirs.counts.chunks == ours.chunks);
+  CHECK(theirs.counts.objects == ours.objects);
+  CHECK(theirs.counts.bytes == ours.bytes);
+  CHECK(theirs.counts.checked_bytes == ours.checked_bytes);
+  CHECK(theirs.counts.unchecked_chunks == ours.unchecked_chunks);
+  CHECK(theirs.counts.unchecked_objects == ours.unchecked_objects);
+}
+
+// 64 MiB in 64 tensors: work that takes longer than a look at it.
+std::string large_checkpoint(const c_answers::scratch_folder& scratch) {
+  const std::vector<float> values(std::size_t{1} << 18, 0.5F);
+  std::vector<c::save_tensor> tensors;
+  for (int i = 0; i < 64; ++i) tensors.emplace_back("w" + std::to_string(i), c::view(values.data(), {1 << 18}));
+  c::save_options fast;
+  fast.skip_sync = true;
+  c::save(scratch / "large", tensors, fast);
+  return scratch / "large";
+}
+
+template <class Call>
+shardmesh_status status_of(Call&& call) {
+  const auto problems = problems_of(call);
+  return problems.empty() ? SHARDMESH_OK : problems[0].status;
+}
+
+}  // namespace
+
+TEST_CASE("verify of every damaged checkpoint that opens reports what the library reports") {
+  std::size_t bad = 0;
+  for (const auto& entry : fs::directory_iterator(golden::folder() / "corrupt")) {
+    const fs::path path = entry.path() / "checkpoint";
+    CAPTURE(path);
+    const auto reader = shardmesh::open_checkpoint(path);
+    if (!reader) continue;
+    const c::checkpoint from = c::checkpoint::open(path.string());
+    check_equal(shardmesh::verify(**reader), c::verify(from));
+    c::verify_options quick;
+    quick.quick = true;
+    quick.max_problems = 1;
+    check_equal(shardmesh::verify(**reader, {.quick = true, .max_problems = 1}), c::verify(from, quick));
+    bad += c::verify(from).ok() ? 0 : 1;
+  }
+  CHECK(bad > 10);
+}
+
+TEST_CASE("verify names the tensor whose byte was flipped, watched or not") {
+  const c_answers::scratch_folder scratch;
+  const std::vector<float> values{1, 2, 3, 4};
+  c::save_options how;
+  how.format = SHARDMESH_FORMAT_SAFETENSORS;
+  c::save(scratch / "w.safetensors", {{"w", c::view(values.data(), {4})}}, how);
+  CHECK(c::verify(c::checkpoint::open(scratch / "w.safetensors")).ok());
+  flip_byte(scratch.path / "w.safetensors",
+            static_cast<std::int64_t>(fs::file_size(scratch.path / "w.safetensors")) - 3);
+  const c::checkpoint from = c::checkpoint::open(scratch / "w.safetensors");
+  std::vector<std::int64_t> told;
+  c::verify_options watched;
+  watched.call.progress = [&](std::int64_t bytes) {
+    told.push_back(bytes);
+    return true;
+  };
+  for (const auto& report : {c::verify(from), c::verify(from, watched)}) {
+    REQUIRE(report.problems.size() == 1);
+    CHECK(report.problems[0].status == SHARDMESH_CHECKSUM_MISMATCH);
+    CHECK(report.problems[0].key == "w");
+  }
+  REQUIRE(!told.empty());
+  CHECK(told.back() == 16);
+}
+
+TEST_CASE("diff reports every field of what differs") {
+  const c_answers::scratch_folder scratch;
+  const std::vector<float> a{1, 2, 3, 4}, b{1, 2, 3.5F, 5};
+  const std::vector<double> d{1};
+  c::save(scratch / "a", {{"same", c::view(a.data(), {4})},
+                          {"w", c::view(a.data(), {2, 2})},
+                          {"t", c::view(a.data(), {1})},
+                          {"left", c::view(a.data(), {4})}});
+  c::save(scratch / "b", {{"same", c::view(a.data(), {4})},
+                          {"w", c::view(b.data(), {2, 2})},
+                          {"t", c::view(d.data(), {1})},
+                          {"right", c::view(a.data(), {4})}});
+  const c::checkpoint left = c::checkpoint::open(scratch / "a"), right = c::checkpoint::open(scratch / "b");
+  const auto ours_left = shardmesh::open_checkpoint(scratch.path / "a").value();
+  const auto ours_right = shardmesh::open_checkpoint(scratch.path / "b").value();
+  for (const bool ignore_dtype : {false, true}) {
+    const auto ours = shardmesh::diff(shardmesh::whole_side(*ours_left), shardmesh::whole_side(*ours_right),
+                                      {.ignore_dtype = ignore_dtype})
+                          .value();
+    c::diff_options how;
+    how.ignore_dtype = ignore_dtype;
+    const c::diff_report theirs = c::diff(left, right, how);
+    CHECK(theirs.differences.size() == (ignore_dtype ? 3 : 4));
+    REQUIRE(theirs.differences.size() == ours.differences.size());
+    CHECK(theirs.counts.tensors == ours.tensors);
+    CHECK(theirs.counts.objects == ours.objects);
+    CHECK(theirs.counts.bytes == ours.bytes);
+    CHECK(theirs.counts.problem_count == 0);
+    for (std::size_t i = 0; i < ours.differences.size(); ++i) {
+      const shardmesh::difference& one = ours.differences[i];
+      const c::difference& other = theirs.differences[i];
+      CHECK(other.key == one.key);
+      CHECK(other.text == one.text);
+      CHECK(other.kind == static_cast<int>(one.what));
+      CHECK(other.different == one.different);
+      CHECK(other.elements == one.elements);
+      CHECK(other.largest == one.largest);
+      CHECK(shardmesh::extents(std::span<const std::int64_t>(other.first_index)) == one.first_index);
+    }
+  }
+  CHECK(c::diff(left, left).equal());
+  c::diff_options wrong;
+  wrong.tolerance = -1;
+  const auto refused = problems_of([&] { c::diff(left, right, wrong); });
+  REQUIRE(refused.size() == 1);
+  CHECK(refused[0].status == SHARDMESH_INVALID_ARGUMENT);
+}
+
+TEST_CASE("a timeout ends each kind of work, with nothing written") {
+  const c_answers::scratch_folder scratch;
+  const std::string path = large_checkpoint(scratch);
+  const c::checkpoint from = c::checkpoint::open(path);
+  c::watching hurried;
+  hurried.timeout = std::chrono::milliseconds(1);
+  c::verify_options checking;
+  checking.call = hurried;
+  CHECK(status_of([&] { c::verify(from, checking); }) == SHARDMESH_DEADLINE_EXCEEDED);
+  c::diff_options comparing;
+  comparing.call = hurried;
+  CHECK(status_of([&] { c::diff(from, c::checkpoint::open(path), comparing); }) == SHARDMESH_DEADLINE_EXCEEDED);
+  c::convert_options converting;
+  converting.saving.call = hurried;
+  CHECK(status_of([&] { c::convert(from, scratch / "other.safetensors", converting); }) == SHARDMESH_DEADLINE_EXCEEDED);
+  CHECK_FALSE(fs::exists(scratch.path / "other.safetensors"));
+}
+
+TEST_CASE("a progress that says stop ends the work as cancelled") {
+  const c_answers::scratch_folder scratch;
+  const c::checkpoint from = c::checkpoint::open(large_checkpoint(scratch));
+  std::vector<float> memory(16);
+  std::vector<c::load_request> all;  // many small ones, which take longer than a look at them
+  for (int tensor = 0; tensor < 64; ++tensor)
+    for (std::int64_t first = 0; first < 1 << 18; first += 64)
+      all.push_back({"w" + std::to_string(tensor), c::view(memory.data(), {16}), {first}});
+  c::load_options watched;
+  watched.call.progress = [](std::int64_t) { return false; };
+  watched.threads = 1;
+  CHECK(status_of([&] { from.load(all, watched); }) == SHARDMESH_CANCELLED);
+}
+
+TEST_CASE("what progress throws leaves the call, and stops it") {
+  const c_answers::scratch_folder scratch;
+  const c::checkpoint from = c::checkpoint::open(large_checkpoint(scratch));
+  c::verify_options watched;
+  watched.call.progress = [](std::int64_t) -> bool { throw std::runtime_error("enough"); };
+  CHECK_THROWS_AS(c::verify(from, watched), std::runtime_error);
+}
