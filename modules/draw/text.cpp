@@ -191,38 +191,4 @@ std::string draw_layout(const distribution& d, const draw_options& options) {
   return text;
 }
 
-std::string draw_plan(const transfer_plan& plan, const draw_options& options) {
-  const auto traffic = traffic_of(plan);
-  if (traffic.empty()) return "nothing moves\n";
-  owner_id givers = 0, takers = 0;
-  std::size_t width = 4;
-  for (const auto& [pair, bytes] : traffic) {
-    givers = std::max(givers, pair.first + 1);
-    takers = std::max(takers, pair.second + 1);
-    width = std::max(width, human_bytes(bytes).size());
-  }
-  std::string text;
-  if (static_cast<std::size_t>(takers) * (width + 2) + 8 > options.max_columns || givers > 64) {
-    std::vector<std::pair<std::int64_t, std::pair<owner_id, owner_id>>> busiest;
-    for (const auto& [pair, bytes] : traffic) busiest.emplace_back(-bytes, pair);
-    std::sort(busiest.begin(), busiest.end());
-    for (const auto& [minus_bytes, pair] : busiest | views::take(16))
-      text += fmt::format("{:>6} -> {:<6} {}\n", pair.first, pair.second, human_bytes(-minus_bytes));
-    if (busiest.size() > 16) text += fmt::format("and {} more pairs\n", busiest.size() - 16);
-    return text;
-  }
-  text = fmt::format("{:<7}", "from\\to");
-  for (owner_id to = 0; to < takers; ++to) text += fmt::format(" {:>{}}", to, width + 1);
-  text += "\n";
-  for (owner_id from = 0; from < givers; ++from) {
-    text += fmt::format("{:>7}", from);
-    for (owner_id to = 0; to < takers; ++to) {
-      const auto found = traffic.find({from, to});
-      text += fmt::format(" {:>{}}", found == traffic.end() ? "." : human_bytes(found->second), width + 1);
-    }
-    text += "\n";
-  }
-  return text;
-}
-
 }  // namespace shardmesh

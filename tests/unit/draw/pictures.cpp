@@ -72,6 +72,44 @@ TEST_CASE("a plan is drawn as a matrix of bytes, and only its busiest pairs when
   CHECK(draw_plan(same) == "nothing moves\n");
 }
 
+TEST_CASE("a plan between as many ranks as fit beside one another is a digit a pair") {
+  const auto planned =
+      plan({{grid("13", "S(0)", {26, 26}), grid("13", "S(1)", {26, 26}), dtype::float32, dtype::float32}}).value();
+  std::string expected = "from\\to 0         1\n        0123456789012\n";
+  for (int from = 0; from < 13; ++from) {
+    std::string line(13, '9');
+    line[static_cast<std::size_t>(from)] = '.';
+    expected += (from < 10 ? "      " : "     ") + std::to_string(from) + " " + line + "\n";
+  }
+  expected += "9 is 16 bytes, 1 a ninth of it or less, . nothing\n";
+  const std::string drawn = draw_plan(planned);
+  CHECK(drawn.substr(0, expected.size()) == expected);
+  CHECK(drawn.substr(expected.size(), 25) == "     0 -> 1      16 bytes");
+  CHECK(drawn.ends_with("and 140 more pairs\n"));
+}
+
+TEST_CASE("a plan of sixty-four ranks fits into a hundred columns, in colours without another letter") {
+  const auto planned =
+      plan({{grid("64", "S(0)", {64, 64}), grid("8,8", "S(0),S(1)", {64, 64}), dtype::float32, dtype::float32}})
+          .value();
+  const std::string plain = draw_plan(planned);
+  CHECK(longest_line(plain) == 72);
+  CHECK(plain.find("     63 ........................................................9999999.\n") != std::string::npos);
+  std::string colored = draw_plan(planned, {.color = true});
+  CHECK(colored != plain);
+  for (std::size_t at = colored.find('\x1b'); at != std::string::npos; at = colored.find('\x1b'))
+    colored.erase(at, colored.find('m', at) + 1 - at);
+  CHECK(colored == plain);
+}
+
+TEST_CASE("boxes of an SVG picture say where they are and who holds them, replicas once") {
+  const std::string picture = svg_layout(grid("2,2", "R,S(0)", {4, 6}));
+  CHECK(picture.find("<title>[0:2, 0:6) on 0,2</title>") != std::string::npos);
+  CHECK(picture.find("<title>[2:4, 0:6) on 1,3</title>") != std::string::npos);
+  CHECK(picture.find("<title>", picture.rfind("<title>") + 1) == std::string::npos);
+  CHECK(picture.find("prefers-color-scheme:dark") != std::string::npos);
+}
+
 TEST_CASE("SVG pictures have one rectangle per box and per pair") {
   const auto count = [](const std::string& text, const std::string& what) {
     std::size_t found = 0;
