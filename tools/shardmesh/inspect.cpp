@@ -2,10 +2,13 @@
 // shardmesh inspect: what is in a checkpoint?
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdint>
+#include <filesystem>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -14,16 +17,22 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "command.hpp"
 #include "console.hpp"
+#include "entry_tree.hpp"
+#include "inspect_json.hpp"
+#include "out_buffer.hpp"
+#include "page.hpp"
 #include "report.hpp"
 #include "selection_options.hpp"
 
 import shardmesh;
 import shardmesh.catalog;
+import shardmesh.storage;
 
 namespace tool {
 namespace {
@@ -31,30 +40,10 @@ namespace {
 using namespace shardmesh;
 
 struct arguments {
-  std::string path;
-  bool json = false, map = false;
+  std::string path, html;
+  bool json = false, map = false, tree = false, force = false;
   std::int64_t limit = -1;
   selection_arguments selection;
-};
-
-// Text of any length without holding it: handed on as it grows, and at its end by `flush`.
-class out_buffer {
- public:
-  template <class... Values>
-  void print(fmt::format_string<Values...> format, Values&&... values) {
-    fmt::format_to(std::back_inserter(text_), format, std::forward<Values>(values)...);
-    if (text_.size() > 1 << 20) flush();
-  }
-
-  void flush() { tool::print(std::exchange(text_, {})); }
-
- private:
-  std::string text_;
-};
-
-// The entries to show, by index: tensors, then objects.
-struct shown_entries {
-  std::vector<std::size_t> tensors, objects;
 };
 
 result<shown_entries> choose(const catalog& contents, const arguments& given) {
@@ -80,67 +69,6 @@ result<shown_entries> choose(const catalog& contents, const arguments& given) {
   return shown;
 }
 
-// An object behind something that we do not decode (an unknown transform) is shown as opaque: it is there all the same.
-result<object_value> shown_object(checkpoint_reader& reader, std::size_t index) {
-  auto value = reader.read_object(index);
-  if (value || value.error().code != errc::unsupported) return value;
-  print_warning(value.error());
-  return object_value{"opaque", value.error().found, "null"};
-}
-
-void print_json_tensor(out_buffer& out, const catalog& contents, const tensor_entry& tensor) {
-  out.print(R"({}:{{"dtype":"{}","shape":[{}],"chunks":[)", json_quoted(tensor.key), name(tensor.type),
-            fmt::join(tensor.shape.begin(), tensor.shape.end(), ","));
-  for (std::int32_t i = 0; i < tensor.chunk_count; ++i) {
-    const std::int32_t chunk = tensor.first_chunk + i;
-    const stored_range& place = contents.chunk_places[static_cast<std::size_t>(chunk)];
-    out.print("{}{{{}", i == 0 ? "" : ",", box_members(contents.chunk_box(tensor, chunk)));
-    if (place.file >= 0)
-      out.print(R"(,"file":{},"offset":{},"length":{}}})",
-                json_quoted(contents.files[static_cast<std::size_t>(place.file)]), place.offset, place.length);
-    else
-      out.print(R"(,"file":null,"offset":null,"length":null}})");
-  }
-  out.print("]}}");
-}
-
-// The tensors inside an object, by the keys that they get where it is taken apart.
-void print_tensors_inside(out_buffer& out, const std::vector<tensor_entry>& tensors) {
-  if (tensors.empty()) return;
-  std::string_view separator = R"(,"tensors":{)";
-  for (const tensor_entry& tensor : tensors) {
-    out.print(R"({}{}:{{"dtype":"{}","shape":[{}]}})", separator, json_quoted(tensor.key), name(tensor.type),
-              fmt::join(tensor.shape.begin(), tensor.shape.end(), ","));
-    separator = ",";
-  }
-  out.print("}}");
-}
-
-// A list of what is wrong ends a document, where there is something.
-void end_json(out_buffer& out, std::vector<error> problems, const global_report& globals) {
-  problems.insert(problems.end(), globals.problems.begin(), globals.problems.end());
-  out.print(R"(,"globals":[{}])", to_json(globals));
-  if (!problems.empty()) out.print(R"(,"ok":false,"problems":[{}])", to_json(problems));
-  out.print("}}\n");
-  out.flush();
-}
-
-// What the files' writers attached to them, key by key: the different values with the files that say so.
-using texts_by_key = std::map<std::string_view, std::vector<const file_text*>>;
-texts_by_key different_texts(const catalog& contents) {
-  texts_by_key texts;
-  for (const file_text& text : contents.texts) {
-    auto& values = texts[text.key];
-    if (std::none_of(values.begin(), values.end(), [&](const file_text* known) { return known->value == text.value; }))
-      values.push_back(&text);
-  }
-  return texts;
-}
-
-std::string_view file_of(const catalog& contents, const file_text& text) {
-  return text.file < 0 ? std::string_view{} : contents.files[static_cast<std::size_t>(text.file)];
-}
-
 // One line a key; long values are cut.
 void print_texts(out_buffer& out, const catalog& contents) {
   constexpr std::size_t most_keys = 20, longest = 100;
@@ -157,77 +85,6 @@ void print_texts(out_buffer& out, const catalog& contents) {
         value.size() > longest ? fmt::format("... ({})", human_bytes(static_cast<std::int64_t>(value.size()))) : "",
         values.size() > 1 ? fmt::format(" (and {} other values)", values.size() - 1) : "");
   }
-}
-
-// {KEY:VALUE}; where files differ {KEY:{FILE:VALUE}}, the first file of each value.
-void print_json_texts(out_buffer& out, const catalog& contents) {
-  out.print(R"(,"metadata":{{)");
-  std::string_view separator;
-  for (const auto& [key, values] : different_texts(contents)) {
-    out.print("{}{}:", separator, json_quoted(key));
-    separator = ",";
-    if (values.size() == 1) {
-      out.print("{}", json_quoted(values.front()->value));
-      continue;
-    }
-    std::string_view inner = "{";
-    for (const file_text* text : values) {
-      out.print("{}{}:{}", inner, json_quoted(file_of(contents, *text)), json_quoted(text->value));
-      inner = ",";
-    }
-    out.print("}}");
-  }
-  out.print("}}");
-}
-
-int print_json(checkpoint_reader& reader, const shown_entries& shown, const global_report& globals) {
-  const catalog& contents = reader.contents();
-  // Objects are read first: a document that was begun must be whole.
-  std::map<std::size_t, object_value> values;
-  std::vector<error> problems(reader.problems().begin(), reader.problems().end());
-  int status = done;
-  for (const std::size_t i : shown.objects) {
-    auto value = shown_object(reader, i);
-    if (value) {
-      values[i] = std::move(*value);
-    } else if (problems.empty() || problems.back() != value.error()) {  // a limit that was met is said once
-      status = std::max(status, report(value.error()));
-      problems.push_back(value.error());
-    }
-  }
-  out_buffer out;
-  out.print(R"({{"format":"{}","version":{},"tensors":{{)", name(contents.format),
-            contents.version.empty() ? "null" : json_quoted(contents.version));
-  std::string_view separator;
-  std::vector<const tensor_entry*> opaque;
-  for (const std::size_t i : shown.tensors) {
-    const tensor_entry& tensor = contents.tensors[i];
-    if (!tensor.opaque_type.empty()) {
-      opaque.push_back(&tensor);
-      continue;
-    }
-    out.print("{}", separator);
-    print_json_tensor(out, contents, tensor);
-    separator = ",";
-  }
-  out.print(R"(}},"objects":{{)");
-  separator = "";
-  for (const auto& [i, value] : values) {
-    out.print(R"({}{}:{{"kind":{},"type":{},"value":{})", separator, json_quoted(contents.objects[i].key),
-              json_quoted(value.kind), json_quoted(value.type), value.json);
-    print_tensors_inside(out, value.tensors);
-    out.print("}}");
-    separator = ",";
-  }
-  for (const tensor_entry* tensor : opaque) {
-    out.print(R"({}{}:{{"kind":"opaque-tensor","type":{},"value":null,"representation":{}}})", separator,
-              json_quoted(tensor->key), json_quoted(tensor->opaque_type), json_quoted(tensor->opaque_kind));
-    separator = ",";
-  }
-  out.print("}}");
-  print_json_texts(out, contents);
-  end_json(out, problems, globals);
-  return status;
 }
 
 // The tensor's chunks with the ranks that wrote them as owners, where the files' names say so; else the files' numbers.
@@ -306,6 +163,30 @@ std::string shown_text(const object_value& value) {
   return value.kind.starts_with("opaque") && is_type_alone ? escaped(value.type) : object_text(value.json);
 }
 
+// The entries by their paths; objects are told by what they are, their values are not read.
+int print_tree(const checkpoint_reader& reader, const shown_entries& shown, const arguments& given,
+               const global_report& globals) {
+  constexpr std::size_t widest = 160;
+  const catalog& contents = reader.contents();
+  out_buffer out;
+  print_summary(out, reader, shown);
+  out.print("{}", globals_text(globals));
+  std::vector<std::pair<path, std::string>> entries;
+  for (const std::size_t i : shown.tensors) {
+    const tensor_entry& tensor = contents.tensors[i];
+    const std::int64_t size = size_bytes(tensor.type, checked_volume(tensor.shape).value_or(0)).value_or(0);
+    entries.emplace_back(tensor.where,
+                         fmt::format("{} {}  {}", name(tensor.type), to_string(tensor.shape), human_bytes(size)));
+  }
+  for (const std::size_t i : shown.objects) entries.emplace_back(contents.objects[i].where, "(object)");
+  const std::size_t lines =
+      given.limit < 0 ? std::numeric_limits<std::size_t>::max() : static_cast<std::size_t>(given.limit) + 1;
+  out.print("{}",
+            draw_entries(entries, {.color = isatty(STDOUT_FILENO) != 0, .max_columns = widest, .max_lines = lines}));
+  out.flush();
+  return done;
+}
+
 int print_list(checkpoint_reader& reader, const shown_entries& shown, const arguments& given,
                const global_report& globals) {
   const catalog& contents = reader.contents();
@@ -332,7 +213,7 @@ int print_list(checkpoint_reader& reader, const shown_entries& shown, const argu
     if (!held)
       status = std::max(status, report(held.error()));
     else
-      out.print("{}", draw_layout(*held, {}));
+      out.print("{}", draw_layout(*held, {.color = isatty(STDOUT_FILENO) != 0}));
   }
   for (const std::size_t i : shown.objects) {
     if (printed++ >= limit) break;
@@ -356,17 +237,49 @@ int print_list(checkpoint_reader& reader, const shown_entries& shown, const argu
 int report_nothing(const error& cause, bool json, const global_report& globals) {
   if (json) {
     out_buffer out;
-    out.print(R"({{"format":null,"version":null,"tensors":{{}},"objects":{{}})");
-    end_json(out, {cause}, globals);
-    out.flush();
+    write_document_of_nothing(out, cause, globals);
   } else {
     print(globals_text(globals));
   }
   return report(cause);
 }
 
+// The page has the document that --json prints; both are made once.
+int print_page(checkpoint_reader& reader, const shown_entries& shown, const arguments& given,
+               const global_report& globals, staged_output destination) {
+  std::string document;
+  out_buffer out([&](const std::string& text) { document += text; });
+  const int status = write_document(out, reader, shown, globals);
+  const std::string page = make_page(
+      given.path,
+      {"elements.js", "page_state.js", "checkpoint.js", "table.js", "treemap.js", "bars.js", "boxes.js", "inspect.js"},
+      document);
+  if (given.json) print(std::move(document));
+  return std::max(status, write_page(std::move(destination), given.html, page));
+}
+
+// A page is no part of the checkpoint that it shows, and never takes the place of a file of it.
+result<void> check_outside(const std::string& page, const std::string& checkpoint) {
+  namespace fs = std::filesystem;
+  const auto resolved = [](const std::string& path) {
+    std::error_code code;
+    const fs::path absolute = fs::absolute(path, code), canonical = fs::weakly_canonical(absolute, code);
+    return code ? absolute : canonical;
+  };
+  const fs::path inside = resolved(page).lexically_relative(resolved(checkpoint));
+  if (inside.empty() || *inside.begin() == "..") return {};
+  return fail(errc::invalid_argument, "--html would write into the checkpoint").with_file(page);
+}
+
 int run(const arguments& given, const common_options& common) {
   works_on(given.path);
+  std::optional<staged_output> page;
+  if (!given.html.empty()) {
+    if (const auto outside = check_outside(given.html, given.path); !outside) return refuse(outside.error());
+    auto opened = open_page(given.html, given.force);
+    if (!opened) return report(opened.error());
+    page = std::move(*opened);
+  }
   const read_limits limits = read_limits{}.times(common.limit_factor);
   auto reader = open_checkpoint(given.path, {.limits = limits});
   // Also of what cannot be read: Python runs a damaged pickle up to its defect.
@@ -375,7 +288,17 @@ int run(const arguments& given, const common_options& common) {
   if (!reader) return report_nothing(reader.error(), given.json, globals);
   const auto shown = choose((*reader)->contents(), given);
   if (!shown) return report_nothing(shown.error(), given.json, globals);
-  int status = given.json ? print_json(**reader, *shown, globals) : print_list(**reader, *shown, given, globals);
+  int status = done;
+  if (page) {
+    status = print_page(**reader, *shown, given, globals, std::move(*page));
+  } else if (given.json) {
+    out_buffer out;
+    status = write_document(out, **reader, *shown, globals);
+  } else if (given.tree) {
+    status = print_tree(**reader, *shown, given, globals);
+  } else {
+    status = print_list(**reader, *shown, given, globals);
+  }
   for (const error& e : globals.problems) status = std::max(status, report(e));
   for (const error& e : (*reader)->problems()) status = std::max(status, report(e));
   for (const error& e : (*reader)->warnings()) print_warning(e);
@@ -400,6 +323,10 @@ void add_inspect(CLI::App& app, invocation& call) {
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   command->add_option("--limit", given->limit, "List at most N entries")->type_name("N")->check(whole_number());
   command->add_flag("--map", given->map, "Draw who holds what, tensor by tensor");
+  command->add_flag("--tree", given->tree, "Draw the entries as the tree of their paths, instead of the list");
+  command->add_option("--html", given->html, "Write a page of it to FILE, for a browser; it needs no network")
+      ->type_name("FILE");
+  command->add_flag("--force", given->force, "Replace FILE");
   command->callback([given, &call] { call.status = run(*given, call.common); });
 }
 

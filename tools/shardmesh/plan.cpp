@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `shardmesh plan`: who sends what to whom when a tensor changes its layout.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <memory>
@@ -11,8 +11,12 @@
 
 #include "command.hpp"
 #include "console.hpp"
+#include "out_buffer.hpp"
+#include "page.hpp"
+#include "plan_json.hpp"
 #include "report.hpp"
 import shardmesh;
+import shardmesh.storage;
 
 namespace tool {
 namespace {
@@ -20,22 +24,37 @@ namespace {
 using namespace shardmesh;
 
 struct plan_arguments {
-  std::string shape, from_mesh, from, to_mesh, to, rule = "torch_chunk", dtype_name = "float32", svg;
-  bool json = false;
+  std::string shape, from_mesh, from, to_mesh, to, rule = "torch_chunk", dtype_name = "float32", svg, html;
+  bool json = false, force = false;
 };
 
-result<distribution> side(const extents& shape, const std::string& mesh_text, const std::string& place,
-                          const split_rule& rule) {
+struct sides {
+  plan_side from, to;
+};
+
+result<plan_side> parse_side(const std::string& mesh_text, const std::string& place) {
   auto mesh = parse_mesh(mesh_text);
   if (!mesh) return std::move(mesh).error();
   auto placements = parse_placements(place);
   if (!placements) return std::move(placements).error();
-  auto l = layout::make(*mesh, *placements, shape, rule);
+  return plan_side{std::move(*mesh), std::move(*placements)};
+}
+
+result<sides> parse_sides(const plan_arguments& a) {
+  auto from = parse_side(a.from_mesh, a.from);
+  if (!from) return std::move(from).error();
+  auto to = parse_side(a.to_mesh, a.to);
+  if (!to) return std::move(to).error();
+  return sides{std::move(*from), std::move(*to)};
+}
+
+result<distribution> placed(const extents& shape, const plan_side& side, const split_rule& rule) {
+  auto l = layout::make(side.mesh, side.placements, shape, rule);
   if (!l) return std::move(l).error();
   return distribute(*l);
 }
 
-result<transfer_plan> make_plan(const plan_arguments& a) {
+result<transfer_plan> make_plan(const plan_arguments& a, const sides& both) {
   auto shape = parse_shape(a.shape);
   if (!shape) return std::move(shape).error();
   auto rule = parse_split_rule(a.rule);
@@ -44,42 +63,11 @@ result<transfer_plan> make_plan(const plan_arguments& a) {
   if (!type)
     return fail(errc::invalid_argument, "'" + a.dtype_name + "' is not a dtype")
         .with_hint("dtypes have PyTorch's names, such as bfloat16");
-  auto from = side(*shape, a.from_mesh, a.from, *rule);
+  auto from = placed(*shape, both.from, *rule);
   if (!from) return std::move(from).error();
-  auto to = side(*shape, a.to_mesh, a.to, *rule);
+  auto to = placed(*shape, both.to, *rule);
   if (!to) return std::move(to).error();
   return plan({{*from, *to, *type, *type}});
-}
-
-owner_id ranks_of(const transfer_plan& p) {
-  return std::max(p.transfers()[0].from.owners(), p.transfers()[0].to.owners());
-}
-
-bool is_copy(const step& s) {
-  return (s.kind == step_kind::copy || s.kind == step_kind::accumulate) && s.from.side != buffer_side::destination;
-}
-
-int print_json(const transfer_plan& p) {
-  std::string text = fmt::format("{{\"bytes_total\":{},\"bytes_moved\":{},\"lower_bound\":{},\"peak_bytes\":{{",
-                                 p.bytes_total(), p.bytes_moved(), p.lower_bound());
-  for (owner_id rank = 0; rank < ranks_of(p); ++rank)
-    text += fmt::format("{}\"{}\":{}", rank == 0 ? "" : ",", rank, p.for_owner(rank).peak_bytes());
-  text += "},\"copies\":[";
-  bool first = true;
-  for (owner_id rank = 0; rank < ranks_of(p); ++rank) {
-    const rank_plan mine = p.for_owner(rank);
-    for (std::size_t i = 0; i < mine.steps(0).size(); ++i) {
-      const step s = mine.steps(0)[i];
-      if (s.from.owner != rank || !is_copy(s)) continue;
-      text += fmt::format("{}{{\"from\":{},\"to\":{},\"offsets\":[{}],\"sizes\":[{}]}}", first ? "" : ",", s.from.owner,
-                          s.to.owner, fmt::join(s.where.offsets.begin(), s.where.offsets.end(), ","),
-                          fmt::join(s.where.sizes.begin(), s.where.sizes.end(), ","));
-      first = false;
-    }
-    if (text.size() < (1U << 20)) continue;
-    if (!print(std::exchange(text, {}))) return not_completed;
-  }
-  return print(text + "]}\n") ? done : not_completed;
 }
 
 int print_text(const transfer_plan& p) {
@@ -88,15 +76,36 @@ int print_text(const transfer_plan& p) {
   std::string text = fmt::format("{} move between ranks (at least {}), {} in all; at most {} of messages on a rank\n",
                                  human_bytes(p.bytes_moved()), human_bytes(p.lower_bound()),
                                  human_bytes(p.bytes_total()), human_bytes(peak));
-  return print(text + draw_plan(p)) ? done : not_completed;
+  return print(text + draw_plan(p, {.color = isatty(STDOUT_FILENO) != 0})) ? done : not_completed;
+}
+
+// The page has the document that --json prints; both are made once.
+int print_page(const transfer_plan& p, const plan_arguments& a, const sides& both, staged_output destination) {
+  std::string document;
+  out_buffer out([&](const std::string& text) { document += text; });
+  write_document(out, p, both.from, both.to);
+  const std::string title = fmt::format("{} {}: {} to {}", a.dtype_name, a.shape, a.from, a.to);
+  const std::string page = make_page(
+      title, {"elements.js", "page_state.js", "table.js", "bars.js", "boxes.js", "matrix.js", "plan.js"}, document);
+  if (a.json) print(std::move(document));
+  return write_page(std::move(destination), a.html, page);
 }
 
 int run_plan(const plan_arguments& a) {
-  const auto p = make_plan(a);
+  const auto both = parse_sides(a);
+  if (!both) return refuse(both.error());
+  const auto p = make_plan(a, *both);
   if (!p) return refuse(p.error());
   if (!a.svg.empty() && !write_text_file(a.svg, svg_plan(*p))) return not_completed;
-  if (a.json) return print_json(*p);
-  return a.svg.empty() ? print_text(*p) : done;
+  if (!a.html.empty()) {
+    auto destination = open_page(a.html, a.force);
+    if (!destination) return report(destination.error());
+    return print_page(*p, a, *both, std::move(*destination));
+  }
+  if (!a.json) return a.svg.empty() ? print_text(*p) : done;
+  out_buffer out;
+  write_document(out, *p, both->from, both->to);
+  return done;
 }
 
 }  // namespace
@@ -115,6 +124,9 @@ void add_plan(CLI::App& app, invocation& call) {
   command->add_option("--rule", a->rule, "How lengths are cut: torch_chunk, balanced")->capture_default_str();
   command->add_flag("--json", a->json, "One JSON document on stdout");
   command->add_option("--svg", a->svg, "Write a picture to this file");
+  command->add_option("--html", a->html, "Write a page of it to FILE, for a browser; it needs no network")
+      ->type_name("FILE");
+  command->add_flag("--force", a->force, "With --html: replace FILE");
   command->callback([a, &call] { call.status = run_plan(*a); });
 }
 

@@ -75,3 +75,26 @@ TEST_CASE("inspect shows the texts of safetensors files, and which file says wha
       nlohmann::json::parse(run_tool("inspect --json " + (folder.path() / "a.safetensors").string()).out);
   CHECK(single.at("metadata") == nlohmann::json{{"part", "one"}, {"same", "1"}, {"long", long_value}});
 }
+
+TEST_CASE("inspect --tree draws entries by their paths, and a key that begins another as a child of its own") {
+  const safetensors_files::temporary_folder folder;
+  folder.write("a.safetensors", tensor_file({{"model.b.weight", "F32", 2, 8},
+                                             {"model.a", "F32", 1, 4},
+                                             {"model.a.scale", "F64", 1, 8},
+                                             {"step", "I64", 1, 8}},
+                                            {}));
+  const std::string call = "inspect --tree " + (folder.path() / "a.safetensors").string();
+  const tool_output said = run_tool(call);
+  CHECK(said.status == 0);
+  const std::string tree =
+      "{2}\n"
+      "|- model {2}\n"
+      "|  |- a {2}\n"
+      "|  |  |- [\"(itself)\"]  float32 [1]  4 bytes\n"
+      "|  |  `- scale  float64 [1]  8 bytes\n"
+      "|  `- b {1}\n"
+      "|     `- weight  float32 [2]  8 bytes\n"
+      "`- step  int64 [1]  8 bytes\n";
+  CHECK(said.out.ends_with(tree));
+  CHECK(run_tool(call + " --limit 2").out.ends_with("{2}\n|- model {2}\n|  |- a {2}\nand 5 more nodes\n"));
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "page.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "command.hpp"
+#include "page_parts.hpp"
+#include "report.hpp"
+
+import shardmesh;
+import shardmesh.digest;
+import shardmesh.storage;
+
+namespace tool {
+using namespace shardmesh;
+
+namespace {
+
+std::string_view part(std::string_view name) {
+  const auto all = page_parts();
+  const auto found = std::find_if(all.begin(), all.end(), [&](const page_part& one) { return one.name == name; });
+  return found == all.end() ? std::string_view{} : found->text;
+}
+
+std::string escaped_for_html(std::string_view text) {
+  std::string safe;
+  for (const char c : text)
+    if (c == '&' || c == '<' || c == '>' || c == '"' || c == '\'')
+      safe += "&#" + std::to_string(static_cast<int>(c)) + ";";
+    else
+      safe += c;
+  return safe;
+}
+
+// Three bytes are four letters; the digest's 32 bytes end in two that are three and a "=".
+std::string base64_of_hex(std::string_view hex) {
+  constexpr std::string_view letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  const auto digit = [&](std::size_t i) -> std::uint32_t {
+    return i >= hex.size() ? 0U : static_cast<std::uint32_t>(hex[i] <= '9' ? hex[i] - '0' : hex[i] - 'a' + 10);
+  };
+  std::string text;
+  for (std::size_t i = 0; i < hex.size(); i += 3)  // 12 bits
+    for (const std::uint32_t bits = digit(i) << 8 | digit(i + 1) << 4 | digit(i + 2); const int shift : {6, 0})
+      text += letters[bits >> shift & 63];
+  const std::size_t letters_of_bytes = (hex.size() * 4 + 5) / 6;
+  text.resize(letters_of_bytes);
+  text.append((4 - text.size() % 4) % 4, '=');
+  return text;
+}
+
+// As browsers compare it: of the text between the tags.
+std::string source_of(std::string_view text) {
+  return "'sha256-" + base64_of_hex(sha256::hex_of(std::as_bytes(std::span(text)))) + "'";
+}
+
+struct member {
+  std::string_view name, text;
+};
+
+// One pass over the template: what stands in a member is not looked at again.
+std::string filled(std::string_view text, std::span<const member> members) {
+  std::string made;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t begin = std::min(text.find("{{", at), text.size());
+    made += text.substr(at, begin - at);
+    const std::size_t end = text.find("}}", begin);
+    if (end == std::string_view::npos) break;
+    const std::string_view name = text.substr(begin + 2, end - begin - 2);
+    for (const member& one : members)
+      if (one.name == name) made += one.text;
+    at = end + 2;
+  }
+  return made;
+}
+
+}  // namespace
+
+std::string make_page(std::string_view title, std::initializer_list<std::string_view> scripts,
+                      std::string_view document) {
+  std::string data;
+  data.reserve(document.size());
+  for (const char c : document)
+    if (c == '<')
+      data += "\\u003c";
+    else
+      data += c;
+  const std::string style = "\n" + std::string(part("style.css"));
+  std::string script = "\"use strict\";\n";
+  for (const std::string_view name : scripts) script += part(name);
+  const std::string policy = "default-src 'none'; script-src " + source_of(script) + "; style-src " + source_of(style) +
+                             "; base-uri 'none'; form-action 'none'";
+  const std::string name = escaped_for_html(escaped(title));
+  const auto members = std::to_array<member>(
+      {{"title", name}, {"policy", policy}, {"style", style}, {"data", data}, {"script", script}});
+  return filled(part("page.html"), members);
+}
+
+result<staged_output> open_page(const std::string& path, bool force) {
+  return staged_output::file(path, {.overwrite = force, .durable = false});
+}
+
+int write_page(staged_output destination, const std::string& path, std::string_view page) {
+  const auto write = [&]() -> result<void> {
+    if (const auto room = destination.reserve(static_cast<std::int64_t>(page.size())); !room) return room;
+    const auto file = destination.add_file("");
+    if (!file) return file.error();
+    if (const auto written = destination.write(*file, 0, std::as_bytes(std::span(page))); !written) return written;
+    return destination.commit();
+  };
+  const auto written = write();
+  print_notes(destination.notes());
+  return written ? done
+                 : report(written.error().file.empty() ? error(written.error()).with_file(path) : written.error());
+}
+
+}  // namespace tool

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// Elements, numbers and names. Names come from files that nobody vouches for: they only ever become text.
+
+function fill(made, attributes, children) {
+  for (const [name, value] of Object.entries(attributes))
+    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
+    else if (value !== undefined) made.setAttribute(name, value);
+  made.append(...children);
+  return made;
+}
+
+// element("td", {class: "number", onclick: chosen}, "text", another)
+function element(tag, attributes = {}, ...children) {
+  return fill(document.createElement(tag), attributes, children);
+}
+
+function drawing(tag, attributes = {}, ...children) {
+  return fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
+}
+
+// What no one can see, or what turns the order of letters around, is spelled: as the command line does it. Halves of
+// surrogate pairs are bytes that were no UTF-8.
+const hidden = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}\p{Default_Ignorable_Code_Point}]/gu;
+function shown(name, most = 400) {
+  const text = name.length > most ? `${name.slice(0, most)}...` : name;
+  return text.replace(hidden, (letter) => `\\u{${letter.codePointAt(0).toString(16)}}`);
+}
+
+// A key can be empty.
+const shown_key = (key, most) => (key === "" ? '""' : shown(key, most));
+
+// As the command line prints them: "512 bytes", "1.5 KiB".
+function human_bytes(size) {
+  if (size < 1024) return `${size} bytes`;
+  const units = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+  let amount = size / 1024, unit = 0;
+  for (; amount >= 1024 && unit + 1 < units.length; ++unit) amount /= 1024;
+  return `${amount.toFixed(amount < 10 ? 1 : 0)} ${units[unit]}`;
+}
+
+// Beyond 2^53 numbers are not exact here.
+function exact(number) {
+  return Number.isSafeInteger(number) ? String(number) : `about ${number.toPrecision(4)}`;
+}
+
+const plural = (count, word) => `${exact(count)} ${word}${count === 1 ? "" : "s"}`;
+const percent = (part, all) => `${all > 0 ? Number(((100 * part) / all).toFixed(1)) : 0} %`;
+const volume = (sizes) => sizes.reduce((product, size) => product * size, 1);
+const sum = (numbers) => numbers.reduce((total, number) => total + number, 0);
+const interval = (box) => `[${box.offsets.map((from, d) => `${from}:${from + box.sizes[d]}`).join(", ")})`;
+const shape_text = (shape) => `[${shape.join(", ")}]`;
+
+// [0, 1, 2, 5] is "0-2,5".
+function ranges(numbers) {
+  const parts = [];
+  for (let first = 0, last; first < numbers.length; first = last) {
+    for (last = first + 1; last < numbers.length && numbers[last] === numbers[last - 1] + 1; ++last);
+    const separator = last - first === 2 ? "," : "-";
+    parts.push(last - first === 1 ? `${numbers[first]}` : `${numbers[first]}${separator}${numbers[last - 1]}`);
+  }
+  return parts.join(",");
+}
+
+// Neighbouring ranks get colours far apart: the golden angle.
+const color_of = (number) => `hsl(${(number * 137.508 + 210) % 360} 62% ${number % 2 ? 70 : 64}%)`;
+
+// A figure at the top; its exact number stands beside the rounded one.
+function figure(title, text, note = "", value = undefined) {
+  return element("div", {}, element("dt", {}, title),
+    element("dd", {"data-value": value, "data-title": title}, text, element("small", {}, note)));
+}
+
+function card(title, {controls = [], ...attributes}, ...children) {
+  return element("section", {class: "card", ...attributes},
+    element("div", {class: "head"}, element("h2", {}, title), ...controls), ...children);
+}
+
+// Buttons of which one is pressed.
+function choice(names, pressed, choose) {
+  const buttons = names.map((name) => element("button", {type: "button", "aria-pressed": String(name === pressed), onclick: () => {
+    for (const button of buttons) button.setAttribute("aria-pressed", String(button.textContent === name));
+    choose(name);
+  }}, name));
+  return element("span", {class: "choice", role: "group"}, ...buttons);
+}
+
+// What is under the pointer: `lines(target)` is an array, its first line a title, or nothing.
+function tip_over(area, lines) {
+  const tip = document.getElementById("tip");
+  area.addEventListener("pointermove", (event) => {
+    const said = lines(event.target, event);
+    tip.hidden = !said;
+    if (!said) return;
+    tip.replaceChildren(element("b", {}, said[0]), ...said.slice(1).map((line) => element("div", {}, line)));
+    const right = event.clientX + 14 + tip.offsetWidth > innerWidth, below = event.clientY + 14 + tip.offsetHeight > innerHeight;
+    tip.style.left = `${Math.max(4, right ? event.clientX - tip.offsetWidth - 10 : event.clientX + 14)}px`;
+    tip.style.top = `${Math.max(4, below ? event.clientY - tip.offsetHeight - 10 : event.clientY + 14)}px`;
+  });
+  area.addEventListener("pointerleave", () => { tip.hidden = true; });
+}

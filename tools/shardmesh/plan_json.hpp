@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// The document of `plan --json`.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "out_buffer.hpp"
+
+import shardmesh;
+
+namespace tool {
+
+/// Where the tensor is before or after, in the words of the command line.
+struct plan_side {
+  shardmesh::device_mesh mesh;
+  std::vector<shardmesh::placement> placements;
+};
+
+/// Ranks on either side.
+shardmesh::owner_id ranks_of(const shardmesh::transfer_plan& p);
+
+/// The whole document, a piece at a time: a plan can have a million copies.
+void write_document(out_buffer& out, const shardmesh::transfer_plan& p, const plan_side& from, const plan_side& to);
+
+}  // namespace tool
