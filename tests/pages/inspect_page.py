@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The page of a checkpoint shows the numbers of `inspect --json`, at two widths, light and dark."""
+import json
+import shutil
 from math import prod
 
-from common import GOLDEN, WIDTHS, PageTest, main
+from common import GOLDEN, WIDTHS, PageTest, main, run
 
 
 def held_bytes(document):
@@ -83,7 +85,7 @@ class InspectPage(PageTest):
         self.assertEqual(self.browser.value("document.querySelectorAll('#detail rect.box').length"), 4)
         chunk = tensor["chunks"][1]
         lines = self.browser.point_at("document.querySelectorAll('#detail rect.box')[1]")
-        self.assertEqual(lines, ["[0:3, 8:16]".replace("]", ")"), f"{chunk['file']}: {chunk['length']} bytes from {chunk['offset']}"])
+        self.assertEqual(lines, ["[0:3, 8:16)", f"{chunk['file']}: {chunk['length']} bytes from {chunk['offset']}"])
 
     def test_by_rank_the_groups_are_ranks(self):
         self.browser.open(self.page, "view=holders")
@@ -93,6 +95,20 @@ class InspectPage(PageTest):
         self.browser.settle()
         self.assertEqual(self.browser.texts(".crumbs button")[1:], ["rank 2"])
         self.check_quiet(self.page)
+
+    def test_problems_stand_at_the_top_of_what_can_be_shown(self):
+        damaged = self.folder / "damaged"
+        shutil.copytree(GOLDEN / "fsdp2_tp_2x2/checkpoint", damaged)
+        for file in damaged.glob("*.distcp"):
+            file.write_bytes(file.read_bytes()[:100])
+        page = self.folder / "damaged.html"
+        document = json.loads(run("inspect", damaged, "--json", "--html", page, status=1))
+        self.browser.open(page)
+        self.assertEqual(self.embedded(), document)
+        texts = [problem["text"] for problem in document["problems"]]
+        self.assertEqual(self.browser.texts(".problems li"), texts)
+        self.assertGreater(len(texts), 5)
+        self.check_quiet(page)
 
     def test_colours_follow_the_system_and_the_switch(self):
         background = "getComputedStyle(document.body).backgroundColor"

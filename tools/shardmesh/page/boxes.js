@@ -26,7 +26,7 @@ function merged(boxes) {
 
 // boxes: [{offsets, sizes, ...}]; label(parts) is a short text, color(parts), hover(box with parts) the lines of a tooltip.
 function make_box_map(shape, boxes, {label, color, hover}) {
-  if (boxes.length > most_drawn_boxes) return element("p", {class: "soft"}, `${plural(boxes.length, "box")} are too many to draw`);
+  if (boxes.length > most_drawn_boxes) return element("p", {class: "soft"}, `${exact(boxes.length)} boxes are too many to draw`);
   if (shape.includes(0)) return element("p", {class: "soft"}, "no cells");
   const all = merged(boxes), rank = shape.length, slices = slices_of(shape, all);
   const rows = rank > 1 ? shape[rank - 2] : 1, columns = rank > 0 ? shape[rank - 1] : 1;

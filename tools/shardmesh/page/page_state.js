@@ -30,12 +30,13 @@ function theme_switch(repaint) {
   apply();
 }
 
-// Calls `draw` when the width of `area` changes, as a frame of its own.
+// Calls `draw` when the size of `area` changes, as a frame of its own.
 function on_resize(area, draw) {
-  let width = 0;
+  let size = "";
   new ResizeObserver(() => {
-    if (area.clientWidth === width) return;
-    width = area.clientWidth;
+    const now = `${area.clientWidth} ${area.clientHeight}`;
+    if (now === size) return;
+    size = now;
     requestAnimationFrame(draw);
   }).observe(area);
 }
