@@ -41,7 +41,13 @@ class key_index {
 
 export namespace shardmesh {
 
-enum class checkpoint_format : std::uint8_t { dcp, torch_file, safetensors, hf };
+/// The format of a checkpoint that was opened. What is written has a `target_format`.
+enum class checkpoint_format : std::uint8_t {
+  dcp,          // a folder of torch.distributed.checkpoint
+  torch_file,   // a file of torch.save
+  safetensors,  // one safetensors file
+  hf            // a Hugging Face folder of safetensors files
+};
 std::string_view name(checkpoint_format format);  // "dcp", "torch", "safetensors", "hf"
 
 /// The rank that wrote a file, where its name says so: 3 of DCP's "__3_0.distcp".
@@ -99,6 +105,9 @@ struct file_text {
 /// A defect of coverage, in a checkpoint's words (chunks instead of ranks).
 error to_error(const cover_problem& problem);
 
+/// What a checkpoint holds, whatever its format: its tensors with the boxes and places of their chunks, its objects,
+/// its files and texts. Made of descriptions (metadata, headers) alone; it has no elements.
+/// `checkpoint_reader::contents` gives a checkpoint's.
 class catalog {
  public:
   checkpoint_format format = checkpoint_format::dcp;

@@ -41,12 +41,14 @@ struct output_object {
   std::function<result<std::string>()> json;                // {"kind","type","value"} (objects.json)
 };
 
+/// How a checkpoint is written, by `save`, `convert`, `reshard` and saves of many ranks. By default a destination that
+/// exists is an error (errc::destination_exists), and what is written is synced to the disk.
 struct save_options {
   output_options output{};
-  std::int64_t memory_bytes = default_memory_bytes;  // staging of all threads together
-  int threads = 0;
-  call_options call{};  // deadline and cancellation
-  std::function<void(std::int64_t bytes)> progress{};
+  std::int64_t memory_bytes = default_memory_bytes;    // staging of all threads together
+  int threads = 0;                                     // 0: all cores
+  call_options call{};                                 // deadline and cancellation
+  std::function<void(std::int64_t bytes)> progress{};  // called from any thread with the bytes that were just moved
 };
 
 /// What was done, or why nothing was: `problems` is empty exactly when the destination was written.

@@ -55,11 +55,17 @@ struct object_value {
   std::vector<tensor_entry> tensors{};
 };
 
+/// What reading an opened checkpoint may cost: open files, and memory where files say more of themselves than they
+/// hold.
 struct open_options {
-  std::size_t max_open_files = 128;
-  read_limits limits = {};
+  std::size_t max_open_files = 128;  // at a time; never more than a fifth of what the process may open
+  read_limits limits = {};           // of DCP folders and files of torch.save
 };
 
+/// An opened checkpoint of any format: what it holds (`contents`), and access to its chunks and objects.
+/// `open_checkpoint` makes one; `load`, `verify`, `convert`, `reshard` and `diff` read through it. Formats derive from
+/// it.
+/// Source: torch.distributed.checkpoint.StorageReader has this part in PyTorch
 class checkpoint_reader {
  public:
   virtual ~checkpoint_reader() = default;

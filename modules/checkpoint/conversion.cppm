@@ -10,14 +10,16 @@ import :selection;
 
 export namespace shardmesh {
 
+/// What `select_for_output` made of a checkpoint: the entries that go into the destination, under their new names and
+/// dtypes and with where their bytes are, and everything that speaks against writing them.
 struct conversion {
-  std::vector<error> problems;  // when there are any, nothing may be written
-  std::vector<std::string> notes;
+  std::vector<error> problems;         // when there are any, nothing may be written
+  std::vector<std::string> notes;      // for the user, one line each
   std::vector<output_tensor> tensors;  // chunks and ranks as they are stored; `bytes.from` over the reader's chunks
   std::vector<std::size_t> sources;    // per tensor: its index in the reader's catalog
   std::vector<output_object> objects;
   std::vector<std::size_t> object_sources;  // per object: its index in the reader's catalog
-  std::int64_t excluded = 0;
+  std::int64_t excluded = 0;                // entries that the selection left out
   /// Entries that nothing can carry, one error each: the caller refuses, or leaves them out and counts them.
   std::vector<error> unsupported;
   std::int64_t unsupported_tensors = 0, unsupported_objects = 0;

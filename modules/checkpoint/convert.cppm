@@ -21,8 +21,16 @@ enum class dedup : std::uint8_t {
   equal,  // beside those, tensors of one dtype and shape with equal bytes; scalars are kept
 };
 
-enum class target_format : std::uint8_t { dcp, safetensors, hf };
+/// The formats that `save` and `convert` write.
+enum class target_format : std::uint8_t {
+  dcp,          // a folder, as of torch.distributed.checkpoint
+  safetensors,  // one file
+  hf            // a Hugging Face folder of safetensors files
+};
 
+/// What `convert` writes: the format, which entries under which names and dtypes, and what becomes of those that the
+/// format cannot hold. By default tensors go into one safetensors file and objects into a JSON file beside it, and what
+/// those cannot hold is a problem.
 struct convert_options {
   target_format to = target_format::safetensors;
   selection_options selection{};
@@ -43,6 +51,9 @@ struct convert_options {
 save_report convert(checkpoint_reader& reader, const std::filesystem::path& destination,
                     const convert_options& options);
 
+/// How `reshard` and `plan_reshard` cut a checkpoint: over a mesh by placement rules, or as another checkpoint is cut.
+/// `mesh` or `like` has to be given (errc::invalid_argument); with both, `like` decides and the rules are not looked
+/// at.
 struct reshard_options {
   std::optional<device_mesh> mesh{};              // with rules; or
   checkpoint_reader* like = nullptr;              // boxes and ranks of another checkpoint's tensors

@@ -10,23 +10,26 @@ import shardmesh.catalog;
 
 export namespace shardmesh {
 
+/// What `diff` of two checkpoints compares, and with how much memory. By default dtypes and values exactly, and not how
+/// tensors are cut into chunks.
 struct diff_options {
   double tolerance = 0;       // 0: bits, except that NaN equals NaN and -0 equals 0; else |a-b| <= T + T*|b|
   bool layout = false;        // compare chunk boxes too
   bool ignore_dtype = false;  // compare values across dtypes
-  int threads = 0;
-  std::int64_t memory_bytes = default_memory_bytes;
+  int threads = 0;            // 0: all cores
+  std::int64_t memory_bytes = default_memory_bytes;  // of slabs, all threads together
 };
 
+/// What about a key differs. One key may have several: its dtype and its layout, for example.
 enum class difference_kind : std::uint8_t {
-  only_left,
-  only_right,
-  kind,
+  only_left,   // the right side has no such key
+  only_right,  // the left side has none
+  kind,        // a tensor and an object, or a plain tensor and an opaque one
   dtype,
   shape,
-  values,
-  object,
-  layout,
+  values,      // elements; of opaque tensors, stored bytes
+  object,      // the values of two objects
+  layout,      // chunk boxes; with `diff_options::layout` alone
   unreadable,  // one side could not be read: whether the values differ is not known
 };
 std::string_view name(difference_kind kind);
@@ -42,19 +45,22 @@ struct difference {
   double largest = 0;   // |a-b|; infinite or NaN where the values are
 };
 
+/// What `diff` found. Nothing that was compared differs exactly when `differences` is empty.
 struct diff_report {
   std::vector<difference> differences;               // in key order
   std::vector<error> problems;                       // why entries could not be read, in key order
   std::int64_t tensors = 0, objects = 0, bytes = 0;  // compared
 };
 
-/// One side: a reader and which of its entries take part under which key and dtype.
+/// An entry that takes part in a `diff`: the key that it is compared under, and which one it is.
 struct diff_entry {
   std::string key;
-  std::size_t index = 0;
+  std::size_t index = 0;  // into the tensors or objects of the reader's catalog
   bool is_tensor = true;
   dtype type = dtype::undefined;  // compared as this dtype
 };
+
+/// One side of a `diff`: a reader, which outlives it, and which of its entries take part under which key and dtype.
 struct diff_side {
   checkpoint_reader& reader;
   std::vector<diff_entry> entries;

@@ -20,12 +20,14 @@ struct named_global {
   friend bool operator==(const named_global&, const named_global&) = default;
 };
 
+/// How `find_globals` looks through a checkpoint's pickles, and how many names it keeps.
 struct global_options {
   int threads = 0;               // 0: all cores
   std::size_t max_names = 1000;  // further ones are counted
   read_limits limits = {};
 };
 
+/// What `find_globals` found: the functions and classes that the pickles of a checkpoint name. None of them was called.
 struct global_report {
   std::vector<named_global> names;  // those that are not harmless first
   std::int64_t unnamed = 0;         // found beyond max_names

@@ -18,11 +18,13 @@ struct load_request {
   tensor_view to;
 };
 
+/// How `load`, `load_tensor` and `load_into` read a checkpoint. By default a cast that loses values is an error
+/// (errc::narrowing).
 struct load_options {
   int threads = 0;               // 0: all cores
   bool allow_narrowing = false;  // casts that lose values, as `check_cast` says
   call_options call{};           // deadline and cancellation
-  read_options reading{};
+  read_options reading{};        // staging, and which runs are read together
 };
 
 /// A tensor that was loaded as another dtype than the stored one.

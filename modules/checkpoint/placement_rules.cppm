@@ -30,6 +30,7 @@ result<placement_rule> parse_placement_rule(std::string_view text);
 result<std::vector<placement_rule>> parse_placement_rules(std::span<const std::string_view> texts);
 result<std::vector<placement_rule>> parse_placement_rules(std::initializer_list<std::string_view> texts);
 
+/// What `resolve_placements` does about tensors that no rule matches, and about rules that match no tensor.
 struct placement_options {
   std::vector<placement> default_placements = {};  // empty: R on every mesh dimension
   bool allow_unused = false;                       // rules that match nothing are no error

@@ -42,6 +42,8 @@ struct cast_rule {
 /// "NAME" or "RE=NAME", split at the last '='. \errors errc::invalid_argument with the text
 result<cast_rule> parse_cast_rule(std::string_view text);
 
+/// Which entries of a checkpoint take part, under which names and dtypes: what `select_keys` goes by, and with it
+/// `convert`, `reshard` and `read_state_dict`. By default every entry as it is.
 struct selection_options {
   std::vector<key_pattern> only = {};    // keep keys that one of these matches; empty: all
   std::vector<key_pattern> skip = {};    // drop keys that one of these matches
@@ -67,9 +69,10 @@ struct selected {
   friend bool operator==(const selected&, const selected&) = default;
 };
 
+/// What `select_keys` chose, and what is wrong with its options.
 struct selection_result {
   std::vector<selected> kept;  // in the order given
-  std::size_t excluded = 0;
+  std::size_t excluded = 0;    // how many were not kept
   /// Unused rules (naming the option and the rule, and a key that is near), keys that meet after renaming (naming
   /// both), impossible casts: all of them errc::invalid_argument.
   std::vector<error> errors;

@@ -10,11 +10,12 @@ import :globals;
 
 export namespace shardmesh {
 
+/// How thoroughly `verify` looks at a checkpoint, and how many problems it names. By default it reads every byte.
 struct verify_options {
-  bool quick = false;  // opens every item, but reads no tensor bytes: no checksums
-  int threads = 0;     // 0: all cores
-  std::size_t max_problems = 1000;
-  read_limits limits = {};
+  bool quick = false;               // opens every item, but reads no tensor bytes: no checksums
+  int threads = 0;                  // 0: all cores
+  std::size_t max_problems = 1000;  // named; the others are counted
+  read_limits limits = {};          // of the pickles that are searched for globals
 };
 
 /// `problems`: at most `max_problems`, in the order of the catalog.

@@ -22,6 +22,9 @@ enum class read_sharing : std::uint8_t {
 /// What is done about a key that only one side has.
 enum class key_check : std::uint8_t { strict, ignore };
 
+/// How `load` by many ranks reads, and what it does about keys that only one side has. All but `loading` is the same on
+/// every rank (errc::disagreement). By default a wanted key that the checkpoint lacks is an error, and one that nobody
+/// wants is not.
 struct rank_load_options {
   load_options loading{};  // of this rank; `allow_narrowing` is the same on every rank; `call` bounds the whole load,
                            // the waiting for other ranks too

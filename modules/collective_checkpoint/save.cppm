@@ -20,6 +20,8 @@ enum class save_phase : std::uint8_t {
   commit,    // rank 0: write the metadata and put the folder in place; the others wait for it
 };
 
+/// How `save` and `start_save` by many ranks write. All but `before` and the parts of `saving` named below is the same
+/// on every rank (errc::disagreement).
 struct rank_save_options {
   save_options saving{};  // the same on every rank, but for `call` and `progress`; `memory_bytes` is per rank; `call`
                           // bounds the whole save, the waiting for other ranks too

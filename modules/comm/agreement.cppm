@@ -17,11 +17,13 @@ struct agreement_record {
   friend bool operator==(const agreement_record&, const agreement_record&) = default;
 };
 
+/// What `agree` takes beside the records: what they are called in errors, whether their order counts, and what this
+/// rank has to tell the others.
 struct agree_options {
   std::string what = "records";    // what the records are, in errors: "ranks disagree on 2 of 10 transfers"
   bool ordered = false;            // the order matters too
   std::vector<std::byte> note{};   // bytes of this rank's own for the others
-  const error* problem = nullptr;  // this rank cannot go on: every rank returns this error
+  const error* problem = nullptr;  // null: none; else this rank cannot go on: every rank returns this error
 };
 
 /// The notes of all ranks, in rank order.

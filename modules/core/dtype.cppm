@@ -7,7 +7,14 @@ import :extents;
 
 export namespace shardmesh {
 
-enum class dtype_kind : std::uint8_t { boolean, integer, floating, complex, bits };
+/// What the elements of a dtype are, as far as casts and reductions tell them apart: see `kind`.
+enum class dtype_kind : std::uint8_t {
+  boolean,
+  integer,   // signed or not
+  floating,  // real numbers with a fraction: float64 to the float8 types
+  complex,
+  bits  // the bits, float4 and float6 types, and `undefined`
+};
 
 }  // namespace shardmesh
 
@@ -84,7 +91,7 @@ constexpr std::int64_t item_bytes(dtype type) {
 constexpr dtype_kind kind(dtype type) {
   return detail::info(type).kind;
 }
-/// float64 to the float4 and float6 types: real numbers with a fraction. Complex dtypes are not.
+/// float64 to the float8 types: real numbers with a fraction. Complex dtypes are not, nor are float4 and float6 types.
 constexpr bool is_floating(dtype type) {
   return kind(type) == dtype_kind::floating;
 }

@@ -7,6 +7,8 @@ import :box;
 
 export namespace shardmesh {
 
+/// What kind of thing went wrong: the code of every `error`, and a std::error_code of `category()`. Which ones a
+/// function returns stands in its comment. `ok` is the code of no error.
 enum class errc {
   ok,
   invalid_argument,    // a caller's or user's value makes no sense

@@ -8,6 +8,8 @@ import shardmesh.std;
 
 export namespace shardmesh {
 
+/// A parameter type for a callable that is called before the function it was given to returns: a visitor, a predicate.
+/// `Signature` is `Return(Arguments...)`. It refers to the callable and neither copies nor allocates.
 template <class Signature>
 class function_ref;
 

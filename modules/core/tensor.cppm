@@ -63,6 +63,8 @@ template <local_tensor T>
 void note_written(T& tensor) {
   if constexpr (requires { adapter<T>::written(tensor); }) adapter<T>::written(tensor);
 }
+/// A tensor whose framework wants to know that its elements were written: its adapter has the `written` that
+/// `note_written` calls.
 template <class T>
 concept counts_writes = requires(T& tensor) { adapter<T>::written(tensor); };
 

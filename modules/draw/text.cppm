@@ -8,8 +8,10 @@ import shardmesh.transfer;
 
 export namespace shardmesh {
 
+/// How large a picture of characters may be, and whether it is coloured. `draw_layout` goes by all but `max_lines`,
+/// `draw_tree` by all but `max_slices`, `draw_plan` by `max_columns` alone.
 struct draw_options {
-  bool color = false;             // ANSI colours, one per owner
+  bool color = false;             // ANSI colours: one per owner; of a tree, one per kind of container
   std::size_t max_columns = 100;  // width of the picture, in characters
   std::size_t max_slices = 8;     // 2-d maps of a tensor with more dimensions
   std::size_t max_lines = 200;    // nodes of a tree

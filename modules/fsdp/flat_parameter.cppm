@@ -27,6 +27,8 @@ struct shared_parameter_info {
   friend bool operator==(const shared_parameter_info&, const shared_parameter_info&) = default;
 };
 
+/// How `flat_parameter::make` lays parameters out and cuts them. By default one after the other without padding, for
+/// one rank.
 struct flat_parameter_options {
   std::int32_t group_size = 1;  // ranks that share the flat tensor
   std::int64_t alignment = 0;  // every parameter begins at a multiple of this many elements; 0: no padding between them

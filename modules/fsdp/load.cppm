@@ -18,6 +18,8 @@ enum class load_mode : std::uint8_t {
   ignore,  // what is there is loaded
 };
 
+/// How `load_state_dict` takes a state dict into an FSDP model. `mode` is the same on every rank. By default keys that
+/// only one side has are an error, and so is a cast that loses values.
 struct load_state_options {
   load_mode mode = load_mode::strict;
   bool allow_narrowing = false;   // casts that lose values; PyTorch's copy_ always does
@@ -26,6 +28,7 @@ struct load_state_options {
   call_options call{};
 };
 
+/// What became of a key in `load_state_dict`.
 enum class load_status : std::uint8_t {
   loaded,      // its elements were taken
   shared,      // not read: another name of the same parameter was taken
@@ -34,6 +37,7 @@ enum class load_status : std::uint8_t {
   unexpected,  // some rank's state dict has it and the model has not
 };
 
+/// A key of the model or of a state dict, and what `load_state_dict` did about it.
 struct load_entry {
   std::string key;
   load_status status = load_status::loaded;

@@ -26,6 +26,7 @@ struct fsdp_model {
   std::string key_prefix{};          // in front of every key as it is: "net.model."
 };
 
+/// What an entry of a model's state dict stands for.
 enum class fsdp_entry_kind : std::uint8_t {
   parameter,         // of a unit
   shared_parameter,  // another name of one

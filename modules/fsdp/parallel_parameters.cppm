@@ -22,6 +22,8 @@ struct parallel_parameter_info {
   friend bool operator==(const parallel_parameter_info&, const parallel_parameter_info&) = default;
 };
 
+/// How `parallel_parameters::make` cuts: which mesh dimension is FSDP's, and how flat parameters are laid out and cut
+/// over it.
 struct parallel_options {
   std::size_t fsdp_dim = 0;    // the mesh dimension over which flat parameters are sharded
   std::int64_t alignment = 0;  // as of flat_parameter_options

@@ -7,6 +7,7 @@ import shardmesh.core;
 
 export namespace shardmesh {
 
+/// Which elements `compare` takes for the same. By default those of one dtype with exactly the same value.
 struct compare_options {
   double tolerance = 0;       // T: values are the same when |a - b| <= T + T * |b|
   bool ignore_dtype = false;  // compare values of different dtypes; otherwise they are errc::dtype_mismatch

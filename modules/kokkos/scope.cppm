@@ -7,6 +7,8 @@ import shardmesh.kernels;
 
 export namespace shardmesh {
 
+/// How `kokkos_scope::open` starts Kokkos. Where it runs already, `threads` is 0 or what it runs with
+/// (errc::invalid_argument).
 struct kokkos_options {
   /// Threads of the host's execution space, where Kokkos is started here; 0: what Kokkos takes by itself
   /// (OMP_NUM_THREADS, or every core).

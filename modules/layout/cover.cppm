@@ -8,7 +8,12 @@ import :distribution;
 
 export namespace shardmesh {
 
-enum class cover_kind : std::uint8_t { overlap, gap, out_of_bounds };
+/// How a set of boxes fails to cover a tensor.
+enum class cover_kind : std::uint8_t {
+  overlap,       // two boxes share cells
+  gap,           // cells that no box holds
+  out_of_bounds  // a box leaves the tensor, or has negative numbers
+};
 
 /// One thing that is wrong with a set of boxes.
 struct cover_problem {
@@ -23,6 +28,7 @@ struct cover_problem {
 /// "ranks 2 and 5 overlap in [4:6, 0:8)", "[6:7, 0:8) is held by no rank", "rank 3 leaves the tensor with [6:9)".
 std::string to_string(const cover_problem& problem);
 
+/// What `check_cover`, `check_boxes` and `check_overlaps` found: the first problems, and how many there are.
 struct cover_report {
   std::vector<cover_problem> problems;  // the first ones: out of bounds, then overlaps, then gaps
   std::int64_t total = 0;               // how many there are

@@ -13,7 +13,11 @@ export namespace shardmesh {
 
 /// Who holds a fragment: a rank of one communicator, or an item (a file, or a part of one).
 using owner_id = std::int32_t;
-enum class owner_space : std::uint8_t { ranks, items };
+/// What the owners of a distribution are. Owners of different spaces with equal numbers have nothing in common.
+enum class owner_space : std::uint8_t {
+  ranks,  // of one communicator
+  items   // files, or parts of them
+};
 
 /// A box of the global tensor and where it is. `local_offsets` are the box's offsets in the index space of the owner's
 /// buffer `slot`. Fragments with equal boxes are replicas when their `term` is equal, terms of a Partial otherwise.

@@ -7,7 +7,13 @@ import shardmesh.core;
 
 export namespace shardmesh {
 
-enum class placement_kind : std::uint8_t { replicate, shard, strided_shard, partial };
+/// The kinds of a `placement`: PyTorch's Replicate, Shard, _StridedShard and Partial.
+enum class placement_kind : std::uint8_t {
+  replicate,      // every coordinate holds the whole
+  shard,          // coordinate i holds part i of a dimension
+  strided_shard,  // coordinate i holds part i of each piece of a dimension
+  partial         // every coordinate holds a term of a reduction
+};
 
 /// What one mesh dimension does to a tensor. A value that can be a template argument (see `static_layout`).
 /// Source: torch.distributed.tensor.placement_types.

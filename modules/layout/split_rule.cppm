@@ -14,7 +14,13 @@ struct index_range {
   friend constexpr bool operator==(const index_range&, const index_range&) = default;
 };
 
-enum class split_policy : std::uint8_t { torch_chunk, balanced, explicit_sizes, weighted };
+/// The kinds of a `split_rule`, by the names of the functions that make them.
+enum class split_policy : std::uint8_t {
+  torch_chunk,     // 10 over 4 is 3, 3, 3, 1
+  balanced,        // 10 over 4 is 3, 3, 2, 2
+  explicit_sizes,  // given sizes
+  weighted         // in proportion to given weights
+};
 
 /// How a length is cut into consecutive parts.
 class split_rule {

@@ -90,6 +90,7 @@ result<sharded_tensor_metadata> build_metadata_from_local_shards(const R& shards
         "metadata is built from a list of shards: shardmesh::shard<T>, or a type of yours with a shard_adapter "
         "(shardmesh/shard_adapter.hpp)");
 
+/// What `build_global_metadata` is told beside the ranks' metadata. By default offsets are taken as they are.
 struct global_metadata_options {
   bool recalculate = false;              // offsets along `dim` and the size there follow from the shards' sizes
   std::int32_t dim = 0;                  // of recalculation; negative counts from the last dimension

@@ -13,6 +13,7 @@ import :shard;
 
 export namespace shardmesh {
 
+/// How `gather` is bounded (deadline, cancellation), and where the tensor that it makes is. By default on the host.
 struct gather_options {
   device where{};  // of the new tensor, when one is made
   call_options call{};

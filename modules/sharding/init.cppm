@@ -11,6 +11,8 @@ import :shard;
 
 export namespace shardmesh {
 
+/// What `init_from_local_shards` needs where shards do not tell. All but `call` is the same on every rank
+/// (errc::disagreement).
 struct init_options {
   std::int32_t dim = 0;            // that is cut, when the global size is not known; negative counts from the last
   tensor_properties properties{};  // of an empty tensor of which no rank has a shard

@@ -12,6 +12,7 @@ import :spec;
 
 export namespace shardmesh {
 
+/// How `shard_tensor` is bounded: deadline and cancellation.
 struct shard_tensor_options {
   call_options call{};
 };

@@ -171,6 +171,7 @@ bool equal(const state_dict<T>& a, const state_dict<T>& b, const state_compare_o
   });
 }
 
+/// What `diff` of two state dicts compares, and how many differences it names. By default everything, elements too.
 struct state_diff_options {
   bool tensor_values = true;          // compare elements, not only metadata
   std::size_t max_differences = 100;  // named; the others are counted

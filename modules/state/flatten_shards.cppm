@@ -12,6 +12,7 @@ import :nest;
 
 export namespace shardmesh {
 
+/// How `flatten_nested_shards` flattens: exactly, or as PyTorch does.
 enum class nested_policy : std::uint8_t {
   /// Any depth and any number of inner shards (also none), every key stays, the owners are the true ones.
   exact,
@@ -27,14 +28,23 @@ enum class nested_policy : std::uint8_t {
 using inner_metadata_function =
     std::function<std::optional<sharded_tensor_metadata>(const path& where, const shard_metadata& shard)>;
 
+/// What is asked of `flatten_nested_shards`, for one sharded tensor or a state dict. By default it flattens exactly;
+/// other ranks' shards stay one box each unless the ranks exchange what is inside them, or `inner_metadata` knows it.
 struct nested_options {
   nested_policy policy = nested_policy::exact;
   inner_metadata_function inner_metadata{};  // for exact: what is known of other ranks' shards
-  std::optional<rank_group> group{};         // of the flat tensors; nothing: of all ranks that occur in them
-  call_options call{};                       // of the collective form
+  /// Of the flat tensors. Nothing: the outer tensor's, where the inner ones have it too and every holder is in it, else
+  /// all ranks that occur; of the collective form, its `group`.
+  std::optional<rank_group> group{};
+  call_options call{};  // of the collective form
 };
 
-enum class nested_outcome : std::uint8_t { kept, flattened, dropped };
+/// What `flatten_nested_shards` did with a sharded tensor.
+enum class nested_outcome : std::uint8_t {
+  kept,       // it is as it was
+  flattened,  // its shards are plain tensors now
+  dropped     // torch_compatible: it has no local shard; of a state dict, its key is gone
+};
 
 /// What became of one sharded tensor.
 struct nested_entry {

@@ -13,6 +13,7 @@ import :outline;
 
 export namespace shardmesh {
 
+/// How `load_sharded` places tensors, and which entries it reads.
 struct load_sharded_options {
   placement_options placing{};  // of keys without a rule, and of optimizer state
   read_state_options reading{};

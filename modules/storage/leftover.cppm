@@ -9,6 +9,7 @@ import :folder_rule;
 
 export namespace shardmesh {
 
+/// Whether the run that left a file or folder still writes it: told by the lock that it holds.
 enum class leftover_owner : std::uint8_t {
   dead,    // nobody will finish it
   alive,   // being written
@@ -22,6 +23,7 @@ struct leftover {
   leftover_owner owner = leftover_owner::unknown;
 };
 
+/// How `find_leftovers` and `remove_leftover` judge whose a leftover is, and whether it may go.
 struct leftover_options {
   /// Other hosts write to this file system too, so that only locks of this host's own runs are believed. Nothing: it is
   /// asked (network and user-space file systems are shared).

@@ -9,6 +9,7 @@ import :folder_rule;
 
 export namespace shardmesh {
 
+/// What a `staged_output` may replace, and whether its files are synced. By default it replaces nothing and syncs.
 struct output_options {
   bool overwrite = false;     // replace what is there
   bool durable = true;        // fsync before and after the rename; without it a power cut can lose the new data

@@ -50,6 +50,7 @@ result<load_report> load_entries(std::vector<module_entry<M>>& entries, checkpoi
 
 export namespace shardmesh {
 
+/// How `load_checkpoint` fills a torch::nn::Module, and where in the checkpoint its entries are: by default at the top.
 struct module_load_options {
   /// Where the module's entries are in the checkpoint: {"model"} for one that was saved as {"model": state_dict}.
   path inside{};
@@ -94,6 +95,7 @@ result<load_report> load_checkpoint(M& module, const std::filesystem::path& chec
                                  options.loading);
 }
 
+/// How `save_checkpoint` writes a torch::nn::Module. By default as a DCP folder, its entries at the top.
 struct module_save_options {
   path inside{};  // as of module_load_options
   target_format to = target_format::dcp;

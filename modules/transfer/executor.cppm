@@ -18,6 +18,7 @@ enum class check_policy : std::uint8_t {
   every_run,  // also before each run, with its bindings: a rank's mistake then does not poison the communicator
 };
 
+/// How an `executor` runs its plan. `check` is the same on every rank (errc::disagreement).
 struct run_options {
   check_policy check = check_policy::once;
   std::function<void(std::int64_t bytes)> progress{};  // called with the bytes that this rank just got or copied

@@ -21,6 +21,8 @@ struct tensor_transfer {
   dtype from_type = dtype::undefined, to_type = dtype::undefined;
 };
 
+/// What `plan` may do: how much memory an exchange takes, which casts, in which order sums are made. Part of the plan,
+/// so the same on every rank.
 struct plan_options {
   /// Most bytes of messages and staging alive on one owner at a time; 0: a sixteenth of what it holds and wants, and
   /// 32 MiB. An exchange that needs more is cut into rounds, within tensors too; the bytes are the same.

@@ -117,6 +117,8 @@ struct tensor_move {
   tensor_side to;
 };
 
+/// How `redistribute` plans and runs, in one: the fields mean what they mean in `plan_options` and `run_options`. The
+/// first four are the same on every rank (errc::disagreement).
 struct redistribute_options {
   std::int64_t memory_bytes = 0;  // that messages and sums may take; 0 and `unlimited_memory` as in `plan_options`
   bool allow_narrowing = false;   // casts that lose values

@@ -14,8 +14,9 @@ export namespace shardmesh {
 /// Staging memory of everything that goes through files, all threads together, where nobody says another number.
 inline constexpr std::int64_t default_memory_bytes = std::int64_t{1} << 30;
 
+/// How `run_to_items` and `run_to_memory` work: threads, memory, and how they are watched and stopped.
 struct item_run_options {
-  std::int64_t memory_bytes = default_memory_bytes;    // staging of all threads together
+  std::int64_t memory_bytes = default_memory_bytes;    // of run_to_items: staging of all threads together
   int threads = 0;                                     // 0: all cores
   call_options call{};                                 // deadline and cancellation
   std::function<void(std::int64_t bytes)> progress{};  // called from any thread with the bytes that were just moved

@@ -8,6 +8,7 @@ import shardmesh.layout;
 
 export namespace shardmesh {
 
+/// What a step does with its piece.
 enum class step_kind : std::uint8_t {
   copy,        // from -> to, with a cast where their types differ
   accumulate,  // to = to (reduction) from

@@ -73,13 +73,17 @@ struct basic_held_state {
   }
 };
 
-/// What is loaded into, and saved.
+/// A box in memory that is loaded into, and saved.
 using held_part = basic_held_part<tensor_view>;
+/// A tensor whose parts are loaded into, and saved.
 using held_tensor = basic_held_tensor<tensor_view>;
+/// All that one rank holds, to be loaded into, and saved: what `load` by many ranks fills.
 using held_state = basic_held_state<tensor_view>;
-/// What is only read: all that saving asks for.
+/// A box in memory that is only read: all that saving asks for.
 using const_held_part = basic_held_part<const_tensor_view>;
+/// A tensor whose parts are only read.
 using const_held_tensor = basic_held_tensor<const_tensor_view>;
+/// All that one rank holds, only to be read: what `save` by many ranks writes. A `held_state` becomes one by itself.
 using const_held_state = basic_held_state<const_tensor_view>;
 
 }  // namespace shardmesh

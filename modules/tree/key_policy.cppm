@@ -9,6 +9,7 @@ import :spec;
 
 export namespace shardmesh {
 
+/// Which containers of a tree are entered and which are items themselves, and how items are named.
 enum class key_policy : std::uint8_t {
   /// torch.distributed.checkpoint since 2.4: mappings are always descended; a list only when a tensor or a mapping is
   /// somewhere in it (through lists); a tuple never; an empty mapping vanishes; keys are joined with ".".

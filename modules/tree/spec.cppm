@@ -9,7 +9,13 @@ import :path;
 
 export namespace shardmesh {
 
-enum class node_kind : std::uint8_t { leaf, mapping, sequence, tuple };
+/// What a node of a tree is: a leaf, or which container.
+enum class node_kind : std::uint8_t {
+  leaf,      // a value, whatever it is
+  mapping,   // children by names or indices: a dict
+  sequence,  // numbered children: a list
+  tuple      // numbered children: a tuple
+};
 
 /// A node of a tree in post-order: children precede their parent.
 struct tree_node {

@@ -10,6 +10,7 @@ import :spec;
 
 export namespace shardmesh {
 
+/// What `unflatten` may make up where paths name some indices of a container and not others. By default nothing.
 struct unflatten_options {
   /// At most this many places may be made up in sequences: with it, a container whose keys are all indices (>= 0)
   /// becomes a sequence, and the indices that no path names become leaves that no path has. That is what PyTorch does
