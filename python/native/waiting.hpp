@@ -4,29 +4,17 @@
 #pragma once
 #include <pybind11/pybind11.h>
 
-#include <atomic>
 #include <concepts>
-#include <cstdint>
 #include <functional>
 #include <optional>
-#include <stop_token>
 #include <type_traits>
 #include <utility>
+
+#include "watch.hpp"
 
 import shardmesh;
 
 namespace bindings {
-
-/// What the work is given: whether to go on, and where to say how far it is. Both from any thread.
-struct watch {
-  std::stop_source stop;
-  std::atomic<std::int64_t> bytes = 0;
-
-  shardmesh::call_options call() const { return {.cancel = stop.get_token()}; }
-  std::function<void(std::int64_t)> progress() {
-    return [this](std::int64_t more) { bytes += more; };
-  }
-};
 
 /// Runs `work` and waits for it, without the interpreter's lock. `report` (None, or a callable) gets the bytes so far
 /// now and then. A signal's exception, or one of `report`, asks the work to stop, waits until it has, and is raised.
