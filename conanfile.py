@@ -6,6 +6,8 @@ from conan.errors import ConanInvalidConfiguration
 from conan.tools.build import check_min_cppstd
 from conan.tools.cmake import CMake, CMakeDeps, CMakeToolchain, cmake_layout
 from conan.tools.files import copy, load
+from conan.tools.scm import Version
+import json
 import os
 import re
 
@@ -19,8 +21,10 @@ class ShardmeshConan(ConanFile):
     topics = ("tensor", "checkpoint", "pytorch", "safetensors", "modules")
     package_type = "static-library"
     settings = "os", "arch", "compiler", "build_type"
-    options = {"tools": [True, False], "with_mpi": [True, False]}
-    default_options = {"tools": False, "with_mpi": False}
+    # One for each optional component of the CMake package. Nothing is looked for to build nccl (with cuda, which it imports).
+    options = {"tools": [True, False], "mpi": [True, False], "kokkos": [True, False], "nccl": [True, False],
+               "torch": [True, False]}
+    default_options = {"tools": False, "mpi": False, "kokkos": False, "nccl": True, "torch": False}
     exports_sources = "CMakeLists.txt", "cmake/*", "include/*", "modules/*", "tools/*", "LICENSE"
     # The interfaces are rebuilt in the consumer's dialect; the archive was built in the package's.
     extension_properties = {"compatibility_cppstd": False}
@@ -30,26 +34,30 @@ class ShardmeshConan(ConanFile):
         self.version = re.search(r"project\(shardmesh VERSION ([0-9.]+)", text).group(1)
 
     def requirements(self):
-        # Private to the library's bodies; all but range-v3 are found again by shardmeshConfig.cmake for linking.
+        # Private to the library's bodies; consumers link them, but for those of which only headers are used.
         self.requires("fmt/[>=9 <13]")
-        self.requires("range-v3/[>=0.12 <1]", visible=False)  # headers alone
-        self.requires("nlohmann_json/[>=3.11 <4]")
-        self.requires("simdjson/[>=3 <5]")
+        self.requires("range-v3/[>=0.12 <1]", visible=False)
+        self.requires("nlohmann_json/[>=3.11 <4]", visible=False)
         self.requires("zlib/[>=1.2.11 <2]")
         self.requires("zstd/[>=1.5 <2]")
         self.requires("openssl/[>=3 <4]")
         self.requires("xxhash/[>=0.8 <1]")
         self.requires("libdeflate/[>=1.14 <2]")
         self.requires("re2/[>=20220601]")
-        if self.options.with_mpi:  # the component mpi; the C library only
+        if self.options.mpi:  # the C library only
             self.requires("openmpi/[>=4.1 <6]")
         if self.options.tools:
-            self.requires("cli11/[>=2.1 <3]")
+            self.requires("cli11/[>=2.1 <3]", visible=False)
+            self.requires("simdjson/[>=3 <5]", visible=False)
+        # Of Kokkos and LibTorch there is no recipe that every remote has (in the versions that are needed): CMake finds
+        # the machine's (Kokkos_ROOT, Torch_ROOT), here and in consumers.
 
     def validate(self):
+        compiler, version = str(self.settings.compiler), str(self.settings.compiler.version)
+        if compiler != "clang" or Version(version) < 19:
+            raise ConanInvalidConfiguration(
+                f"shardmesh is C++ modules and needs Clang 19 or newer and Ninja: the compiler is {compiler} {version}")
         check_min_cppstd(self, 20)
-        if str(self.settings.compiler) == "gcc":
-            raise ConanInvalidConfiguration("GCC 15 and 16 crash on these modules: use Clang 19 to 21, or 23 and newer")
 
     def layout(self):
         cmake_layout(self, generator="Ninja")
@@ -61,10 +69,10 @@ class ShardmeshConan(ConanFile):
         toolchain.cache_variables["SHARDMESH_BUILD_TESTS"] = False
         toolchain.cache_variables["SHARDMESH_BUILD_BENCHMARKS"] = False
         toolchain.cache_variables["SHARDMESH_BUILD_TOOLS"] = bool(self.options.tools)
-        toolchain.cache_variables["SHARDMESH_WITH_KOKKOS"] = "OFF"  # there is no recipe that every remote has
+        for component in ("mpi", "kokkos", "nccl", "torch"):
+            toolchain.cache_variables[f"SHARDMESH_WITH_{component.upper()}"] = "ON" if self.options.get_safe(component) else "OFF"
+        toolchain.cache_variables["SHARDMESH_WITH_PYTHON"] = "OFF"
         toolchain.cache_variables["SHARDMESH_WITH_C_API"] = False  # a shared library beside static ones
-        toolchain.cache_variables["SHARDMESH_WITH_TORCH"] = "OFF"  # nor of LibTorch
-        toolchain.cache_variables["SHARDMESH_WITH_MPI"] = "ON" if self.options.with_mpi else "OFF"
         toolchain.generate()
 
     def build(self):
@@ -82,4 +90,15 @@ class ShardmeshConan(ConanFile):
 
     def package_info(self):
         self.cpp_info.set_property("cmake_find_mode", "none")
-        self.cpp_info.builddirs = ["lib/cmake/shardmesh"]
+        # For generators other than CMake's: the components of the CMake package, as the build wrote them down.
+        recipes = {"nlohmann-json": "nlohmann_json", "mpi": "openmpi"}
+        listed = json.loads(load(self, os.path.join(self.package_folder, "share", "shardmesh", "components.json")))
+        direct = {dependency.ref.name for _, dependency in self.dependencies.host.items()}
+        for name, facts in listed.items():
+            component = self.cpp_info.components[name]
+            component.builddirs = ["lib/cmake/shardmesh"]
+            component.libs = [facts["library"]]
+            needs = [recipes.get(need, need) for need in facts["needs"]]
+            component.requires = facts["imports"] + [f"{need}::{need}" for need in needs if need in direct]
+            if "threads" in facts["needs"]:
+                component.system_libs = ["pthread"]

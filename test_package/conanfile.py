@@ -3,6 +3,7 @@
 from conan import ConanFile
 from conan.tools.build import can_run
 from conan.tools.cmake import CMake, CMakeDeps, CMakeToolchain, cmake_layout
+from conan.tools.gnu import PkgConfigDeps
 import os
 
 
@@ -17,6 +18,9 @@ class ShardmeshTestPackage(ConanFile):
 
     def generate(self):
         CMakeDeps(self).generate()
+        PkgConfigDeps(self).generate()  # it follows what components require
+        facts = self.dependencies["shardmesh"].cpp_info.components["transfer"]
+        assert facts.libs == ["shardmesh_transfer"] and {"comm", "kernels"} <= set(facts.requires), facts.requires
         toolchain = CMakeToolchain(self, generator="Ninja")
         toolchain.user_presets_path = False
         toolchain.generate()

@@ -44,6 +44,17 @@ tools.build:compiler_executables={'c': '${c_compiler}', 'cpp': '${COMPILER}'}
 tools.cmake.cmake_layout:test_folder=$TMP
 ")
 file(REMOVE_RECURSE $ENV{CONAN_HOME})
+
+# Another compiler is refused before anything is built.
+file(READ ${WORK}/conan.profile text)
+string(REGEX REPLACE "compiler=clang\ncompiler.version=[0-9]+" "compiler=gcc\ncompiler.version=12" text "${text}")
+file(WRITE ${WORK}/conan_gcc.profile "${text}")
+execute_process(COMMAND ${CONAN} graph info ${SOURCE} --no-remote --profile:all ${WORK}/conan_gcc.profile
+  OUTPUT_VARIABLE text ERROR_VARIABLE text)
+if(NOT text MATCHES "info_invalid: shardmesh is C\\+\\+ modules and needs Clang 19 or newer and Ninja: the compiler is gcc 12")
+  message("${text}")
+  message(FATAL_ERROR "the recipe does not refuse GCC")
+endif()
 if(BUILT)
   set(verb export-pkg --conf user.shardmesh:built=${BUILT})
 else()
