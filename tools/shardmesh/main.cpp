@@ -16,6 +16,7 @@
 #include <system_error>
 
 #include "command.hpp"
+#include "completion.hpp"
 #include "console.hpp"
 #include "report.hpp"
 #include "signals.hpp"
@@ -55,6 +56,7 @@ int run(int argc, char** argv) {
   tool::add_plan(app, call);
   tool::add_check_shards(app, call);
   tool::add_clean(app, call);
+  tool::add_self_description(app, call);
   for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
     command->preparse_callback([command](std::size_t) { tool::set_failure_members(command->get_name()); });
   try {

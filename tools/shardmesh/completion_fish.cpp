@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Completion for fish: one `complete` a command and option, with the texts of --help.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "completion.hpp"
+
+namespace tool {
+namespace {
+
+std::string in_quotes(std::string_view text) {
+  std::string made = "'";
+  for (const char c : text) {
+    if (c == '\'' || c == '\\') made += '\\';
+    made += c == '\n' ? ' ' : c;
+  }
+  return made + "'";
+}
+
+std::string line_of(const described_option& option, std::string_view condition) {
+  std::string line = fmt::format("complete -c shardmesh{}", condition);
+  for (const std::string& name : option.names)
+    line += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
+  if (!option.choices.empty())
+    line += fmt::format(" -f{} -a {}", option.takes_value() ? " -r" : "",
+                        in_quotes(fmt::format("{}", fmt::join(option.choices, " "))));
+  else if (option.takes_value())
+    line += option.takes_path() ? " -r -F" : " -x";
+  return line + " -d " + in_quotes(option.text) + "\n";
+}
+
+}  // namespace
+
+std::string fish_completion(const described_tool& tool) {
+  std::string text = "# fish completion of shardmesh: made by `shardmesh completion fish`\n";
+  text += "complete -c shardmesh -f\n";
+  for (const described_option& option : tool.options) text += line_of(option, "");
+  for (const described_command& command : tool.commands)
+    text += fmt::format("complete -c shardmesh -n __fish_use_subcommand -a {} -d {}\n", command.name,
+                        in_quotes(command.text));
+  for (const described_command& command : tool.commands) {
+    const std::string condition = fmt::format(" -n '__fish_seen_subcommand_from {}'", command.name);
+    if (command.takes_paths()) text += fmt::format("complete -c shardmesh{} -F\n", condition);
+    for (const described_option& option : command.options)
+      if (!option.is_positional()) text += line_of(option, condition);
+  }
+  return text;
+}
+
+}  // namespace tool
