@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // c10::IValue as a tree: walked, flattened, built again, and as a state dict.
-#include <ATen/ops/arange.h>
-#include <ATen/ops/ones.h>
 #include <ATen/core/Dict.h>
 #include <ATen/core/List.h>
 #include <ATen/core/ivalue.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/ones.h>
 #include <shardmesh/torch_tensor.hpp>
 
 #include <catch2/catch_test_macros.hpp>
