@@ -2,7 +2,9 @@
 """Starts real PyTorch ranks over gloo, each of which loads the library of tests/torch/*.cpp and calls one of its functions.
 
     ranks.py LIBRARY RANKS CASE     conformance | redistribute | errors | time
+    ranks.py PROGRAM RANKS suite [FEWEST [CATCH2 ARGUMENTS]]
 
+The suite is tests/distributed, run with FEWEST to RANKS ranks; PROGRAM is a Python that has it in itself (suite_main.cpp).
 Exit status 0 when every rank finds all well."""
 import ctypes
 import os
@@ -16,6 +18,8 @@ def load(path):
     import torch  # noqa: F401  brings the libraries that ours is linked with
 
     library = ctypes.CDLL(path)
+    if hasattr(library, "run_suite"):
+        return library
     for name in ("check_conformance", "check_redistribute", "error_of_group"):
         getattr(library, name).restype = ctypes.c_char_p
     library.time_redistribute.restype = ctypes.c_double
@@ -68,13 +72,24 @@ def time_both(library, group, dist):
     return ""
 
 
-CASES = {"conformance": conformance, "redistribute": redistribute, "errors": errors, "time": time_both}
+def suite(library, group, dist):
+    """A group of its own for every number of ranks."""
+    ranks, fewest, *arguments = dist.get_world_size(), *(sys.argv[4:] or ["2"])
+    groups = [dist.new_group(list(range(size + 1))) for size in range(ranks)]
+    inside = [made.group_name.encode() if dist.get_rank() <= number else b"" for number, made in enumerate(groups)]
+    words = [b"torch_distributed", *(word.encode() for word in arguments)]
+    status = library.run_suite((ctypes.c_char_p * ranks)(*inside), ranks, int(fewest), len(words),
+                               (ctypes.c_char_p * len(words))(*words))
+    return f"the suite ends with status {status}" if status else group_is_sound(dist)
+
+
+CASES = {"conformance": conformance, "redistribute": redistribute, "errors": errors, "time": time_both, "suite": suite}
 
 
 def rank_main(path, case):
     import torch.distributed as dist
 
-    library = load(path)
+    library = load(None if case == "suite" else path)
     dist.init_process_group("gloo")
     wrong = CASES[case](library, dist.group.WORLD, dist)
     if wrong:
@@ -91,8 +106,10 @@ def main(path, ranks, case):
     seed = os.environ.get("SHARDMESH_SEED") or str(int.from_bytes(os.urandom(4), "little"))
     common = dict(os.environ, MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), WORLD_SIZE=str(ranks), SHARDMESH_SEED=seed,
                   OMP_NUM_THREADS="1", SHARDMESH_TORCH_RANK="1")
-    processes = [subprocess.Popen([sys.executable, "-B", __file__, path, str(ranks), case], env=dict(common, RANK=str(rank)))
-                 for rank in range(ranks)]
+    line = [sys.executable, "-B", __file__, path, str(ranks), case, *sys.argv[4:]]
+    if case == "suite":
+        line.insert(0, path)
+    processes = [subprocess.Popen(line, env=dict(common, RANK=str(rank))) for rank in range(ranks)]
     try:
         return max(abs(process.wait()) for process in processes)
     finally:

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// The distributed suite over c10d: ranks.py makes a group of gloo for every number of ranks and calls run_suite on each
+// rank. A case of fewer ranks is run by the first ones. All ranks come to the same verdict, so that they stay together.
+#include <catch2/catch_session.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <exception>
+#include <fabric.hpp>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <optional>
+#include <random_seed.hpp>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+import shardmesh.comm;
+import shardmesh.torch;
+
+using namespace shardmesh;
+
+namespace {
+
+// One run of the suite in this process.
+struct suite {
+  std::vector<std::string> groups;  // group n has the first n + 1 ranks; empty: this rank is not in it
+  std::vector<std::int32_t> sizes;  // that cases are run with
+  c10d_communicator all_ranks;      // that no case uses
+};
+std::optional<suite>& current() {
+  static std::optional<suite> made;
+  return made;
+}
+
+// What the others say must be known before the next case starts.
+std::vector<std::string> tell_all(std::string_view mine) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(600);
+  const auto all = current()->all_ranks.all_gather(std::as_bytes(std::span(mine)), {.deadline = deadline});
+  std::vector<std::string> texts;
+  for (const auto& text : all.value()) texts.emplace_back(reinterpret_cast<const char*>(text.data()), text.size());
+  return texts;
+}
+
+std::string run_on_rank(const std::string& group, const fabric::rank_body& body) {
+  auto made = c10d_communicator::named(group);
+  if (!made) return to_string(made.error());
+  any_communicator comm(*std::move(made));
+  std::string wrong;
+  try {
+    wrong = body(&comm);
+  } catch (const std::exception& e) {
+    wrong = e.what();
+  }
+  if (!wrong.empty()) comm.abort(fail(errc::checksum_mismatch, wrong));
+  return wrong;
+}
+
+std::string run(std::int32_t size, const fabric::rank_body& body) {
+  const std::string& group = current()->groups.at(static_cast<std::size_t>(size) - 1);
+  const std::vector<std::string> all = tell_all(group.empty() ? std::string() : run_on_rank(group, body));
+  for (std::size_t i = 0; i < all.size(); ++i)
+    if (!all[i].empty()) return "rank " + std::to_string(i) + ": " + all[i];
+  return {};
+}
+
+// Rank 0 reports; the others only when something fails.
+int run_catch(int argc, const char* const* argv, std::int32_t rank) {
+  Catch::Session session;
+  if (const int wrong = session.applyCommandLine(argc, argv); wrong != 0) return wrong;
+  session.configData().runOrder = Catch::TestRunOrder::Declared;
+  session.configData().rngSeed = 1;
+  session.configData().defaultColourMode = Catch::ColourMode::None;
+  std::filesystem::path report;
+  if (rank != 0) {
+    report = std::filesystem::temp_directory_path() /
+             ("shardmesh-c10d-" + std::to_string(fabric::seed()) + "-" + std::to_string(rank) + ".txt");
+    session.configData().defaultOutputFilename = report.string();
+  }
+  const int failed = session.run();
+  if (!report.empty()) {
+    if (failed != 0) std::cerr << "rank " << rank << ":\n" << std::ifstream(report).rdbuf() << std::flush;
+    std::filesystem::remove(report);
+  }
+  return failed;
+}
+
+}  // namespace
+
+namespace fabric {
+
+const std::vector<kind>& all() {
+  static const std::vector<kind> kinds{{"c10d over gloo", current()->sizes, run}};
+  return kinds;
+}
+
+// ranks.py gives all ranks the same one.
+std::uint64_t seed() {
+  return std::strtoull(std::getenv("SHARDMESH_SEED"), nullptr, 10);
+}
+
+int rounds(int normal) {
+  return random_seed::runs_are_long() ? normal : normal / 10;
+}
+
+}  // namespace fabric
+
+/// Runs the suite on this rank, with from `fewest` ranks to as many as there are groups. 0: all went well.
+/// \param groups  names; group n has the first n + 1 ranks, the last one all; "" where this rank is not in it
+/// \param argv    of Catch2
+extern "C" __attribute__((visibility("default"))) int run_suite(const char* const* groups, int ranks, int fewest,
+                                                                int argc, const char* const* argv) {
+  auto all_ranks = c10d_communicator::named(groups[ranks - 1]);
+  if (!all_ranks) {
+    std::cerr << to_string(all_ranks.error()) << '\n';
+    return 2;
+  }
+  std::vector<std::int32_t> sizes;
+  for (std::int32_t size = ranks; size >= fewest; --size) sizes.push_back(size);
+  current().emplace(std::vector<std::string>(groups, groups + ranks), sizes, *std::move(all_ranks));
+  const int failed = run_catch(argc, argv, current()->all_ranks.rank());
+  static_cast<void>(tell_all({}));  // nobody leaves before the others have reported
+  current().reset();
+  return failed;
+}
