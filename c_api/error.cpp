@@ -5,44 +5,13 @@
 #include <iterator>
 #include <string_view>
 
+#include "../bindings/code_names.hpp"
 #include "values.hpp"
 
 import shardmesh;
 
 namespace {
 
-// The enumerators' names, in their order.
-constexpr std::array status_names{
-    "ok",
-    "invalid_argument",
-    "overflow",
-    "rank_too_large",
-    "shape_mismatch",
-    "dtype_mismatch",
-    "out_of_bounds",
-    "overlap",
-    "gap",
-    "mixed_partial",
-    "unaligned",
-    "narrowing",
-    "no_memory",
-    "missing_key",
-    "duplicate_key",
-    "bad_format",
-    "bad_pickle",
-    "unsupported",
-    "checksum_mismatch",
-    "incomplete_save",
-    "unsafe_path",
-    "destination_exists",
-    "io",
-    "no_space",
-    "cancelled",
-    "deadline_exceeded",
-    "disagreement",
-    "communication",
-};
-static_assert(status_names.size() == static_cast<std::size_t>(shardmesh::errc::communication) + 1);
 static_assert(SHARDMESH_INVALID_ARGUMENT == static_cast<int>(shardmesh::errc::invalid_argument));
 static_assert(SHARDMESH_NO_MEMORY == static_cast<int>(shardmesh::errc::no_memory));
 static_assert(SHARDMESH_UNSUPPORTED == static_cast<int>(shardmesh::errc::unsupported));
@@ -153,9 +122,9 @@ extern "C" {
 
 const char* shardmesh_status_name(shardmesh_status status) {
   if (status == SHARDMESH_INTERNAL) return "internal";
-  return status < 0 || status >= static_cast<shardmesh_status>(status_names.size())
+  return status < 0 || status >= static_cast<shardmesh_status>(bindings::code_names.size())
              ? "unknown"
-             : status_names[static_cast<std::size_t>(status)];
+             : bindings::code_names[static_cast<std::size_t>(status)];
 }
 
 shardmesh_status shardmesh_error_status(const shardmesh_error* error) {

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "code_names.hpp"
 #include "values.hpp"
 
 import shardmesh;
@@ -15,39 +16,6 @@ namespace py = pybind11;
 using namespace shardmesh;
 
 namespace {
-
-// The enumerators' names, in their order.
-constexpr std::string_view code_names[] = {
-    "ok",
-    "invalid_argument",
-    "overflow",
-    "rank_too_large",
-    "shape_mismatch",
-    "dtype_mismatch",
-    "out_of_bounds",
-    "overlap",
-    "gap",
-    "mixed_partial",
-    "unaligned",
-    "narrowing",
-    "no_memory",
-    "missing_key",
-    "duplicate_key",
-    "bad_format",
-    "bad_pickle",
-    "unsupported",
-    "checksum_mismatch",
-    "incomplete_save",
-    "unsafe_path",
-    "destination_exists",
-    "io",
-    "no_space",
-    "cancelled",
-    "deadline_exceeded",
-    "disagreement",
-    "communication",
-};
-static_assert(std::size(code_names) == static_cast<std::size_t>(errc::communication) + 1);
 
 [[noreturn]] void set_and_leave(const py::object& exception) {
   PyErr_SetObject(py::type::of(exception).ptr(), exception.ptr());
