@@ -42,7 +42,7 @@ class c10d_communicator {
   /// the ranks that did not come.
   result<std::vector<std::vector<std::byte>>> all_gather(std::span<const std::byte> bytes, const call_options& options);
   /// Does not block. errc::invalid_argument names the peer: this rank itself, out of range, named twice or with an
-  /// empty message; errc::unsupported: a stream. Nothing is started then. The `pending` of a send of more than 232
+  /// empty message; errc::unsupported: a stream. Nothing is started then. The `pending` of a send of more than 208
   /// bytes is done when the receiver has it; shorter ones are buffered. errc::no_memory for the copies is thrown as
   /// LibTorch throws it.
   result<pending> start_exchange(std::span<const outgoing> sends, std::span<const incoming> receives,

@@ -53,6 +53,7 @@ engine::engine(std::shared_ptr<channel> group) : group_(std::move(group)) {
   constexpr std::int32_t most = 1 << 10;  // at a time
   base_tag_ = (1 << 30) + (made[group_->name()]++ % most) * (record_slot + 1);
   payloads_.resize(static_cast<std::size_t>(size()));
+  heard_.resize(static_cast<std::size_t>(size()));
 }
 
 error engine::channel_problem(const std::exception& problem, std::int32_t peer) const {
@@ -126,14 +127,17 @@ result<std::vector<std::vector<std::byte>>> engine::all_gather(std::span<const s
 void engine::expect(std::int32_t peer, bool is_gather, expected receive) {
   if (poison_) return;
   receive.owner->givers.push_back(peer);
-  line& at = lines_[{peer, receive.owner->tag, is_gather}];
-  if (at.announced.empty()) {
-    if (std::find(gone_.begin(), gone_.end(), peer) != gone_.end()) return poison(let_go(peer), true);
-    at.receives.push_back(std::move(receive));
+  const auto at = lines_.try_emplace({peer, receive.owner->tag, is_gather}).first;
+  std::deque<record>& announced = at->second.announced;
+  if (announced.empty()) {
+    const bool is_gone = std::find(gone_.begin(), gone_.end(), peer) != gone_.end();
+    if (is_gone && !error_is_coming_) return poison(let_go(peer), true);
+    at->second.receives.push_back(std::move(receive));
     return;
   }
-  const record head = at.announced.front();
-  at.announced.pop_front();
+  const record head = announced.front();
+  announced.pop_front();
+  if (announced.empty()) lines_.erase(at);
   match(peer, head, std::move(receive));
 }
 
@@ -144,6 +148,8 @@ void engine::announce(std::int32_t peer, record_kind kind, std::span<const std::
   record head;
   head.kind = kind;
   head.tag = owner ? owner->tag : 0;
+  const std::string_view call = owner ? owner->call : "";
+  std::copy_n(call.begin(), std::min(call.size(), head.call.size() - 1), head.call.begin());
   head.size_bytes = bytes.size();
   try {
     if (bytes.size() <= head.inside.size()) {
@@ -176,8 +182,11 @@ result<void> engine::wait_for(guard& locked, exchange& e) {
     poison(
         fail(errc::cancelled, "rank " + std::to_string(rank()) + " was cancelled in " + name_of(e)).with_rank(rank()),
         true);
-  else if (!poison_)
-    poison(waited_in_vain(e), true);
+  else if (!poison_) {
+    error problem = waited_in_vain(e);
+    problem.found = last_heard(problem.ranks);
+    poison(std::move(problem), true);
+  }
   return *poison_;
 }
 
@@ -188,6 +197,25 @@ error engine::waited_in_vain(const exchange& e) const {
 result<void> engine::wait(exchange& e) {
   guard locked(lock_);
   return wait_for(locked, e);
+}
+
+// All that is known here of what others do: their messages say in which call they were sent.
+std::string engine::last_heard(std::span<const std::int32_t> ranks) const {
+  constexpr std::size_t most = 16;
+  const auto now = clock::now();
+  std::string text;
+  for (const std::int32_t rank : ranks.first(std::min(ranks.size(), most))) {
+    const last_words& last = heard_[static_cast<std::size_t>(rank)];
+    text += (text.empty() ? "rank " : ", rank ") + std::to_string(rank);
+    if (!last.at) {
+      text += " was never heard of";
+      continue;
+    }
+    const auto ago = std::chrono::duration_cast<std::chrono::milliseconds>(now - *last.at);
+    text += " was heard " + std::to_string(ago.count()) + " ms ago in " +
+            detail::part_of_call(last.in_gather ? "an all_gather" : "an exchange", last.call.data());
+  }
+  return text;
 }
 
 bool engine::would_not_block(const exchange& e) {
@@ -213,7 +241,11 @@ void engine::poison(error reason, bool tells_peers) {
   poison_ = std::move(reason);
   lines_.clear();
   changed_.notify_all();
-  if (!tells_peers) return;
+  if (tells_peers) tell_peers();
+}
+
+void engine::tell_peers() {
+  has_told_ = true;
   const std::vector<std::byte> text = to_bytes(*poison_);
   for (std::int32_t peer = 0; peer < size(); ++peer)
     if (peer != rank()) announce(peer, record_kind::poison, text, nullptr);

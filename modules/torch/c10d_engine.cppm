@@ -39,17 +39,25 @@ enum class record_kind : std::uint32_t {
 
 /// What announces a message. Short ones lie in it; a longer one is a payload of its own, under a tag of its number.
 struct record {
-  std::uint32_t version = 1;
+  std::uint32_t version = 2;  // this and the kind lie here in every version
   record_kind kind = record_kind::message;
   std::uint32_t tag = 0;
   std::uint32_t number = 0;  // of the payloads from this sender to this receiver
   std::uint64_t size_bytes = 0;
-  std::array<std::byte, 232> inside{};
+  std::array<char, 24> call{};  // `call_options::name` of the sender, cut; for errors
+  std::array<std::byte, 208> inside{};
 };
 static_assert(sizeof(record) == 256);
 
 /// Of the 2^20 tags of c10d that a communicator has, the last is that of records.
 inline constexpr std::int32_t record_slot = (1 << 20) - 1;
+
+/// What a peer was last heard of.
+struct last_words {
+  std::optional<std::chrono::steady_clock::time_point> at;
+  std::array<char, 24> call{};
+  bool in_gather = false;
+};
 
 /// One started exchange, or an all_gather.
 struct exchange {
@@ -119,8 +127,10 @@ class engine : public std::enable_shared_from_this<engine> {
   void match(std::int32_t peer, const record& head, expected receive);
   void take(std::int32_t peer, const record& head, expected& receive, std::span<const std::byte> bytes);
   void poison(error reason, bool tells_peers);
+  void tell_peers();
   result<void> wait_for(guard& locked, exchange& e);
   error waited_in_vain(const exchange& e) const;
+  std::string last_heard(std::span<const std::int32_t> ranks) const;
 
   std::int32_t payload_tag(std::uint32_t number) const {
     return base_tag_ + static_cast<std::int32_t>(number % static_cast<std::uint32_t>(record_slot));
@@ -144,8 +154,11 @@ class engine : public std::enable_shared_from_this<engine> {
   std::mutex lock_;
   std::condition_variable_any changed_;
   std::optional<error> poison_;
+  bool has_told_ = false;         // the error, to every rank
+  bool error_is_coming_ = false;  // a rank has announced its error
   std::uint32_t next_number_ = 0;
   std::vector<std::uint32_t> payloads_;                                  // to each rank
+  std::vector<last_words> heard_;                                        // of each rank
   std::map<std::tuple<std::int32_t, std::uint32_t, bool>, line> lines_;  // by peer, tag, whether of all_gathers
   std::map<std::pair<std::int32_t, std::uint32_t>, payload_sent> sent_;  // by peer and number, until it is taken
   std::deque<payload_coming> coming_;

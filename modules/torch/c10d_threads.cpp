@@ -85,6 +85,8 @@ void engine::begin() {
 void engine::leave() {
   const guard locked(lock_);
   is_left_ = true;
+  // Another rank's error may not have come everywhere yet: nobody sees this goodbye before it.
+  if (poison_ && !has_told_) tell_peers();
   record head;
   head.kind = record_kind::goodbye;
   for (std::int32_t peer = 0; peer < size(); ++peer) {
@@ -120,6 +122,8 @@ void engine::receive_records() {
         if (other != rank() && std::find(gone_.begin(), gone_.end(), other) == gone_.end()) gone_.push_back(other);
     } else if (head.kind == record_kind::goodbye) {
       see_off(peer);
+    } else if (head.version != record().version) {
+      poison(fail(errc::disagreement, "ranks run different versions of shardmesh.torch").with_rank(peer), true);
     } else {
       handle(peer, head);
     }
@@ -127,13 +131,14 @@ void engine::receive_records() {
   changed_.notify_all();
 }
 
-// Who waits for a rank that has let go is told: it would wait for ever.
+// Who waits for a rank that has let go is told: it would wait for ever. It lets go after an error, too, which is what
+// is said then.
 void engine::see_off(std::int32_t peer) {
   gone_.push_back(peer);
   bool is_missed = false;
   for (const auto& [key, at] : lines_) is_missed = is_missed || (std::get<0>(key) == peer && !at.receives.empty());
   for (const auto& [key, sent] : sent_) is_missed = is_missed || (key.first == peer && sent.owner);
-  if (is_missed) poison(let_go(peer), true);
+  if (is_missed && !error_is_coming_) poison(let_go(peer), true);
 }
 
 void engine::handle(std::int32_t peer, const record& head) {
@@ -147,17 +152,24 @@ void engine::handle(std::int32_t peer, const record& head) {
     return;
   }
   if (head.kind == record_kind::poison) {
+    error_is_coming_ = true;
     match(peer, head, {});
     return;
   }
   if (poison_) return;  // nobody wants it: a payload stays with its sender
-  line& at = lines_[{peer, head.tag, head.kind == record_kind::gather}];
-  if (at.receives.empty()) {
-    at.announced.push_back(head);
+  const bool is_gather = head.kind == record_kind::gather;
+  last_words& last = heard_[static_cast<std::size_t>(peer)];
+  last = {std::chrono::steady_clock::now(), head.call, is_gather};
+  last.call.back() = '\0';
+  const auto at = lines_.try_emplace({peer, head.tag, is_gather}).first;
+  std::deque<expected>& receives = at->second.receives;
+  if (receives.empty()) {
+    at->second.announced.push_back(head);
     return;
   }
-  expected receive = std::move(at.receives.front());
-  at.receives.pop_front();
+  expected receive = std::move(receives.front());
+  receives.pop_front();
+  if (receives.empty()) lines_.erase(at);
   match(peer, head, std::move(receive));
 }
 
