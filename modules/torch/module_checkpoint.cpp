@@ -50,18 +50,13 @@ result<std::vector<load_request>> requests_of(const checkpoint_reader& reader, s
   for (std::size_t i = 0; i < stored.size(); ++i) {
     const keyed_memory& one = *found[i];
     const auto named = [&](error cause) {
-      return std::move(cause).with_file(reader.path().string()).with_key(one.key).with_rank(rank);
+      return std::move(cause).with_file(reader.path().string()).with_key(one.key);
     };
     auto laid = stored_layout(mesh, std::move(placed.placements[i]), stored[i].shape);
     if (!laid) return named(std::move(laid).error());
-    if (one.to.sizes != laid->local_shape(rank))
-      return named(fail(errc::shape_mismatch, "the module's tensor is not this rank's part of " + to_string(*laid))
-                       .with_values(to_string(laid->local_shape(rank)), to_string(one.to.sizes)));
-    for (const placed_box& part : laid->boxes(rank)) {
-      if (bits(one.to.type) % 8 != 0)
-        return named(fail(errc::unaligned, std::string(name(one.to.type)) + " is not cut").with_box(part.where));
-      requests.push_back({one.key, part.where, subview(one.to, {part.local_offsets, part.where.sizes})});
-    }
+    auto parts = parts_of(one.to, *laid, rank);
+    if (!parts) return named(std::move(parts).error());
+    for (const held_part& part : *parts) requests.push_back({one.key, part.where, part.memory});
   }
   return requests;
 }

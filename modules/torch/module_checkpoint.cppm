@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checkpoints of a torch::nn::Module, read into its own memory and written out of it. Not here: state dicts of several
-// modules and optimizers (state_of, and rooms state_checkpoint and collective_checkpoint).
+// modules and optimizers (state_of, and rooms state_checkpoint and collective_checkpoint), ranks that save and load
+// together (module_ranks).
 export module shardmesh.torch:module_checkpoint;
 
 import shardmesh.std;
@@ -25,6 +26,26 @@ result<std::vector<load_request>> requests_of(const checkpoint_reader& reader, s
                                               std::int32_t rank, const placement_options& placing);
 
 path path_inside(const path& inside, std::string_view name);
+
+// What a rank holds of a tensor, with its places in `memory`: nothing, a box, or several. errc::shape_mismatch when the
+// memory is not of the sizes that the layout gives this rank; errc::unaligned when elements below a byte are cut.
+template <tensor_view_type View>
+result<std::vector<basic_held_part<View>>> parts_of(const View& memory, const layout& laid, std::int32_t rank) {
+  const extents wanted = laid.local_shape(rank);
+  if (memory.sizes != wanted)
+    return fail(errc::shape_mismatch, "the module's tensor is not this rank's part of " + to_string(laid))
+        .with_rank(rank)
+        .with_values(to_string(wanted), to_string(memory.sizes));
+  std::vector<basic_held_part<View>> parts;
+  for (const placed_box& part : laid.boxes(rank)) {
+    const box inside{part.local_offsets, part.where.sizes};
+    const bool is_all = inside == box::whole(memory.sizes);
+    if (!is_all && bits(memory.type) % 8 != 0)
+      return fail(errc::unaligned, std::string(name(memory.type)) + " is not cut").with_rank(rank).with_box(part.where);
+    parts.push_back({part.where, is_all ? memory : subview(memory, inside)});
+  }
+  return parts;
+}
 
 template <torch_module M>
 result<std::vector<keyed_memory>> memory_of(std::vector<module_entry<M>>& entries, const path& inside) {

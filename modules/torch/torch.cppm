@@ -7,3 +7,4 @@ export import :c10d_communicator;
 export import :ivalue;
 export import :module_state;
 export import :module_checkpoint;
+export import :module_ranks;

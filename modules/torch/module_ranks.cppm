@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks that each hold their parts of a torch::nn::Module save and load it together. Not here: one process alone
+// (module_checkpoint), how tensors are cut (layout), what ranks tell each other while they save
+// (collective_checkpoint).
+export module shardmesh.torch:module_ranks;
+
+import shardmesh.std;
+import shardmesh.core;
+import shardmesh.tree;
+import shardmesh.layout;
+import shardmesh.comm;
+import shardmesh.checkpoint;
+import shardmesh.collective_checkpoint;
+import :module_state;
+import :module_checkpoint;
+
+namespace shardmesh::detail {
+
+// An entry's path in the checkpoint, and this rank's memory.
+template <tensor_view_type View>
+struct placed_memory {
+  path where;
+  View memory;
+};
+
+// How the rules of a call place tensors.
+struct placing_rules {
+  const device_mesh& mesh;
+  std::span<const placement_rule> rules;
+  const placement_options& options;
+};
+
+// What this rank holds, or the first problem, which every rank gets. Collective. The shapes of whole tensors follow
+// from the parts of all ranks, which are compared with what the rules give each of them.
+result<const_held_state> held_to_save(const result<std::vector<placed_memory<const_tensor_view>>>& entries,
+                                      const placing_rules& placing, communicator_ref comm, const call_options& call);
+// The same for destinations; the shapes are the stored ones. What the checkpoint lacks is left to `load` to say.
+result<held_state> held_to_load(const checkpoint_reader* reader, const result<void>& opened,
+                                const result<std::vector<placed_memory<tensor_view>>>& entries,
+                                const placing_rules& placing, communicator_ref comm, const call_options& call);
+
+template <tensor_view_type View, torch_module M>
+result<std::vector<placed_memory<View>>> placed_memory_of(std::vector<module_entry<M>>& entries, const path& inside) {
+  std::vector<placed_memory<View>> memory;
+  for (module_entry<M>& one : entries) {
+    if (auto plain = check_tensor(one.tensor); !plain) return std::move(plain).error().with_key(one.name);
+    if constexpr (std::same_as<View, const_tensor_view>)
+      memory.push_back({path_inside(inside, one.name), view_of(std::as_const(one.tensor))});
+    else
+      memory.push_back({path_inside(inside, one.name), view_of(one.tensor)});
+  }
+  return memory;
+}
+
+}  // namespace shardmesh::detail
+
+export namespace shardmesh {
+
+struct module_rank_save_options {
+  path inside{};  // as of module_load_options; the same on every rank
+  rank_save_options saving{};
+  placement_options placing{};
+};
+
+/// Collective; blocks. Writes a module whose ranks each hold their parts as one DCP folder, each rank its own file, out
+/// of the module's memory; what several ranks hold is written once.
+/// \param module  its tensors are this rank's parts; on every rank the same entries, of the same dtypes and dimensions
+/// \param mesh    of all ranks of `comm`, in its numbering
+/// \param rules   the same on every rank; entries without one are whole on every rank. The shape of a whole tensor
+///                follows from the parts: their sizes along the mesh dimensions that cut a dimension are added.
+/// \errors in the report, the same on every rank, before a file exists: errc::shape_mismatch naming the entry, a rank
+///         whose part is not what the layout gives it, and both sizes; errc::disagreement (another mesh, other rules,
+///         entries or dtypes on a rank); errc::invalid_argument (a rank that the mesh lacks, one of the mesh that there
+///         is not); those of `check_tensor` and `resolve_placements`. Then those of `save` on many ranks.
+/// Cost: one round of all_gather (the sizes of all entries) beside those of `save`.
+/// Source: torch.distributed.checkpoint.save of a module's DTensors
+template <torch_module M>
+save_report save_checkpoint(const M& module, const std::filesystem::path& destination, const device_mesh& mesh,
+                            std::span<const placement_rule> rules, communicator_ref comm,
+                            const module_rank_save_options& options = {}) {
+  std::vector<module_entry<M>> entries = entries_of(module);
+  const auto held =
+      detail::held_to_save(detail::placed_memory_of<const_tensor_view>(entries, options.inside),
+                           {mesh, rules, options.placing}, comm, options.saving.saving.call.named("save_checkpoint"));
+  if (held) return save(destination, *held, comm, options.saving);
+  save_report refused;
+  refused.problems.push_back(held.error());
+  return refused;
+}
+
+struct module_rank_load_options {
+  path inside{};  // as of module_load_options
+  rank_load_options loading{};
+  open_options opening{};
+  placement_options placing{};
+};
+
+/// Collective; blocks. Fills each rank's parts of a module from a checkpoint of any format and of however many ranks;
+/// what several ranks hold is read once.
+/// \param module, mesh, rules  as of `save_checkpoint`; ranks may have different ones (stages of a pipeline)
+/// \errors in the report, the same on every rank, before a byte is read: those of `open_checkpoint`; errc::shape_mismatch
+///         naming the entry, the rank, the sizes that the layout of the stored tensor gives it and those that it has;
+///         errc::invalid_argument for a rank that its mesh lacks; those of `check_tensor` and `resolve_placements`.
+///         Then those of `load` on many ranks.
+/// Cost: one round of all_gather of nothing beside those of `load`.
+/// Source: torch.distributed.checkpoint.load into a module's DTensors
+template <torch_module M>
+load_report load_checkpoint(M& module, const std::filesystem::path& checkpoint, const device_mesh& mesh,
+                            std::span<const placement_rule> rules, communicator_ref comm,
+                            const module_rank_load_options& options = {}) {
+  auto reader = open_checkpoint(checkpoint, options.opening);
+  const result<void> opened = reader ? result<void>() : result<void>(reader.error());
+  std::vector<module_entry<M>> entries = entries_of(module);
+  auto held = detail::held_to_load(
+      reader ? reader->get() : nullptr, opened, detail::placed_memory_of<tensor_view>(entries, options.inside),
+      {mesh, rules, options.placing}, comm, options.loading.loading.call.named("load_checkpoint"));
+  if (!held) {
+    load_report refused;
+    refused.problems.push_back(held.error());
+    return refused;
+  }
+  for (std::size_t i = 0; i < entries.size(); ++i)
+    held->tensors[i].written = [&entries, i] { note_written(entries[i].tensor); };
+  return load(**reader, *held, comm, options.loading);
+}
+
+}  // namespace shardmesh
