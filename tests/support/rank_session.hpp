@@ -13,7 +13,7 @@
 #include <string>
 
 /// Returns the number of failed cases, or nonzero for a wrong command line.
-inline int run_rank_session(int argc, char** argv, std::int32_t rank) {
+inline int run_rank_session(int argc, const char* const* argv, std::int32_t rank) {
   Catch::Session session;
   if (const int wrong = session.applyCommandLine(argc, argv); wrong != 0) return wrong;
   session.configData().runOrder = Catch::TestRunOrder::Declared;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The distributed suite over c10d: ranks.py makes a group of gloo for every number of ranks and calls run_suite on each
 // rank. A case of fewer ranks is run by the first ones. All ranks come to the same verdict, so that they stay together.
-#include <catch2/catch_session.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -9,11 +8,9 @@
 #include <cstdlib>
 #include <exception>
 #include <fabric.hpp>
-#include <filesystem>
-#include <fstream>
-#include <iostream>
 #include <optional>
 #include <random_seed.hpp>
+#include <rank_session.hpp>
 #include <span>
 #include <string>
 #include <string_view>
@@ -69,27 +66,6 @@ std::string run(std::int32_t size, const fabric::rank_body& body) {
   return {};
 }
 
-// Rank 0 reports; the others only when something fails.
-int run_catch(int argc, const char* const* argv, std::int32_t rank) {
-  Catch::Session session;
-  if (const int wrong = session.applyCommandLine(argc, argv); wrong != 0) return wrong;
-  session.configData().runOrder = Catch::TestRunOrder::Declared;
-  session.configData().rngSeed = 1;
-  session.configData().defaultColourMode = Catch::ColourMode::None;
-  std::filesystem::path report;
-  if (rank != 0) {
-    report = std::filesystem::temp_directory_path() /
-             ("shardmesh-c10d-" + std::to_string(fabric::seed()) + "-" + std::to_string(rank) + ".txt");
-    session.configData().defaultOutputFilename = report.string();
-  }
-  const int failed = session.run();
-  if (!report.empty()) {
-    if (failed != 0) std::cerr << "rank " << rank << ":\n" << std::ifstream(report).rdbuf() << std::flush;
-    std::filesystem::remove(report);
-  }
-  return failed;
-}
-
 }  // namespace
 
 namespace fabric {
@@ -123,7 +99,7 @@ extern "C" __attribute__((visibility("default"))) int run_suite(const char* cons
   std::vector<std::int32_t> sizes;
   for (std::int32_t size = ranks; size >= fewest; --size) sizes.push_back(size);
   current().emplace(std::vector<std::string>(groups, groups + ranks), sizes, *std::move(all_ranks));
-  const int failed = run_catch(argc, argv, current()->all_ranks.rank());
+  const int failed = run_rank_session(argc, argv, current()->all_ranks.rank());
   static_cast<void>(tell_all({}));  // nobody leaves before the others have reported
   current().reset();
   return failed;
