@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Starts real PyTorch ranks over gloo, each of which loads the library of tests/torch/*.cpp and calls one of its functions.
 
-    ranks.py LIBRARY RANKS CASE     conformance | redistribute | errors | time
+    ranks.py LIBRARY RANKS CASE     conformance | redistribute | errors | memory | time
     ranks.py PROGRAM RANKS suite [FEWEST [CATCH2 ARGUMENTS]]
 
 The suite is tests/distributed, run with FEWEST to RANKS ranks; PROGRAM is a Python that has it in itself (suite_main.cpp).
@@ -20,9 +20,9 @@ def load(path):
     library = ctypes.CDLL(path)
     if hasattr(library, "run_suite"):
         return library
-    for name in ("check_conformance", "check_redistribute", "error_of_group"):
+    for name in ("check_conformance", "check_redistribute", "error_of_group", "exchange_tags"):
         getattr(library, name).restype = ctypes.c_char_p
-    library.time_redistribute.restype = ctypes.c_double
+    library.time_redistribute.restype = library.time_wrapping.restype = ctypes.c_double
     library.time_redistribute.argtypes = [ctypes.c_char_p, ctypes.c_int64, ctypes.c_int]
     return library
 
@@ -43,6 +43,20 @@ def errors(library, group, dist):
     return "" if "no process group" in text else f"the error of a group that is not there is {text!r}"
 
 
+def memory(library, group, dist):
+    """A tag that is over leaves nothing behind."""
+    name = group.group_name.encode()
+    resident = []
+    for _ in range(3):  # the first fills what is kept for reuse
+        wrong = library.exchange_tags(name, 3000).decode()
+        if wrong:
+            return wrong
+        pages = int(open("/proc/self/statm").read().split()[1])
+        resident.append(pages * os.sysconf("SC_PAGE_SIZE") >> 10)
+    grown = resident[2] - resident[1]
+    return "" if grown < 1024 else f"3000 exchanges leave {grown} KiB behind ({resident})"
+
+
 def group_is_sound(dist):
     """Errors of ours leave the user's group as it was."""
     import torch
@@ -57,6 +71,8 @@ def time_both(library, group, dist):
     import torch
     from torch.distributed.tensor import DTensor, Shard, init_device_mesh
 
+    if dist.get_rank() == 0:
+        print(f"a tensor as a view {library.time_wrapping(0):.0f} ns, as a dtensor {library.time_wrapping(1):.0f} ns")
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
     for side in (128, 512, 2048):
         ours = library.time_redistribute(group.group_name.encode(), side, 30)
@@ -83,7 +99,8 @@ def suite(library, group, dist):
     return f"the suite ends with status {status}" if status else group_is_sound(dist)
 
 
-CASES = {"conformance": conformance, "redistribute": redistribute, "errors": errors, "time": time_both, "suite": suite}
+CASES = {"conformance": conformance, "redistribute": redistribute, "errors": errors, "memory": memory,
+         "time": time_both, "suite": suite}
 
 
 def rank_main(path, case):

@@ -74,6 +74,24 @@ const char* check_redistribute(const char* group, int rounds, unsigned seed) {
   return kept("");
 }
 
+/// Nanoseconds of wrapping one tensor, the best of ten runs: 0: checked and seen as a view; 1: a dtensor made of it.
+double time_wrapping(int how) {
+  const layout rows = layout::make(device_mesh::make({4}).value(), {placement::shard(0)}, {32, 8}).value();
+  const at::Tensor mine = at::ones({8, 8});
+  constexpr int count = 100'000;
+  double best = 1e30;
+  std::int64_t seen = 0;  // or nothing would be made
+  for (int run = 0; run < 10; ++run) {
+    const auto began = std::chrono::steady_clock::now();
+    for (int i = 0; i < count; ++i)
+      seen += how == 0 ? (check_tensor(mine) ? view_of(mine).sizes[0] : 0)
+                       : dtensor<at::Tensor>::make(rows, 1, mine).value().local().size(0);
+    best = std::min(best,
+                    std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - began).count() / count);
+  }
+  return seen == std::int64_t{80} * count ? best : -1;
+}
+
 /// Microseconds of one redistribution of rows to columns of so many float32, the median of `rounds`; below 0: an error.
 double time_redistribute(const char* group, std::int64_t side, int rounds) {
   auto comm = c10d_communicator::named(group);
