@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// A process group is no communicator itself: c10d_communicator::of makes one of it.
+// expect: error: no matching function for call to 'agree'.*cannot convert argument of incomplete type 'c10d::ProcessGroup' to 'communicator_ref'
+#include <shardmesh/torch_forward.hpp>
+
+#include <span>
+
+import shardmesh.comm;
+import shardmesh.torch;
+
+bool agreed(c10d::ProcessGroup& group, std::span<const shardmesh::agreement_record> records) {
+  return shardmesh::agree(group, records).has_value();
+}
