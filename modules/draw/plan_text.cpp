@@ -42,10 +42,10 @@ extent_of_traffic measure(const traffic& sent) {
   return all;
 }
 
-// 1 to 9: a ninth of the largest amount, two, .. all of it.
+// 1 to 9: a ninth of the largest amount or less, up to two, .. all of it.
 int ninths(std::int64_t bytes, std::int64_t largest) {
-  const double share = static_cast<double>(bytes) / static_cast<double>(largest);
-  return std::clamp(static_cast<int>(share * 9 + 0.999), 1, 9);
+  for (; largest > INT64_MAX / 9; largest /= 2) bytes /= 2;
+  return static_cast<int>(std::clamp<std::int64_t>((bytes * 9 + largest - 1) / largest, 1, 9));
 }
 
 // More is bolder: of 256 colours five blues that both dark and light terminals show.

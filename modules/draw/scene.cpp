@@ -8,6 +8,7 @@ module;
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 module shardmesh.draw;
@@ -51,7 +52,8 @@ scene make_scene(const distribution& d, std::size_t max_slices) {
   made.slice_count = 1;
   for (std::size_t o = 0; o < made.outer_rank; ++o) {
     outer_edges.push_back(edges(held, shape, o));
-    made.slice_count *= static_cast<std::int64_t>(outer_edges.back().size()) - 1;
+    const std::int64_t intervals = static_cast<std::int64_t>(outer_edges.back().size()) - 1;
+    made.slice_count = checked_multiply(made.slice_count, intervals).value_or(INT64_MAX);
   }
   const auto drawn = std::min<std::int64_t>(made.slice_count, static_cast<std::int64_t>(max_slices));
   for (std::int64_t s = 0; s < drawn; ++s) {
@@ -81,16 +83,20 @@ scene make_scene(const distribution& d, std::size_t max_slices) {
 }
 
 std::string owner_label(const std::vector<owner_id>& owners, std::size_t most) {
-  std::string text;
+  if (owners.empty()) return ".";
+  std::string text, fitting = "..";  // the longest that can stand with ".." behind it
   for (std::size_t first = 0, last = 0; first < owners.size(); first = last) {
     while (last < owners.size() && owners[last] == owners[first] + static_cast<owner_id>(last - first)) ++last;
-    std::string range = std::to_string(owners[first]);
-    if (last - first == 2) range += fmt::format(",{}", owners[last - 1]);
-    if (last - first > 2) range += fmt::format("-{}", owners[last - 1]);
-    if (!text.empty() && text.size() + range.size() + 1 > most) return text + "..";
-    text += (text.empty() ? "" : ",") + range;
+    const auto add = [&](std::string_view separator, owner_id owner) {
+      text += separator;
+      text += std::to_string(owner);
+      if (text.size() + 2 <= most) fitting = text + "..";
+    };
+    add(first == 0 ? "" : ",", owners[first]);
+    if (last - first > 1) add(last - first > 2 ? "-" : ",", owners[last - 1]);
+    if (text.size() > most) return fitting;
   }
-  return text.empty() ? "." : text;
+  return text;
 }
 
 std::map<std::pair<owner_id, owner_id>, std::int64_t> traffic_of(const transfer_plan& plan) {

@@ -24,12 +24,12 @@ struct scene {
   std::int64_t rows = 1, columns = 1;
   std::size_t outer_rank = 0;
   std::vector<slice> slices;
-  std::int64_t slice_count = 0;  // some may not be in `slices`
+  std::int64_t slice_count = 0;  // some may not be in `slices`; INT64_MAX where there are more
 };
 
 scene make_scene(const distribution& d, std::size_t max_slices);
 
-// "0", "0-3", "0,2,5-7"; cut with ".." at about `most` characters.
+// "0", "0-3", "0,2,5-7", nobody is "."; of what is longer than `most` characters, the first owners and "..", that fit.
 std::string owner_label(const std::vector<owner_id>& owners, std::size_t most);
 
 // Bytes per (giver, taker) of different owners, all transfers.

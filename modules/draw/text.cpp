@@ -12,6 +12,8 @@ module;
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,11 +30,18 @@ struct axis {
   std::vector<std::int64_t> edges;
   std::vector<std::size_t> at;
 
-  std::size_t position(std::int64_t coordinate) const {
+  std::size_t interval(std::int64_t coordinate) const {
     const auto next = std::upper_bound(edges.begin(), edges.end(), coordinate);
-    return at[static_cast<std::size_t>(next - edges.begin()) - 1];
+    return static_cast<std::size_t>(next - edges.begin()) - 1;
   }
 };
+
+constexpr std::size_t most_rows = 40;
+
+std::size_t count_of(std::vector<std::int64_t> edges) {
+  edges |= ranges::actions::sort | ranges::actions::unique;
+  return edges.size();
+}
 
 // At most `most` intervals between edges: every k-th edge and the last.
 axis make_axis(std::vector<std::int64_t> edges, std::size_t most) {
@@ -54,14 +63,14 @@ class canvas {
     for (const std::size_t y : {top, bottom})
       for (const std::size_t x : {left, right}) cells_[y][x] = '+';
   }
+  // Precondition: the text fits between left and right.
   void label(std::size_t top, std::size_t left, std::size_t bottom, std::size_t right, const std::string& text,
              int color) {
     const std::size_t y = (top + bottom) / 2;
     const std::size_t room = right - left - 1;
-    const std::string fitted = text.size() <= room ? text : text.substr(0, room);
-    const std::size_t x = left + 1 + (room - fitted.size()) / 2;
-    cells_[y].replace(x, fitted.size(), fitted);
-    for (std::size_t i = 0; i < fitted.size(); ++i) colors_[y][x + i] = color;
+    const std::size_t x = left + 1 + (room - text.size()) / 2;
+    cells_[y].replace(x, text.size(), text);
+    for (std::size_t i = 0; i < text.size(); ++i) colors_[y][x + i] = color;
   }
   std::string line(std::size_t y) const {
     std::string text;
@@ -90,36 +99,79 @@ class canvas {
   std::vector<std::vector<int>> colors_;
 };
 
-// A rectangle of the picture: one tile, or several that the picture is too coarse to tell apart.
+// A rectangle of the picture: one tile, none, what tiles that overlap share, or several that the picture is too coarse
+// to tell apart.
 struct drawn_tile {
   std::size_t top, left, bottom, right;
   std::vector<owner_id> owners;
 };
 
+constexpr std::size_t unlimited = std::numeric_limits<std::size_t>::max();
+
+std::string label_of(const drawn_tile& t) {
+  return owner_label(t.owners, t.right - t.left - 1);
+}
+
+// The tiles that reach into each interval of rows (by the interval of columns), in the order of the slice.
+std::vector<std::vector<std::size_t>> tiles_by_cell(const slice& s, const axis& rows, const axis& columns) {
+  const std::size_t width = columns.edges.size() - 1;
+  std::vector<std::vector<std::size_t>> cells((rows.edges.size() - 1) * width);
+  for (std::size_t i = 0; i < s.tiles.size(); ++i) {
+    const tile& t = s.tiles[i];
+    for (std::size_t y = rows.interval(t.row); rows.edges[y] < t.row + t.rows; ++y)
+      for (std::size_t x = columns.interval(t.column); columns.edges[x] < t.column + t.columns; ++x)
+        cells[y * width + x].push_back(i);
+  }
+  return cells;
+}
+
+std::vector<owner_id> owners_of(const slice& s, const std::vector<std::size_t>& tiles) {
+  std::vector<owner_id> owners;
+  for (const std::size_t i : tiles) owners |= ranges::actions::push_back(s.tiles[i].owners);
+  return std::move(owners) | ranges::actions::sort | ranges::actions::unique;
+}
+
+// Cells of the same tiles become one rectangle, as wide as can be and then as high: nothing is drawn over another.
 std::vector<drawn_tile> arrange(const slice& s, const axis& rows, const axis& columns) {
+  const std::size_t height = rows.edges.size() - 1, width = columns.edges.size() - 1;
+  const auto cells = tiles_by_cell(s, rows, columns);
+  std::vector<bool> is_taken(cells.size());
   std::vector<drawn_tile> drawn;
-  for (const tile& t : s.tiles) {
-    drawn_tile one{rows.position(t.row), columns.position(t.column), 0, 0, t.owners};
-    const auto after = [](const axis& a, std::int64_t coordinate, std::size_t begin) {
-      const auto next = std::lower_bound(a.edges.begin(), a.edges.end(), coordinate);
-      return std::max(a.at[static_cast<std::size_t>(next - a.edges.begin())], begin + 1);
+  for (std::size_t first = 0; first < cells.size(); ++first) {
+    if (is_taken[first]) continue;
+    const std::size_t top = first / width, left = first % width;
+    const auto joins = [&](std::size_t y, std::size_t x) {
+      return !is_taken[y * width + x] && cells[y * width + x] == cells[first];
     };
-    one.bottom = after(rows, t.row + t.rows, one.top);
-    one.right = after(columns, t.column + t.columns, one.left);
-    const auto same = std::find_if(drawn.begin(), drawn.end(), [&](const drawn_tile& d) {
-      return d.top == one.top && d.left == one.left && d.bottom == one.bottom && d.right == one.right;
-    });
-    if (same == drawn.end()) {
-      drawn.push_back(std::move(one));
-      continue;
-    }
-    same->owners |= ranges::actions::push_back(one.owners) | ranges::actions::sort | ranges::actions::unique;
+    std::size_t right = left + 1, bottom = top + 1;
+    while (right < width && joins(top, right)) ++right;
+    const auto row_joins = [&](std::size_t y) {
+      for (std::size_t x = left; x < right; ++x)
+        if (!joins(y, x)) return false;
+      return true;
+    };
+    while (bottom < height && row_joins(bottom)) ++bottom;
+    for (std::size_t y = top; y < bottom; ++y)
+      for (std::size_t x = left; x < right; ++x) is_taken[y * width + x] = true;
+    drawn.push_back({rows.at[top], columns.at[left], rows.at[bottom], columns.at[right], owners_of(s, cells[first])});
   }
   return drawn;
 }
 
+// Of labels that were cut: all their owners, once each.
+std::string legend_of(const std::vector<drawn_tile>& drawn) {
+  constexpr std::size_t most = 64;
+  std::set<std::vector<owner_id>> listed;
+  std::string text;
+  for (const drawn_tile& t : drawn) {
+    const std::string label = label_of(t), all = owner_label(t.owners, unlimited);
+    if (label == all || !listed.insert(t.owners).second) continue;
+    if (listed.size() <= most) text += fmt::format("{} is {}\n", label, all);
+  }
+  return text + (listed.size() > most ? fmt::format("and {} more\n", listed.size() - most) : "");
+}
+
 std::string draw_slice(const slice& s, const scene& all, const draw_options& options) {
-  if (all.rows == 0 || all.columns == 0) return "  no cells\n";
   std::vector<std::int64_t> row_edges{0, all.rows}, column_edges{0, all.columns};
   std::size_t label = 1;
   for (const tile& t : s.tiles) {
@@ -130,8 +182,10 @@ std::string draw_slice(const slice& s, const scene& all, const draw_options& opt
   const std::string margin_text = std::to_string(all.rows);
   const std::size_t margin = all.rows > 1 ? margin_text.size() + 1 : 0;
   const std::size_t room = std::max<std::size_t>(options.max_columns, 30) - margin - 1;
+  const std::size_t intervals = count_of(row_edges) + count_of(column_edges);
   axis columns = make_axis(std::move(column_edges), std::max<std::size_t>(1, room / (label + 3)));
-  axis rows = make_axis(std::move(row_edges), 40);
+  axis rows = make_axis(std::move(row_edges), most_rows);
+  const bool is_exact = rows.edges.size() + columns.edges.size() == intervals;
   // Columns take width in proportion to their cells, at least a label's.
   const std::size_t least = label + 3;
   const std::size_t spare = room - std::min(room, least * (columns.edges.size() - 1));
@@ -146,13 +200,11 @@ std::string draw_slice(const slice& s, const scene& all, const draw_options& opt
   for (std::size_t i = 0; i < rows.edges.size(); ++i) rows.at.push_back(2 * i);
 
   canvas picture(rows.at.back() + 1, columns.at.back() + 1);
-  for (const drawn_tile& t : arrange(s, rows, columns)) {
-    picture.rectangle(t.top, t.left, t.bottom, t.right);
-  }
-  picture.rectangle(0, 0, rows.at.back(), columns.at.back());
-  for (const drawn_tile& t : arrange(s, rows, columns))
-    picture.label(t.top, t.left, t.bottom, t.right, owner_label(t.owners, t.right - t.left - 1),
-                  options.color ? t.owners.front() : -1);
+  const std::vector<drawn_tile> drawn = arrange(s, rows, columns);
+  for (const drawn_tile& t : drawn) picture.rectangle(t.top, t.left, t.bottom, t.right);
+  for (const drawn_tile& t : drawn)
+    picture.label(t.top, t.left, t.bottom, t.right, label_of(t),
+                  options.color && !t.owners.empty() ? t.owners.front() : -1);
 
   // Column coordinates above, row coordinates to the left, at the edges.
   std::string heading(columns.at.back() + 24, ' ');
@@ -169,13 +221,14 @@ std::string draw_slice(const slice& s, const scene& all, const draw_options& opt
     const bool edge = y % 2 == 0 && margin > 0;
     text += fmt::format("{:<{}}", edge ? std::to_string(rows.edges[y / 2]) : "", margin) + picture.line(y) + "\n";
   }
-  return text;
+  return is_exact ? text + legend_of(drawn) : text;
 }
 
 }  // namespace
 
 std::string draw_layout(const distribution& d, const draw_options& options) {
   const scene all = make_scene(d, options.max_slices);
+  if (all.slice_count == 0 || all.rows == 0 || all.columns == 0) return "  no cells\n";
   std::string text;
   for (const slice& s : all.slices) {
     if (all.outer_rank > 0) text += fmt::format("slice {}\n", to_string(s.outer));

@@ -18,9 +18,10 @@ struct draw_options {
 };
 
 /// Who holds what, as maps of the last two dimensions, one per slice of the others; every rectangle is a box with the
-/// owners that hold it ("0", "0-3", "0,2"; "." is held by nobody). A vector is one row, a scalar one line. Where the
-/// boxes are too many for the width, neighbours share a rectangle and are summarised.
-/// Ends with a newline. Cost: O(fragments + size of the picture).
+/// owners that hold it ("0", "0-3", "0,2"; "." is held by nobody; where boxes overlap, their owners together). A vector
+/// is one row, a scalar one line. Owners that are too many for their rectangle end in ".." and are listed below the
+/// map. Where the boxes are too many for the width, neighbours share a rectangle and are summarised. Ends with a
+/// newline. Cost: O(fragments + size of the picture).
 std::string draw_layout(const distribution& d, const draw_options& options = {});
 /// The same of whatever is distributed: a layout, a dtensor, a sharded tensor. \errors those of `distribution_of`
 template <distributed_object D>
