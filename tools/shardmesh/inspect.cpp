@@ -29,6 +29,7 @@
 #include "page.hpp"
 #include "report.hpp"
 #include "selection_options.hpp"
+#include "stacked_svg.hpp"
 
 import shardmesh;
 import shardmesh.catalog;
@@ -40,7 +41,7 @@ namespace {
 using namespace shardmesh;
 
 struct arguments {
-  std::string path, html;
+  std::string path, html, svg;
   bool json = false, map = false, tree = false, force = false;
   std::int64_t limit = -1;
   selection_arguments selection;
@@ -234,6 +235,26 @@ int print_list(checkpoint_reader& reader, const shown_entries& shown, const argu
   return status;
 }
 
+// The maps of --map as one picture.
+int write_maps(const catalog& contents, const shown_entries& shown, const arguments& given) {
+  constexpr std::size_t most = 100;
+  const std::size_t limit = given.limit < 0 ? most : static_cast<std::size_t>(given.limit);
+  std::vector<captioned_picture> maps;
+  int status = done;
+  for (const std::size_t i : shown.tensors) {
+    if (maps.size() == limit) break;
+    const tensor_entry& tensor = contents.tensors[i];
+    const auto held = held_by_ranks(contents, tensor);
+    if (!held)
+      status = std::max(status, report(held.error()));
+    else
+      maps.push_back({fmt::format("{}  {}", tensor.key, name(tensor.type)), svg_layout(*held)});
+  }
+  const std::size_t left = shown.tensors.size() - std::min(shown.tensors.size(), limit);
+  const std::string picture = stacked_svg(maps, left > 0 ? fmt::format("and {} more tensors", left) : "");
+  return write_text_file(given.svg, picture) ? status : not_completed;
+}
+
 int report_nothing(const error& cause, bool json, const global_report& globals) {
   if (json) {
     out_buffer out;
@@ -258,8 +279,8 @@ int print_page(checkpoint_reader& reader, const shown_entries& shown, const argu
   return std::max(status, write_page(std::move(destination), given.html, page));
 }
 
-// A page is no part of the checkpoint that it shows, and never takes the place of a file of it.
-result<void> check_outside(const std::string& page, const std::string& checkpoint) {
+// A page or picture is no part of the checkpoint that it shows, and never takes the place of a file of it.
+result<void> check_outside(std::string_view option, const std::string& page, const std::string& checkpoint) {
   namespace fs = std::filesystem;
   const auto resolved = [](const std::string& path) {
     std::error_code code;
@@ -268,18 +289,20 @@ result<void> check_outside(const std::string& page, const std::string& checkpoin
   };
   const fs::path inside = resolved(page).lexically_relative(resolved(checkpoint));
   if (inside.empty() || *inside.begin() == "..") return {};
-  return fail(errc::invalid_argument, "--html would write into the checkpoint").with_file(page);
+  return fail(errc::invalid_argument, fmt::format("{} would write into the checkpoint", option)).with_file(page);
 }
 
 int run(const arguments& given, const common_options& common) {
   works_on(given.path);
   std::optional<staged_output> page;
   if (!given.html.empty()) {
-    if (const auto outside = check_outside(given.html, given.path); !outside) return refuse(outside.error());
+    if (const auto outside = check_outside("--html", given.html, given.path); !outside) return refuse(outside.error());
     auto opened = open_page(given.html, given.force);
     if (!opened) return report(opened.error());
     page = std::move(*opened);
   }
+  if (!given.svg.empty())
+    if (const auto outside = check_outside("--svg", given.svg, given.path); !outside) return refuse(outside.error());
   const read_limits limits = read_limits{}.times(common.limit_factor);
   auto reader = open_checkpoint(given.path, {.limits = limits});
   // Also of what cannot be read: Python runs a damaged pickle up to its defect.
@@ -289,11 +312,14 @@ int run(const arguments& given, const common_options& common) {
   const auto shown = choose((*reader)->contents(), given);
   if (!shown) return report_nothing(shown.error(), given.json, globals);
   int status = done;
+  if (!given.svg.empty()) status = write_maps((*reader)->contents(), *shown, given);
   if (page) {
-    status = print_page(**reader, *shown, given, globals, std::move(*page));
+    status = std::max(status, print_page(**reader, *shown, given, globals, std::move(*page)));
   } else if (given.json) {
     out_buffer out;
-    status = write_document(out, **reader, *shown, globals);
+    status = std::max(status, write_document(out, **reader, *shown, globals));
+  } else if (!given.svg.empty()) {
+    // The picture is the answer, as with layout and plan.
   } else if (given.tree) {
     status = print_tree(**reader, *shown, given, globals);
   } else {
@@ -324,9 +350,11 @@ void add_inspect(CLI::App& app, invocation& call) {
   command->add_option("--limit", given->limit, "List at most N entries")->type_name("N")->check(whole_number());
   command->add_flag("--map", given->map, "Draw who holds what, tensor by tensor");
   command->add_flag("--tree", given->tree, "Draw the entries as the tree of their paths, instead of the list");
+  command->add_option("--svg", given->svg, "Write the maps of who holds what to FILE, as one picture (--only chooses)")
+      ->type_name("FILE");
   command->add_option("--html", given->html, "Write a page of it to FILE, for a browser; it needs no network")
       ->type_name("FILE");
-  command->add_flag("--force", given->force, "Replace FILE");
+  command->add_flag("--force", given->force, "With --html: replace FILE");
   command->callback([given, &call] { call.status = run(*given, call.common); });
 }
 
