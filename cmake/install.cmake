@@ -4,6 +4,7 @@
 include(CMakePackageConfigHelpers)
 get_property(components GLOBAL PROPERTY SHARDMESH_COMPONENTS)
 get_property(SHARDMESH_EXPORTED_HOST_COMPONENTS GLOBAL PROPERTY SHARDMESH_HOST_COMPONENTS)
+get_property(SHARDMESH_JOINED_COMPONENTS GLOBAL PROPERTY SHARDMESH_JOINED_COMPONENTS)
 set(cmake_dir ${CMAKE_INSTALL_LIBDIR}/cmake/shardmesh)
 set(modules_dir ${CMAKE_INSTALL_LIBDIR}/shardmesh/modules)
 set(SHARDMESH_NEEDS) # lines of the config: what each component imports, and what it has others find
@@ -50,14 +51,14 @@ endif()
 if(SHARDMESH_WITH_C_API) # which c_api/ installs
   list(APPEND SHARDMESH_EXPORTED_COMPONENTS c_api)
 endif()
-# CMake writes where modules were compiled; what was installed is elsewhere.
 configure_file(${PROJECT_SOURCE_DIR}/cmake/installed_modules.cmake.in installed_modules.cmake @ONLY)
 install(SCRIPT ${PROJECT_BINARY_DIR}/installed_modules.cmake)
 
+list(JOIN SHARDMESH_JOINED_COMPONENTS " " SHARDMESH_JOINED_COMPONENTS)
 list(JOIN SHARDMESH_EXPORTED_COMPONENTS " " SHARDMESH_EXPORTED_COMPONENTS)
 list(JOIN SHARDMESH_EXPORTED_HOST_COMPONENTS " " SHARDMESH_EXPORTED_HOST_COMPONENTS)
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/shardmeshConfig.cmake.in shardmeshConfig.cmake
-  INSTALL_DESTINATION ${cmake_dir} PATH_VARS CMAKE_INSTALL_INCLUDEDIR)
+  INSTALL_DESTINATION ${cmake_dir} PATH_VARS CMAKE_INSTALL_INCLUDEDIR modules_dir)
 write_basic_package_version_file(shardmeshConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/shardmeshConfig.cmake ${PROJECT_BINARY_DIR}/shardmeshConfigVersion.cmake
   ${PROJECT_SOURCE_DIR}/cmake/check_toolchain.cmake

@@ -9,12 +9,13 @@
 # third_parties.cmake: consumers link them, and look for those of the rooms that they ask for.
 # HEADERS: third parties whose headers end in our objects, so that consumers do not look for them; so is range-v3, which is
 # there for the bodies of every room.
+# APART: its partitions are installed as they are; those of other rooms become one file (join_interface.cmake).
 # OPTIONAL: the room is no part of what find_package(shardmesh) finds when no component is named.
 # What only we compile with is BUILD_LOCAL_INTERFACE: consumers' interfaces get neither our folders nor our warnings.
 # PLAIN: files of the folder that are no module units; they are compiled with the flags of PLAIN_LINKS (OpenMP's, say),
 # which no module may have, and which consumers link, but do not compile with.
 function(shardmesh_room name)
-  cmake_parse_arguments(PARSE_ARGV 1 room "OPTIONAL" "" "PLAIN;PLAIN_LINKS;IMPORTS;LINKS;HEADERS")
+  cmake_parse_arguments(PARSE_ARGV 1 room "OPTIONAL;APART" "" "PLAIN;PLAIN_LINKS;IMPORTS;LINKS;HEADERS")
   file(GLOB interfaces CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cppm)
   set(internal)
   foreach(file IN LISTS interfaces)
@@ -62,6 +63,9 @@ function(shardmesh_room name)
     target_sources(${target} PRIVATE $<TARGET_OBJECTS:${target}_plain>)
     list(TRANSFORM room_PLAIN_LINKS REPLACE "(.+)" "$<LINK_ONLY:\\1>" OUTPUT_VARIABLE links)
     target_link_libraries(${target} INTERFACE ${links})
+  endif()
+  if(NOT room_APART)
+    set_property(GLOBAL APPEND PROPERTY SHARDMESH_JOINED_COMPONENTS ${name})
   endif()
   set(optional)
   if(room_OPTIONAL)
