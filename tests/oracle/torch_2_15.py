@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """PyTorch 2.15 reads what shardmesh wrote: every golden DCP checkpoint rewritten, resharded and made from safetensors.
-Its packages are gigabytes, so it runs in ./dev test --full alone, in a virtual environment of its own that is removed
-again, or where SHARDMESH_TORCH_2_15 is the path of a Python that has torch 2.15 ("install": the environment)."""
+Its packages are gigabytes, so it runs in ./dev test --full alone, where tests/torch/second_torch.py installs them, or where
+SHARDMESH_TORCH_2_15 is the path of a Python that has torch 2.15 ("install": an environment of its own)."""
 import json
 import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 from common import Oracle, skip
 
@@ -37,7 +38,9 @@ def find_python(oracle):
     asked = os.environ.get("SHARDMESH_TORCH_2_15", "")
     if asked not in ("", "install"):
         return asked
-    if not asked and os.environ.get("SHARDMESH_PROPERTY_RUNS") != "long":
+    if not asked and oracle.args.python.exists():
+        return oracle.args.python
+    if not asked:
         skip("a download of gigabytes, part of ./dev test --full; SHARDMESH_TORCH_2_15 can name a Python that has torch 2.15")
     subprocess.run([sys.executable, "-m", "venv", oracle.work / "venv"], check=True)
     python = oracle.work / "venv" / "bin" / "python"
@@ -50,7 +53,7 @@ def find_python(oracle):
 
 
 def main():
-    oracle = Oracle(__doc__)
+    oracle = Oracle(__doc__, lambda parser: parser.add_argument("--python", type=Path, required=True))
     python = find_python(oracle)
     made = {}
     for case in oracle.cases():
