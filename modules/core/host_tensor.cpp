@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
+#include <large_pages.hpp>
 #include <try.hpp>
 
 #include <algorithm>
@@ -34,6 +35,7 @@ result<host_tensor> host_tensor::make(dtype type, const extents& sizes) {
     problem.sys = ENOMEM;
     return problem;
   }
+  detail::prefer_large_pages(made.data_.get(), rounded);
   return made;
 }
 

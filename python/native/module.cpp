@@ -2,7 +2,11 @@
 // shardmesh._native: the C++ half of the Python package. It knows no torch: tensors cross as addresses.
 #include "module.hpp"
 
+#include <large_pages.hpp>
 #include <shardmesh/version.hpp>
+
+#include <cstddef>
+#include <cstdint>
 
 #include "errors.hpp"
 
@@ -21,6 +25,12 @@ PYBIND11_MODULE(_native, native) {
       PyErr_SetObject(py::type::of(made).ptr(), made.ptr());
     }
   });
+  native.def(
+      "prefer_large_pages",
+      [](std::uintptr_t address, std::size_t size_bytes) {
+        shardmesh::detail::prefer_large_pages(reinterpret_cast<void*>(address), size_bytes);
+      },
+      py::arg("address"), py::arg("size_bytes"));
   bindings::add_checkpoint(native);
   bindings::add_saving(native);
   bindings::add_commands(native);

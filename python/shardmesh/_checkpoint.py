@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Union
 from . import _native, _plain_pickle
 from ._error import Box, Error, failure
 from ._progress import Progress, reporting
-from ._tensors import Destination, dtype_named
+from ._tensors import Destination, dtype_named, fresh
 
 if TYPE_CHECKING:
     import torch
@@ -173,7 +173,7 @@ class Checkpoint(Mapping[str, Entry]):
         else:
             where = box or ((0,) * len(entry.shape), entry.shape)
             dtype = dtype_named(entry.dtype, key)
-        made = torch.empty(tuple(where[1]), dtype=dtype)
+        made = fresh(tuple(where[1]), dtype)
         self._load([(key, where, Destination(made, key).memory)], threads, True)
         return made
 

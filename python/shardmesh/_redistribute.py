@@ -18,7 +18,7 @@ from ._error import failure
 from ._layouts import Layout, distribution, local_shape, mesh_of
 from ._progress import Progress, reporting
 from ._ranks import Members, members
-from ._tensors import Destination, memory_of, name_of, readable
+from ._tensors import Destination, fresh, memory_of, name_of, readable
 
 Distributed = Union[DTensor, ShardedTensor]
 
@@ -96,7 +96,7 @@ def full_state_dict(state_dict: Mapping[str, Any], *, rank: Optional[int] = None
         else:
             to = _native.Distribution.on_one_rank(shape, group.number_of(rank))
         with group.telling_others():
-            whole = torch.empty(shape, dtype=value.dtype) if is_mine else None
+            whole = fresh(shape, value.dtype) if is_mine else None
         _move(value, group, to, [whole] if whole is not None else [], (process_group, timeout, 0, False), key)
         yield key, whole
 
@@ -153,7 +153,7 @@ def _to_dtensor(tensor: Distributed, device_mesh: DeviceMesh, placements: Sequen
         layout = Layout.on(device_mesh, placements, tensor.shape if isinstance(tensor, DTensor) else tensor.size())
         to = distribution(_numbered(layout, group))
         shape = local_shape(layout, rank) if is_mine else (0,)
-        local = torch.empty(shape, dtype=tensor.dtype, device=_device(device_mesh))
+        local = fresh(shape, tensor.dtype, _device(device_mesh))
     _move(tensor, group, to, [local] if is_mine else [], options)
     size = torch.Size(layout.shape)
     return DTensor.from_local(local, device_mesh, placements, run_check=False, shape=size, stride=_dense(size))

@@ -4,8 +4,10 @@ tensor is asked for, so that descriptions, checks and conversions do without it.
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from . import _native
 from ._error import failure
 
 if TYPE_CHECKING:
@@ -58,18 +60,26 @@ def memory_of(tensor: torch.Tensor) -> Memory:
     return tensor.data_ptr(), name_of(tensor.dtype), tuple(tensor.shape), tensor.stride()
 
 
+def fresh(shape: Sequence[int], dtype: torch.dtype, device: torch.device | str = "cpu") -> torch.Tensor:
+    """A tensor that is about to be filled, uninitialized: of the host, a large one takes few page faults."""
+    import torch
+
+    made = torch.empty(shape, dtype=dtype, device=device)
+    if made.device.type == "cpu" and made.nbytes >= 2 << 20:
+        _native.prefer_large_pages(made.data_ptr(), made.nbytes)
+    return made
+
+
 class Destination:
     """A tensor that is loaded into: plain memory of the host is filled in place, anything else by way of a copy."""
 
     def __init__(self, tensor: torch.Tensor, key: str) -> None:
-        import torch
-
         kind = kind_that_has_no_memory(tensor)
         if kind:
             raise failure("unsupported", f"has no plain memory to fill: it is {kind}", key=key)
         self.tensor = tensor.detach()
         is_plain = tensor.device.type == "cpu" and not tensor.is_conj() and not tensor.is_neg()
-        self._filled = self.tensor if is_plain else torch.empty(tensor.shape, dtype=tensor.dtype)
+        self._filled = self.tensor if is_plain else fresh(tensor.shape, tensor.dtype)
         self.memory = memory_of(self._filled)
 
     def finish(self) -> None:
