@@ -7,38 +7,18 @@ module;
 #include <cstdint>
 #include <set>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 module shardmesh.draw;
 
 import :scene;
+import :svg_parts;
 
 namespace shardmesh {
 namespace {
 
 constexpr std::size_t max_slices = 64;
 constexpr double map_width = 480, map_height = 320, gap = 56;
-
-// Readable on light and dark: what has a colour of its own (boxes and what is written on them) keeps it.
-constexpr std::string_view style =
-    "<style>.page{fill:#fff}text{fill:#222}.edge{font-size:10px;fill:#666}.on{fill:#111}.light{fill:#fff}"
-    ".frame{fill:none;stroke:#444}@media(prefers-color-scheme:dark){.page{fill:#16181d}text{fill:#ddd}"
-    ".edge{fill:#999}.on{fill:#111}.light{fill:#fff}.frame{stroke:#aaa}}</style>\n";
-
-std::string document(double width, double height, const std::string& body) {
-  return fmt::format(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" viewBox=\"0 0 {0:.0f} {1:.0f}\" "
-      "font-family=\"sans-serif\" font-size=\"12\">\n{2}<rect class=\"page\" width=\"100%\" "
-      "height=\"100%\"/>\n{3}</svg>\n",
-      width, height, style, body);
-}
-
-std::string text_at(double x, double y, std::string_view anchor, const std::string& text,
-                    std::string_view name = "name") {
-  return fmt::format("<text class=\"{}\" x=\"{:.2f}\" y=\"{:.2f}\" text-anchor=\"{}\">{}</text>\n", name, x, y, anchor,
-                     text);
-}
 
 std::string frame_at(double x, double y, double width, double height) {
   return fmt::format("<rect class=\"frame\" x=\"{:.2f}\" y=\"{:.2f}\" width=\"{:.2f}\" height=\"{:.2f}\"/>\n", x, y,
@@ -63,7 +43,7 @@ std::string column_edges(const std::set<std::int64_t>& edges, const scene& all, 
     const double x = gap + scaled(edge, all.columns, map_width), half = 3.0 * static_cast<double>(number.size());
     if (x - half < free) continue;
     free = x + half + 6;
-    body += text_at(x, top - 4, "middle", number, "edge");
+    body += svg_text_at(x, top - 4, "middle", number, "edge");
   }
   return body;
 }
@@ -75,7 +55,7 @@ std::string row_edges(const std::set<std::int64_t>& edges, const scene& all, dou
     const double y = top + scaled(edge, all.rows, map_height);
     if (y < free) continue;
     free = y + 11;
-    body += text_at(gap - 5, y + 4, "end", std::to_string(edge), "edge");
+    body += svg_text_at(gap - 5, y + 4, "end", std::to_string(edge), "edge");
   }
   return body;
 }
@@ -89,7 +69,7 @@ std::string hover_text(const tile& t, const scene& all) {
 std::string map_of(const slice& s, const scene& all, double top) {
   std::string body;
   std::set<std::int64_t> rows{0, all.rows}, columns{0, all.columns};
-  if (all.outer_rank > 0) body += text_at(gap, top - 20, "start", to_string(s.outer));
+  if (all.outer_rank > 0) body += svg_text_at(gap, top - 20, "start", to_string(s.outer));
   for (const tile& t : s.tiles) {
     const double x = gap + scaled(t.column, all.columns, map_width), y = top + scaled(t.row, all.rows, map_height);
     const double width = scaled(t.columns, all.columns, map_width), height = scaled(t.rows, all.rows, map_height);
@@ -101,7 +81,7 @@ std::string map_of(const slice& s, const scene& all, double top) {
     columns.insert({t.column, t.column + t.columns});
     const std::string label = owner_label(t.owners, 16);
     if (height >= 12 && width >= 7.0 * static_cast<double>(label.size()))
-      body += text_at(x + width / 2, y + height / 2 + 4, "middle", label, "on");
+      body += svg_text_at(x + width / 2, y + height / 2 + 4, "middle", label, "on");
   }
   body += column_edges(columns, all, top);
   if (all.rows > 1) body += row_edges(rows, all, top);
@@ -112,18 +92,19 @@ std::string map_of(const slice& s, const scene& all, double top) {
 
 std::string svg_layout(const distribution& d) {
   const scene all = make_scene(d, max_slices);
-  std::string body = text_at(gap, 20, "start", "shape " + to_string(d.global_shape()));
+  std::string body = svg_text_at(gap, 20, "start", "shape " + to_string(d.global_shape()));
   double top = gap + 28;
   for (const slice& s : all.slices) {
     body += map_of(s, all, top);
     top += map_height + gap;
   }
   if (all.slice_count > static_cast<std::int64_t>(all.slices.size())) {
-    body += text_at(gap, top, "start",
+    body +=
+        svg_text_at(gap, top, "start",
                     fmt::format("and {} more slices", all.slice_count - static_cast<std::int64_t>(all.slices.size())));
     top += gap;
   }
-  return document(map_width + 2 * gap, top, body);
+  return svg_document(map_width + 2 * gap, top, body);
 }
 
 std::string svg_plan(const transfer_plan& plan) {
@@ -133,12 +114,12 @@ std::string svg_plan(const transfer_plan& plan) {
   for (const tensor_transfer& t : plan.transfers()) owners = std::max({owners, t.from.owners(), t.to.owners()});
   for (const auto& [pair, bytes] : traffic) most = std::max(most, bytes);
   const double cell = std::clamp(640.0 / owners, 2.0, 72.0), size = cell * owners;
-  std::string body =
-      text_at(gap, 20, "start",
-              fmt::format("{} move, at least {}", human_bytes(plan.bytes_moved()), human_bytes(plan.lower_bound())));
+  std::string body = svg_text_at(
+      gap, 20, "start",
+      fmt::format("{} move, at least {}", human_bytes(plan.bytes_moved()), human_bytes(plan.lower_bound())));
   const double top = gap + 28;
-  body += text_at(gap + size / 2, top - 22, "middle", "receiver", "edge");
-  body += text_at(gap, top - 22, "end", "sender", "edge");
+  body += svg_text_at(gap + size / 2, top - 22, "middle", "receiver", "edge");
+  body += svg_text_at(gap, top - 22, "end", "sender", "edge");
   for (const auto& [pair, bytes] : traffic) {
     const double x = gap + cell * pair.second, y = top + cell * pair.first;
     const double share = static_cast<double>(bytes) / static_cast<double>(most);
@@ -147,15 +128,15 @@ std::string svg_plan(const transfer_plan& plan) {
         "{}: {}</title></rect>\n",
         x, y, cell, cell, 92 - 52 * share, pair.first, pair.second, human_bytes(bytes));
     if (cell >= 60)
-      body += text_at(x + cell / 2, y + cell / 2 + 4, "middle", human_bytes(bytes), share > 0.6 ? "light" : "on");
+      body += svg_text_at(x + cell / 2, y + cell / 2 + 4, "middle", human_bytes(bytes), share > 0.6 ? "light" : "on");
   }
   if (cell >= 10)
     for (owner_id owner = 0; owner < owners; ++owner) {
-      body += text_at(gap - 6, top + cell * owner + cell / 2 + 4, "end", std::to_string(owner), "edge");
-      body += text_at(gap + cell * owner + cell / 2, top - 6, "middle", std::to_string(owner), "edge");
+      body += svg_text_at(gap - 6, top + cell * owner + cell / 2 + 4, "end", std::to_string(owner), "edge");
+      body += svg_text_at(gap + cell * owner + cell / 2, top - 6, "middle", std::to_string(owner), "edge");
     }
   body += frame_at(gap, top, size, size);
-  return document(size + 2 * gap, top + size + gap, body);
+  return svg_document(size + 2 * gap, top + size + gap, body);
 }
 
 }  // namespace shardmesh

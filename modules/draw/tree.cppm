@@ -25,4 +25,10 @@ export namespace shardmesh {
 std::string draw_tree(const tree_spec& tree, std::span<const std::string> leaf_labels = {},
                       const draw_options& options = {});
 
+/// The same as an SVG document, light or dark as its reader's system is: one row per node, branches as lines, keys of
+/// containers coloured by kind. `max_columns` is of a row's own text. Cost: O(lines + children of the containers
+/// drawn).
+std::string svg_tree(const tree_spec& tree, std::span<const std::string> leaf_labels = {},
+                     const draw_options& options = {});
+
 }  // namespace shardmesh

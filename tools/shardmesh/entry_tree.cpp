@@ -60,7 +60,7 @@ std::string own_name(const node& n) {
 
 }  // namespace
 
-std::string draw_entries(const std::vector<std::pair<path, std::string>>& entries, const draw_options& options) {
+result<labelled_tree> tree_of(const std::vector<std::pair<path, std::string>>& entries) {
   const std::vector<node> nodes = grow(entries);
   tree_builder builder;
   std::vector<std::string> labels;
@@ -87,8 +87,9 @@ std::string draw_entries(const std::vector<std::pair<path, std::string>>& entrie
     }
     open.emplace_back(&child, 0);
   }
-  const auto made = builder.finish();
-  return made ? draw_tree(*made, labels, options) : to_string(made.error()) + "\n";
+  auto made = builder.finish();
+  if (!made) return std::move(made).error();
+  return labelled_tree{*std::move(made), std::move(labels)};
 }
 
 }  // namespace tool

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // shardmesh inspect: what is in a checkpoint?
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -9,12 +8,10 @@
 #include <cstdint>
 #include <filesystem>
 #include <limits>
-#include <map>
 #include <memory>
 #include <optional>
 #include <range/v3/range/conversion.hpp>
 #include <range/v3/view/iota.hpp>
-#include <set>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -23,13 +20,13 @@
 
 #include "command.hpp"
 #include "console.hpp"
-#include "entry_tree.hpp"
 #include "inspect_json.hpp"
+#include "inspect_pictures.hpp"
+#include "inspect_summary.hpp"
 #include "out_buffer.hpp"
 #include "page.hpp"
 #include "report.hpp"
 #include "selection_options.hpp"
-#include "stacked_svg.hpp"
 
 import shardmesh;
 import shardmesh.catalog;
@@ -70,120 +67,22 @@ result<shown_entries> choose(const catalog& contents, const arguments& given) {
   return shown;
 }
 
-// One line a key; long values are cut.
-void print_texts(out_buffer& out, const catalog& contents) {
-  constexpr std::size_t most_keys = 20, longest = 100;
-  std::size_t printed = 0;
-  const texts_by_key texts = different_texts(contents);
-  for (const auto& [key, values] : texts) {
-    if (printed++ == most_keys) {
-      out.print("  metadata    ... and {} more keys\n", texts.size() - most_keys);
-      return;
-    }
-    const std::string& value = values.front()->value;
-    out.print(
-        "  metadata    {}: {}{}{}\n", escaped(key), escaped(std::string_view(value).substr(0, longest)),
-        value.size() > longest ? fmt::format("... ({})", human_bytes(static_cast<std::int64_t>(value.size()))) : "",
-        values.size() > 1 ? fmt::format(" (and {} other values)", values.size() - 1) : "");
-  }
-}
-
-// The tensor's chunks with the ranks that wrote them as owners, where the files' names say so; else the files' numbers.
-result<distribution> held_by_ranks(const catalog& contents, const tensor_entry& tensor) {
-  auto held = contents.distribution_of(tensor);
-  std::vector<owner_id> ranks;
-  for (const std::string& file : contents.files) {
-    const auto rank = rank_of_file(file);
-    if (!rank) return held;
-    ranks.push_back(*rank);
-  }
-  ranks.push_back(ranks.empty() ? 0 : *std::max_element(ranks.begin(), ranks.end()) + 1);  // chunks without a place
-  return held ? rename_owners(*held, ranks) : held;
-}
-
-void print_summary(out_buffer& out, const checkpoint_reader& reader, const shown_entries& shown) {
-  const catalog& contents = reader.contents();
-  std::map<std::string_view, std::pair<std::int64_t, std::int64_t>> by_dtype;  // bytes, tensors
-  std::map<std::string, std::int64_t> top_level;
-  std::int64_t chunks = 0, parameters = 0, optimizer = 0, other = 0, bytes = 0;
-  key_roles roles;
-  for (const tensor_entry& tensor : contents.tensors) roles.add(tensor.key);
-  for (const object_entry& object : contents.objects) roles.add(object.key);
-  // Floating tensors of the model are its parameters and buffers; counters, packed weights and a trainer's state are
-  // not.
-  const auto count_of = [&](key_role role, dtype type) -> std::int64_t& {
-    if (role == key_role::optimizer) return optimizer;
-    const bool is_number = kind(type) == dtype_kind::floating || kind(type) == dtype_kind::complex;
-    return role == key_role::model && is_number ? parameters : other;
-  };
-  for (const std::size_t i : shown.tensors) {
-    const tensor_entry& tensor = contents.tensors[i];
-    chunks += tensor.chunk_count;
-    const std::int64_t numel = checked_volume(tensor.shape).value_or(0);
-    const std::int64_t size = size_bytes(tensor.type, numel).value_or(0);
-    auto& [dtype_bytes, count] = by_dtype[name(tensor.type)];
-    dtype_bytes += size;
-    ++count;
-    bytes += size;
-    count_of(roles.role_of(tensor.key), tensor.type) += numel;
-    ++top_level[tensor.key.substr(0, tensor.key.find('.'))];
-  }
-  for (const std::size_t i : shown.objects)
-    ++top_level[contents.objects[i].key.substr(0, contents.objects[i].key.find('.'))];
-  std::set<std::int32_t> ranks;
-  for (const std::string& file : contents.files)
-    if (const auto rank = rank_of_file(file)) ranks.insert(*rank);
-  out.print("{}: {}{}{}, {} tensors in {} chunks, {} objects, {} files\n", escaped(reader.path().string()),
-            name(contents.format), contents.version.empty() ? "" : " ", escaped(contents.version), shown.tensors.size(),
-            chunks, shown.objects.size(), contents.files.size());
-  std::vector<std::string> beside;
-  if (optimizer > 0) beside.push_back(fmt::format("{} numbers of optimizer state", optimizer));
-  if (other > 0) beside.push_back(fmt::format("{} other numbers", other));
-  out.print("  parameters  {}{}\n", parameters,
-            beside.empty() ? std::string() : fmt::format(" (and {})", fmt::join(beside, ", ")));
-  std::vector<std::string> dtypes;
-  for (const auto& [type, total] : by_dtype)
-    dtypes.push_back(fmt::format("{} {} in {}", type, human_bytes(total.first), total.second));
-  out.print("  bytes       {}{}{}\n", human_bytes(bytes), dtypes.empty() ? "" : ": ", fmt::join(dtypes, ", "));
-  if (!ranks.empty()) out.print("  ranks       {} ({} to {})\n", ranks.size(), *ranks.begin(), *ranks.rbegin());
-  std::vector<std::string> keys;
-  for (const auto& [key, count] : top_level) {
-    if (keys.size() == 20) {
-      keys.push_back(fmt::format("... and {} more", top_level.size() - 20));
-      break;
-    }
-    keys.push_back(fmt::format("{} ({})", escaped(key), count));
-  }
-  out.print("  keys        {}\n", fmt::join(keys, ", "));
-  print_texts(out, contents);
-}
-
 // An object's value; the type alone of what is opaque and has none that we know.
 std::string shown_text(const object_value& value) {
   const bool is_type_alone = value.json == R"({"$other":)" + json_quoted(value.type) + "}" || value.json == "null";
   return value.kind.starts_with("opaque") && is_type_alone ? escaped(value.type) : object_text(value.json);
 }
 
-// The entries by their paths; objects are told by what they are, their values are not read.
 int print_tree(const checkpoint_reader& reader, const shown_entries& shown, const arguments& given,
                const global_report& globals) {
-  constexpr std::size_t widest = 160;
-  const catalog& contents = reader.contents();
+  const auto made = tree_of(reader.contents(), shown);
+  if (!made) return report(made.error());
+  const std::size_t lines =  // the root is no entry of the limit
+      given.limit < 0 ? std::numeric_limits<std::size_t>::max() : static_cast<std::size_t>(given.limit) + 1;
+  const draw_options options{.color = isatty(STDOUT_FILENO) != 0, .max_columns = widest_tree, .max_lines = lines};
   out_buffer out;
   print_summary(out, reader, shown);
-  out.print("{}", globals_text(globals));
-  std::vector<std::pair<path, std::string>> entries;
-  for (const std::size_t i : shown.tensors) {
-    const tensor_entry& tensor = contents.tensors[i];
-    const std::int64_t size = size_bytes(tensor.type, checked_volume(tensor.shape).value_or(0)).value_or(0);
-    entries.emplace_back(tensor.where,
-                         fmt::format("{} {}  {}", name(tensor.type), to_string(tensor.shape), human_bytes(size)));
-  }
-  for (const std::size_t i : shown.objects) entries.emplace_back(contents.objects[i].where, "(object)");
-  const std::size_t lines =
-      given.limit < 0 ? std::numeric_limits<std::size_t>::max() : static_cast<std::size_t>(given.limit) + 1;
-  out.print("{}",
-            draw_entries(entries, {.color = isatty(STDOUT_FILENO) != 0, .max_columns = widest, .max_lines = lines}));
+  out.print("{}{}", globals_text(globals), draw_tree(made->tree, made->labels, options));
   out.flush();
   return done;
 }
@@ -233,26 +132,6 @@ int print_list(checkpoint_reader& reader, const shown_entries& shown, const argu
   if (limit < all) out.print("... and {} more\n", all - limit);
   out.flush();
   return status;
-}
-
-// The maps of --map as one picture.
-int write_maps(const catalog& contents, const shown_entries& shown, const arguments& given) {
-  constexpr std::size_t most = 100;
-  const std::size_t limit = given.limit < 0 ? most : static_cast<std::size_t>(given.limit);
-  std::vector<captioned_picture> maps;
-  int status = done;
-  for (const std::size_t i : shown.tensors) {
-    if (maps.size() == limit) break;
-    const tensor_entry& tensor = contents.tensors[i];
-    const auto held = held_by_ranks(contents, tensor);
-    if (!held)
-      status = std::max(status, report(held.error()));
-    else
-      maps.push_back({fmt::format("{}  {}", tensor.key, name(tensor.type)), svg_layout(*held)});
-  }
-  const std::size_t left = shown.tensors.size() - std::min(shown.tensors.size(), limit);
-  const std::string picture = stacked_svg(maps, left > 0 ? fmt::format("and {} more tensors", left) : "");
-  return write_text_file(given.svg, picture) ? status : not_completed;
 }
 
 int report_nothing(const error& cause, bool json, const global_report& globals) {
@@ -312,7 +191,9 @@ int run(const arguments& given, const common_options& common) {
   const auto shown = choose((*reader)->contents(), given);
   if (!shown) return report_nothing(shown.error(), given.json, globals);
   int status = done;
-  if (!given.svg.empty()) status = write_maps((*reader)->contents(), *shown, given);
+  if (!given.svg.empty())
+    status = given.tree ? write_tree((*reader)->contents(), *shown, given.svg, given.limit)
+                        : write_maps((*reader)->contents(), *shown, given.svg, given.limit);
   if (page) {
     status = std::max(status, print_page(**reader, *shown, given, globals, std::move(*page)));
   } else if (given.json) {
@@ -350,7 +231,9 @@ void add_inspect(CLI::App& app, invocation& call) {
   command->add_option("--limit", given->limit, "List at most N entries")->type_name("N")->check(whole_number());
   command->add_flag("--map", given->map, "Draw who holds what, tensor by tensor");
   command->add_flag("--tree", given->tree, "Draw the entries as the tree of their paths, instead of the list");
-  command->add_option("--svg", given->svg, "Write the maps of who holds what to FILE, as one picture (--only chooses)")
+  command
+      ->add_option("--svg", given->svg,
+                   "Write to FILE, as one picture, the maps of who holds what (--only chooses); with --tree the tree")
       ->type_name("FILE");
   command->add_option("--html", given->html, "Write a page of it to FILE, for a browser; it needs no network")
       ->type_name("FILE");

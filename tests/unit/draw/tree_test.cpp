@@ -86,6 +86,63 @@ TEST_CASE("untrusted keys and labels of a tree reach no terminal unescaped, and 
   CHECK(text.find("[\"\xc3\xa4\xc3\xa4\xc3\xa4\"]  label\n") != std::string::npos);
 }
 
+TEST_CASE("an SVG picture of a tree has a row for each node, under its parent") {
+  const std::string picture = svg_tree(example(), labels);
+  CHECK(picture.starts_with("<svg xmlns"));
+  CHECK(picture.ends_with("</svg>\n"));
+  const std::string body = picture.substr(picture.find("height=\"100%\"/>\n") + 17);
+  CHECK(
+      body ==
+      "<text class=\"name\" x=\"16.00\" y=\"28.00\" text-anchor=\"start\"><tspan class=\"rest\">{3}</tspan></text>\n"
+      "<path class=\"branch\" d=\"M21 33V42H31\"/>\n"
+      "<text class=\"name\" x=\"34.00\" y=\"46.00\" text-anchor=\"start\"><tspan class=\"mapping\">model</tspan>&#160; "
+      "<tspan class=\"rest\">{3}</tspan></text>\n"
+      "<path class=\"branch\" d=\"M39 51V60H49\"/>\n"
+      "<text class=\"name\" x=\"52.00\" y=\"64.00\" text-anchor=\"start\"><tspan class=\"leaf\">weight</tspan>&#160; "
+      "<tspan class=\"rest\">float32 [2, 3]</tspan></text>\n"
+      "<path class=\"branch\" d=\"M39 51V78H49\"/>\n"
+      "<text class=\"name\" x=\"52.00\" y=\"82.00\" text-anchor=\"start\"><tspan "
+      "class=\"leaf\">[\"a.b\"]</tspan>&#160; "
+      "<tspan class=\"rest\">5</tspan></text>\n"
+      "<path class=\"branch\" d=\"M39 51V96H49\"/>\n"
+      "<text class=\"name\" x=\"52.00\" y=\"100.00\" text-anchor=\"start\"><tspan class=\"leaf\">[7]</tspan>&#160; "
+      "<tspan class=\"rest\">True</tspan></text>\n"
+      "<path class=\"branch\" d=\"M21 33V114H31\"/>\n"
+      "<text class=\"name\" x=\"34.00\" y=\"118.00\" text-anchor=\"start\"><tspan class=\"tuple\">betas</tspan>&#160; "
+      "<tspan class=\"rest\">(2)</tspan></text>\n"
+      "<path class=\"branch\" d=\"M39 123V132H49\"/>\n"
+      "<text class=\"name\" x=\"52.00\" y=\"136.00\" text-anchor=\"start\"><tspan class=\"leaf\">[0]</tspan>&#160; "
+      "<tspan class=\"rest\">0.9</tspan></text>\n"
+      "<path class=\"branch\" d=\"M39 123V150H49\"/>\n"
+      "<text class=\"name\" x=\"52.00\" y=\"154.00\" text-anchor=\"start\"><tspan class=\"leaf\">[1]</tspan>&#160; "
+      "<tspan class=\"rest\">0.99</tspan></text>\n"
+      "<path class=\"branch\" d=\"M21 33V168H31\"/>\n"
+      "<text class=\"name\" x=\"34.00\" y=\"172.00\" text-anchor=\"start\"><tspan "
+      "class=\"sequence\">empty</tspan>&#160; "
+      "<tspan class=\"rest\">[]</tspan></text>\n"
+      "</svg>\n");
+}
+
+TEST_CASE("an SVG picture of a tree ends after the lines allowed, and no key or label is markup") {
+  const std::string picture = svg_tree(example(), labels, {.max_lines = 4});
+  CHECK(picture.find("and 5 more nodes</text>") != std::string::npos);
+  CHECK(picture.find("<tspan class=\"rest\">5</tspan>") != std::string::npos);
+  CHECK(picture.find("True") == std::string::npos);
+  tree_builder b;
+  b.begin(node_kind::mapping);
+  b.leaf("<script>\x1b");
+  b.leaf(std::string(60, 'k'));
+  b.end();
+  const std::string hostile =
+      svg_tree(b.finish().value(), std::vector<std::string>{"a</svg>&", ""}, {.max_columns = 30});
+  CHECK(hostile.find("<script") == std::string::npos);
+  CHECK(hostile.find("&lt;script&gt;\\x1b") != std::string::npos);
+  CHECK(hostile.find("a&lt;/svg&gt;&amp;") != std::string::npos);
+  CHECK(hostile.find(std::string(30, 'k') + "</tspan></text>") != std::string::npos);
+  CHECK(hostile.find(std::string(31, 'k')) == std::string::npos);
+  CHECK(svg_tree(tree_spec()).ends_with("height=\"100%\"/>\n</svg>\n"));
+}
+
 TEST_CASE("keys of containers are coloured by kind when colour is asked for") {
   const std::string text = draw_tree(example(), labels, {.color = true});
   CHECK(text.find("|- \x1b[1;34mmodel\x1b[0m {3}\n") != std::string::npos);

@@ -5,6 +5,9 @@
 #include <run_tool.hpp>
 #include <safetensors_files.hpp>
 
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
@@ -97,4 +100,15 @@ TEST_CASE("inspect --tree draws entries by their paths, and a key that begins an
       "`- step  int64 [1]  8 bytes\n";
   CHECK(said.out.ends_with(tree));
   CHECK(run_tool(call + " --limit 2").out.ends_with("{2}\n|- model {2}\n|  |- a {2}\nand 5 more nodes\n"));
+  // As a picture: the same rows, and nothing beside it is printed.
+  const std::filesystem::path picture = folder.path() / "tree.svg";
+  const tool_output drawn = run_tool(call + " --limit 2 --svg " + picture.string());
+  CHECK(drawn.status == 0);
+  CHECK(drawn.out.empty());
+  std::ifstream file(picture);
+  const std::string svg{std::istreambuf_iterator<char>(file), {}};
+  CHECK(svg.starts_with("<svg xmlns"));
+  for (const char* const part : {">model</tspan>", ">a</tspan>", "and 5 more nodes</text>"})
+    CHECK(svg.find(part) != std::string::npos);
+  CHECK(svg.find("scale") == std::string::npos);
 }

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include <fmt/format.h>
+
+#include <string>
+#include <string_view>
+module shardmesh.draw;
+
+import :svg_parts;
+
+namespace shardmesh {
+namespace {
+
+// Readable on light and dark: what has a colour of its own (boxes and what is written on them) keeps it.
+constexpr std::string_view style =
+    "<style>.page{fill:#fff}text{fill:#222}.edge{font-size:10px;fill:#666}.on{fill:#111}.light{fill:#fff}"
+    ".frame{fill:none;stroke:#444}.branch{fill:none;stroke:#bbb}.mapping{fill:#1f5fc4}.sequence{fill:#0b7a75}"
+    ".tuple{fill:#9b3fb5}.rest{fill:#666}@media(prefers-color-scheme:dark){.page{fill:#16181d}text{fill:#ddd}"
+    ".edge,.rest{fill:#999}.on{fill:#111}.light{fill:#fff}.frame{stroke:#aaa}.branch{stroke:#555}"
+    ".mapping{fill:#7fb0ff}.sequence{fill:#5fd0ca}.tuple{fill:#d99cec}}</style>\n";
+
+}  // namespace
+
+std::string svg_document(double width, double height, const std::string& body) {
+  return fmt::format(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" viewBox=\"0 0 {0:.0f} {1:.0f}\" "
+      "font-family=\"sans-serif\" font-size=\"12\">\n{2}<rect class=\"page\" width=\"100%\" "
+      "height=\"100%\"/>\n{3}</svg>\n",
+      width, height, style, body);
+}
+
+std::string svg_text_at(double x, double y, std::string_view anchor, const std::string& text, std::string_view name) {
+  return fmt::format("<text class=\"{}\" x=\"{:.2f}\" y=\"{:.2f}\" text-anchor=\"{}\">{}</text>\n", name, x, y, anchor,
+                     text);
+}
+
+std::string svg_text(std::string_view text) {
+  std::string safe;
+  for (const char c : escaped(text))
+    safe += c == '&' ? "&amp;" : c == '<' ? "&lt;" : c == '>' ? "&gt;" : std::string(1, c);
+  return safe;
+}
+
+}  // namespace shardmesh

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "inspect_pictures.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "command.hpp"
+#include "report.hpp"
+#include "stacked_svg.hpp"
+
+import shardmesh;
+import shardmesh.catalog;
+
+namespace tool {
+using namespace shardmesh;
+
+result<distribution> held_by_ranks(const catalog& contents, const tensor_entry& tensor) {
+  auto held = contents.distribution_of(tensor);
+  std::vector<owner_id> ranks;
+  for (const std::string& file : contents.files) {
+    const auto rank = rank_of_file(file);
+    if (!rank) return held;
+    ranks.push_back(*rank);
+  }
+  ranks.push_back(ranks.empty() ? 0 : *std::max_element(ranks.begin(), ranks.end()) + 1);  // chunks without a place
+  return held ? rename_owners(*held, ranks) : held;
+}
+
+result<labelled_tree> tree_of(const catalog& contents, const shown_entries& shown) {
+  std::vector<std::pair<path, std::string>> entries;
+  for (const std::size_t i : shown.tensors) {
+    const tensor_entry& tensor = contents.tensors[i];
+    const std::int64_t size = size_bytes(tensor.type, checked_volume(tensor.shape).value_or(0)).value_or(0);
+    entries.emplace_back(tensor.where,
+                         fmt::format("{} {}  {}", name(tensor.type), to_string(tensor.shape), human_bytes(size)));
+  }
+  for (const std::size_t i : shown.objects) entries.emplace_back(contents.objects[i].where, "(object)");
+  return tree_of(entries);
+}
+
+int write_maps(const catalog& contents, const shown_entries& shown, const std::string& file, std::int64_t limit) {
+  constexpr std::size_t most = 100;
+  const std::size_t count = limit < 0 ? most : static_cast<std::size_t>(limit);
+  std::vector<captioned_picture> maps;
+  int status = done;
+  for (const std::size_t i : shown.tensors) {
+    if (maps.size() == count) break;
+    const tensor_entry& tensor = contents.tensors[i];
+    const auto held = held_by_ranks(contents, tensor);
+    if (!held)
+      status = std::max(status, report(held.error()));
+    else
+      maps.push_back({fmt::format("{}  {}", tensor.key, name(tensor.type)), svg_layout(*held)});
+  }
+  const std::size_t left = shown.tensors.size() - std::min(shown.tensors.size(), count);
+  const std::string picture = stacked_svg(maps, left > 0 ? fmt::format("and {} more tensors", left) : "");
+  return write_text_file(file, picture) ? status : not_completed;
+}
+
+int write_tree(const catalog& contents, const shown_entries& shown, const std::string& file, std::int64_t limit) {
+  constexpr std::size_t most = 2000;
+  const auto made = tree_of(contents, shown);
+  if (!made) return report(made.error());
+  const std::string picture =
+      svg_tree(made->tree, made->labels,
+               {.max_columns = widest_tree, .max_lines = limit < 0 ? most : static_cast<std::size_t>(limit) + 1});
+  return write_text_file(file, picture) ? done : not_completed;
+}
+
+}  // namespace tool
