@@ -23,9 +23,12 @@ if(NOT LibTorch_INCLUDE_DIR)
   endif()
   if(LibTorch_python)
     # Asked for its place only: importing it would take seconds.
-    execute_process(COMMAND ${LibTorch_python} -c
-      "import importlib.util as u; print(u.find_spec('torch').submodule_search_locations[0])"
-      OUTPUT_VARIABLE LibTorch_of_python OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+    execute_process(
+      COMMAND ${LibTorch_python} -c "import importlib.util as u; print(u.find_spec('torch').submodule_search_locations[0])"
+      OUTPUT_VARIABLE LibTorch_of_python
+      OUTPUT_STRIP_TRAILING_WHITESPACE
+      ERROR_QUIET
+    )
     find_path(LibTorch_INCLUDE_DIR NAMES ATen/core/Tensor.h HINTS ${LibTorch_of_python} PATH_SUFFIXES include)
   endif()
 endif()
@@ -44,16 +47,22 @@ foreach(header IN ITEMS torch/headeronly/version.h torch/csrc/api/include/torch/
   endif()
 endforeach()
 include(FindPackageHandleStandardArgs)
-find_package_handle_standard_args(LibTorch REQUIRED_VARS LibTorch_INCLUDE_DIR ${LibTorch_libraries}
-  VERSION_VAR LibTorch_VERSION)
+find_package_handle_standard_args(
+  LibTorch
+  REQUIRED_VARS LibTorch_INCLUDE_DIR ${LibTorch_libraries}
+  VERSION_VAR LibTorch_VERSION
+)
 if(LibTorch_FOUND AND NOT TARGET LibTorch::LibTorch)
   foreach(name IN ITEMS c10 torch_cpu)
     add_library(LibTorch::${name} UNKNOWN IMPORTED)
     set_target_properties(LibTorch::${name} PROPERTIES IMPORTED_LOCATION "${LibTorch_${name}_LIBRARY}")
   endforeach()
   add_library(LibTorch::LibTorch INTERFACE IMPORTED)
-  set_target_properties(LibTorch::LibTorch PROPERTIES
-    INTERFACE_INCLUDE_DIRECTORIES "${LibTorch_INCLUDE_DIR};${LibTorch_INCLUDE_DIR}/torch/csrc/api/include"
-    INTERFACE_LINK_LIBRARIES "LibTorch::torch_cpu;LibTorch::c10")
+  set_target_properties(
+    LibTorch::LibTorch
+    PROPERTIES
+      INTERFACE_INCLUDE_DIRECTORIES "${LibTorch_INCLUDE_DIR};${LibTorch_INCLUDE_DIR}/torch/csrc/api/include"
+      INTERFACE_LINK_LIBRARIES "LibTorch::torch_cpu;LibTorch::c10"
+  )
 endif()
 mark_as_advanced(LibTorch_PYTHON LibTorch_INCLUDE_DIR ${LibTorch_libraries})

@@ -9,8 +9,13 @@ if(MPIC_WRAPPER)
   foreach(kind IN ITEMS include library)
     set(question_include incdirs)
     set(question_library libdirs)
-    execute_process(COMMAND ${MPIC_WRAPPER} --showme:${question_${kind}} RESULT_VARIABLE MPIC_status
-      OUTPUT_VARIABLE MPIC_folders ERROR_QUIET OUTPUT_STRIP_TRAILING_WHITESPACE)
+    execute_process(
+      COMMAND ${MPIC_WRAPPER} --showme:${question_${kind}}
+      RESULT_VARIABLE MPIC_status
+      OUTPUT_VARIABLE MPIC_folders
+      ERROR_QUIET
+      OUTPUT_STRIP_TRAILING_WHITESPACE
+    )
     if(MPIC_status EQUAL 0) # OpenMPI's
       separate_arguments(MPIC_${kind}_hints UNIX_COMMAND "${MPIC_folders}")
     else() # MPICH's and its kin
@@ -22,16 +27,22 @@ if(MPIC_WRAPPER)
     endif()
   endforeach()
 endif()
-find_path(MPIC_INCLUDE_DIR NAMES mpi.h HINTS ${MPIC_include_hints}
-  PATHS /usr/lib/${CMAKE_LIBRARY_ARCHITECTURE}/openmpi/include PATH_SUFFIXES mpi openmpi)
-find_library(MPIC_LIBRARY NAMES mpi HINTS ${MPIC_library_hints}
-  PATHS /usr/lib/${CMAKE_LIBRARY_ARCHITECTURE}/openmpi/lib)
+find_path(
+  MPIC_INCLUDE_DIR
+  NAMES mpi.h
+  HINTS ${MPIC_include_hints}
+  PATHS /usr/lib/${CMAKE_LIBRARY_ARCHITECTURE}/openmpi/include
+  PATH_SUFFIXES mpi openmpi
+)
+find_library(MPIC_LIBRARY NAMES mpi HINTS ${MPIC_library_hints} PATHS /usr/lib/${CMAKE_LIBRARY_ARCHITECTURE}/openmpi/lib)
 find_program(MPIC_LAUNCHER NAMES mpirun mpiexec)
 include(FindPackageHandleStandardArgs)
 find_package_handle_standard_args(MPIC REQUIRED_VARS MPIC_LIBRARY MPIC_INCLUDE_DIR)
 if(MPIC_FOUND AND NOT TARGET MPIC::mpi)
   add_library(MPIC::mpi UNKNOWN IMPORTED)
-  set_target_properties(MPIC::mpi PROPERTIES IMPORTED_LOCATION "${MPIC_LIBRARY}"
-    INTERFACE_INCLUDE_DIRECTORIES "${MPIC_INCLUDE_DIR}")
+  set_target_properties(
+    MPIC::mpi
+    PROPERTIES IMPORTED_LOCATION "${MPIC_LIBRARY}" INTERFACE_INCLUDE_DIRECTORIES "${MPIC_INCLUDE_DIR}"
+  )
 endif()
 mark_as_advanced(MPIC_WRAPPER MPIC_INCLUDE_DIR MPIC_LIBRARY MPIC_LAUNCHER)

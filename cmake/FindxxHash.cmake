@@ -9,11 +9,12 @@ if(xxHash_INCLUDE_DIR)
   list(JOIN xxHash_numbers "." xxHash_VERSION)
 endif()
 include(FindPackageHandleStandardArgs)
-find_package_handle_standard_args(xxHash REQUIRED_VARS xxHash_LIBRARY xxHash_INCLUDE_DIR
-  VERSION_VAR xxHash_VERSION)
+find_package_handle_standard_args(xxHash REQUIRED_VARS xxHash_LIBRARY xxHash_INCLUDE_DIR VERSION_VAR xxHash_VERSION)
 if(xxHash_FOUND AND NOT TARGET xxHash::xxhash)
   add_library(xxHash::xxhash UNKNOWN IMPORTED)
-  set_target_properties(xxHash::xxhash PROPERTIES IMPORTED_LOCATION "${xxHash_LIBRARY}"
-    INTERFACE_INCLUDE_DIRECTORIES "${xxHash_INCLUDE_DIR}")
+  set_target_properties(
+    xxHash::xxhash
+    PROPERTIES IMPORTED_LOCATION "${xxHash_LIBRARY}" INTERFACE_INCLUDE_DIRECTORIES "${xxHash_INCLUDE_DIR}"
+  )
 endif()
 mark_as_advanced(xxHash_INCLUDE_DIR xxHash_LIBRARY)

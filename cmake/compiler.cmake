@@ -19,5 +19,13 @@ if(SHARDMESH_BUILD_FUZZERS)
   add_compile_options(-fsanitize=fuzzer-no-link)
 endif()
 if(PROJECT_IS_TOP_LEVEL)
-  set(SHARDMESH_WARNINGS -Wall -Wextra -Wpedantic -Wconversion -Wno-sign-conversion -Wshadow)
+  set(
+    SHARDMESH_WARNINGS
+    -Wall
+    -Wextra
+    -Wpedantic
+    -Wconversion
+    -Wno-sign-conversion
+    -Wshadow
+  )
 endif()

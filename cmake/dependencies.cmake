@@ -3,25 +3,65 @@
 include(cmake/third_parties.cmake)
 shardmesh_third_party(threads TARGET Threads::Threads FIND Threads FLAGS -pthread)
 shardmesh_third_party(fmt TARGET fmt::fmt FIND fmt CONFIG LICENSE MIT FLAGS -lfmt PURL pkg:github/fmtlib/fmt)
-shardmesh_third_party(range-v3 TARGET range-v3::range-v3 FIND range-v3 CONFIG LICENSE BSL-1.0
-  PURL pkg:github/ericniebler/range-v3)
-shardmesh_third_party(nlohmann-json TARGET nlohmann_json::nlohmann_json FIND nlohmann_json CONFIG LICENSE MIT
-  PURL pkg:github/nlohmann/json)
+shardmesh_third_party(
+  range-v3
+  TARGET range-v3::range-v3
+  FIND range-v3 CONFIG
+  LICENSE BSL-1.0
+  PURL pkg:github/ericniebler/range-v3
+)
+shardmesh_third_party(
+  nlohmann-json
+  TARGET nlohmann_json::nlohmann_json
+  FIND nlohmann_json CONFIG
+  LICENSE MIT
+  PURL pkg:github/nlohmann/json
+)
 shardmesh_third_party(zlib TARGET ZLIB::ZLIB FIND ZLIB LICENSE Zlib FLAGS -lz PURL pkg:github/madler/zlib)
-shardmesh_third_party(zstd TARGET zstd::libzstd_shared zstd::libzstd_static FIND zstd CONFIG
-  LICENSE "BSD-3-Clause OR GPL-2.0-only" FLAGS -lzstd PURL pkg:github/facebook/zstd)
-shardmesh_third_party(openssl TARGET OpenSSL::Crypto FIND OpenSSL COMPONENTS Crypto VERSION OPENSSL_VERSION
-  LICENSE Apache-2.0 FLAGS -lcrypto PURL pkg:github/openssl/openssl)
-shardmesh_third_party(xxhash TARGET xxHash::xxhash FIND xxHash LICENSE BSD-2-Clause FLAGS -lxxhash
-  PURL pkg:github/Cyan4973/xxHash)
-shardmesh_third_party(libdeflate TARGET libdeflate::libdeflate FIND libdeflate LICENSE MIT FLAGS -ldeflate
-  PURL pkg:github/ebiggers/libdeflate)
+shardmesh_third_party(
+  zstd
+  TARGET zstd::libzstd_shared zstd::libzstd_static
+  FIND zstd CONFIG
+  LICENSE "BSD-3-Clause OR GPL-2.0-only"
+  FLAGS -lzstd
+  PURL pkg:github/facebook/zstd
+)
+shardmesh_third_party(
+  openssl
+  TARGET OpenSSL::Crypto
+  FIND OpenSSL COMPONENTS Crypto
+  VERSION OPENSSL_VERSION
+  LICENSE Apache-2.0
+  FLAGS -lcrypto
+  PURL pkg:github/openssl/openssl
+)
+shardmesh_third_party(
+  xxhash
+  TARGET xxHash::xxhash
+  FIND xxHash
+  LICENSE BSD-2-Clause
+  FLAGS -lxxhash
+  PURL pkg:github/Cyan4973/xxHash
+)
+shardmesh_third_party(
+  libdeflate
+  TARGET libdeflate::libdeflate
+  FIND libdeflate
+  LICENSE MIT
+  FLAGS -ldeflate
+  PURL pkg:github/ebiggers/libdeflate
+)
 shardmesh_third_party(re2 TARGET RE2::re2 FIND RE2 LICENSE BSD-3-Clause FLAGS -lre2 PURL pkg:github/google/re2)
 if(SHARDMESH_BUILD_TOOLS)
-  shardmesh_third_party(simdjson TARGET simdjson::simdjson FIND simdjson CONFIG LICENSE Apache-2.0
-    FLAGS -lsimdjson PURL pkg:github/simdjson/simdjson)
-  shardmesh_third_party(cli11 TARGET CLI11::CLI11 FIND CLI11 CONFIG LICENSE BSD-3-Clause
-    PURL pkg:github/CLIUtils/CLI11)
+  shardmesh_third_party(
+    simdjson
+    TARGET simdjson::simdjson
+    FIND simdjson CONFIG
+    LICENSE Apache-2.0
+    FLAGS -lsimdjson
+    PURL pkg:github/simdjson/simdjson
+  )
+  shardmesh_third_party(cli11 TARGET CLI11::CLI11 FIND CLI11 CONFIG LICENSE BSD-3-Clause PURL pkg:github/CLIUtils/CLI11)
 endif()
 
 # Optional rooms. AUTO builds what the machine has; an installed package says which components it holds.
@@ -42,10 +82,22 @@ if(MPIC_FOUND)
   shardmesh_third_party(mpi TARGET MPIC::mpi FIND MPIC FOUND_ALREADY FLAGS -lmpi ${facts})
 endif()
 if(Kokkos_FOUND)
-  shardmesh_third_party(kokkos TARGET Kokkos::kokkos FIND Kokkos FOUND_ALREADY
-    LICENSE "Apache-2.0 WITH LLVM-exception" PURL pkg:github/kokkos/kokkos)
+  shardmesh_third_party(
+    kokkos
+    TARGET Kokkos::kokkos
+    FIND Kokkos
+    FOUND_ALREADY
+    LICENSE "Apache-2.0 WITH LLVM-exception"
+    PURL pkg:github/kokkos/kokkos
+  )
 endif()
 if(LibTorch_FOUND)
-  shardmesh_third_party(libtorch TARGET LibTorch::LibTorch FIND LibTorch FOUND_ALREADY LICENSE BSD-3-Clause
-    PURL pkg:github/pytorch/pytorch)
+  shardmesh_third_party(
+    libtorch
+    TARGET LibTorch::LibTorch
+    FIND LibTorch
+    FOUND_ALREADY
+    LICENSE BSD-3-Clause
+    PURL pkg:github/pytorch/pytorch
+  )
 endif()

@@ -4,7 +4,12 @@
 function(shardmesh_find_kokkos)
   # Its package ends the configuration where OpenMP is missing that it was built with, and AUTO must not.
   find_package(OpenMP QUIET COMPONENTS CXX)
-  if(SHARDMESH_WITH_KOKKOS STREQUAL "AUTO" AND NOT OpenMP_CXX_FOUND AND NOT DEFINED Kokkos_ROOT AND NOT DEFINED ENV{Kokkos_ROOT})
+  if(
+    SHARDMESH_WITH_KOKKOS STREQUAL "AUTO"
+    AND NOT OpenMP_CXX_FOUND
+    AND NOT DEFINED Kokkos_ROOT
+    AND NOT DEFINED ENV{Kokkos_ROOT}
+  )
     set(why "the compiler has no OpenMP, which most builds of Kokkos need (Debian: libomp-19-dev)")
   else()
     file(GLOB of_setup ${PROJECT_SOURCE_DIR}/.venv/lib/python3*/site-packages/pygenten/lib*/cmake)

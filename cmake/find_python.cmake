@@ -16,13 +16,20 @@ function(shardmesh_find_python)
     set(why "${Python_EXECUTABLE} has no headers (Debian: python3-dev)")
   else()
     # Found without importing torch, which takes a second.
-    execute_process(COMMAND ${Python_EXECUTABLE} -c "import importlib.util as u, pathlib
+    execute_process(
+      COMMAND
+        ${Python_EXECUTABLE} -c
+        "import importlib.util as u, pathlib
 for name in ('torch', 'pybind11'):
     found = u.find_spec(name)
     folder = found and found.origin and pathlib.Path(found.origin).parent / 'include'
     if folder and (folder / 'pybind11' / 'pybind11.h').is_file():
         print(folder / 'pybind11')
-        break" OUTPUT_VARIABLE headers OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+        break"
+      OUTPUT_VARIABLE headers
+      OUTPUT_STRIP_TRAILING_WHITESPACE
+      ERROR_QUIET
+    )
     if(NOT headers)
       set(why "${Python_EXECUTABLE} has neither torch nor pybind11, whose headers are needed")
     endif()

@@ -4,8 +4,11 @@ if(SHARDMESH_WITH_TORCH STREQUAL "AUTO" AND SHARDMESH_SANITIZE)
   set(SHARDMESH_TORCH_MISSING "LibTorch is not built for sanitizers")
 elseif(SHARDMESH_WITH_TORCH)
   find_package(LibTorch 2.11 QUIET) # cmake/FindLibTorch.cmake
-  set(SHARDMESH_TORCH_MISSING "no LibTorch of version 2.11 or newer was found (Torch_DIR or CMAKE_PREFIX_PATH names one, \
-SHARDMESH_PYTHON a Python that has PyTorch; ./dev setup test brings one)")
+  set(
+    SHARDMESH_TORCH_MISSING
+    "no LibTorch of version 2.11 or newer was found (Torch_DIR or CMAKE_PREFIX_PATH names one, \
+SHARDMESH_PYTHON a Python that has PyTorch; ./dev setup test brings one)"
+  )
   if(LibTorch_FOUND)
     message(STATUS "LibTorch ${LibTorch_VERSION} (${LibTorch_INCLUDE_DIR})")
   elseif(SHARDMESH_WITH_TORCH STREQUAL "AUTO")

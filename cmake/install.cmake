@@ -18,10 +18,14 @@ foreach(component IN LISTS components)
   if(has_headers)
     set(headers FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
   endif()
-  install(TARGETS ${TARGET} EXPORT shardmesh_${component}Targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
-    FILE_SET modules DESTINATION ${modules_dir} ${headers})
-  install(EXPORT shardmesh_${component}Targets NAMESPACE shardmesh:: DESTINATION ${cmake_dir}
-    CXX_MODULES_DIRECTORY cxx-modules)
+  install(
+    TARGETS ${TARGET}
+    EXPORT shardmesh_${component}Targets
+    ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+    FILE_SET modules DESTINATION ${modules_dir}
+    ${headers}
+  )
+  install(EXPORT shardmesh_${component}Targets NAMESPACE shardmesh:: DESTINATION ${cmake_dir} CXX_MODULES_DIRECTORY cxx-modules)
   string(APPEND SHARDMESH_NEEDS "set(shardmesh_imports_of_${component} ${IMPORTS})\n")
   set(names)
   foreach(library IN LISTS LINKS)
@@ -37,7 +41,10 @@ foreach(component IN LISTS components)
   list(JOIN IMPORTS ", " IMPORTS)
   list(TRANSFORM names REPLACE "(.+)" "\"\\1\"")
   list(JOIN names ", " names)
-  list(APPEND conan_components "  \"${component}\": {\"library\": \"${TARGET}\", \"imports\": [${IMPORTS}], \"needs\": [${names}]}")
+  list(
+    APPEND conan_components
+    "  \"${component}\": {\"library\": \"${TARGET}\", \"imports\": [${IMPORTS}], \"needs\": [${names}]}"
+  )
 endforeach()
 list(JOIN conan_components ",\n" conan_components)
 file(CONFIGURE OUTPUT components.json CONTENT "{\n@conan_components@\n}\n" @ONLY)
@@ -57,14 +64,25 @@ install(SCRIPT ${PROJECT_BINARY_DIR}/installed_modules.cmake)
 list(JOIN SHARDMESH_JOINED_COMPONENTS " " SHARDMESH_JOINED_COMPONENTS)
 list(JOIN SHARDMESH_EXPORTED_COMPONENTS " " SHARDMESH_EXPORTED_COMPONENTS)
 list(JOIN SHARDMESH_EXPORTED_HOST_COMPONENTS " " SHARDMESH_EXPORTED_HOST_COMPONENTS)
-configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/shardmeshConfig.cmake.in shardmeshConfig.cmake
-  INSTALL_DESTINATION ${cmake_dir} PATH_VARS CMAKE_INSTALL_INCLUDEDIR modules_dir)
+configure_package_config_file(
+  ${PROJECT_SOURCE_DIR}/cmake/shardmeshConfig.cmake.in
+  shardmeshConfig.cmake
+  INSTALL_DESTINATION ${cmake_dir}
+  PATH_VARS CMAKE_INSTALL_INCLUDEDIR modules_dir
+)
 write_basic_package_version_file(shardmeshConfigVersion.cmake COMPATIBILITY SameMinorVersion)
-install(FILES ${PROJECT_BINARY_DIR}/shardmeshConfig.cmake ${PROJECT_BINARY_DIR}/shardmeshConfigVersion.cmake
-  ${PROJECT_SOURCE_DIR}/cmake/check_toolchain.cmake
-  ${PROJECT_SOURCE_DIR}/cmake/FindxxHash.cmake ${PROJECT_SOURCE_DIR}/cmake/Findlibdeflate.cmake
-  ${PROJECT_SOURCE_DIR}/cmake/FindRE2.cmake ${PROJECT_SOURCE_DIR}/cmake/FindMPIC.cmake
-  ${PROJECT_SOURCE_DIR}/cmake/FindLibTorch.cmake DESTINATION ${cmake_dir})
+install(
+  FILES
+    ${PROJECT_BINARY_DIR}/shardmeshConfig.cmake
+    ${PROJECT_BINARY_DIR}/shardmeshConfigVersion.cmake
+    ${PROJECT_SOURCE_DIR}/cmake/check_toolchain.cmake
+    ${PROJECT_SOURCE_DIR}/cmake/FindxxHash.cmake
+    ${PROJECT_SOURCE_DIR}/cmake/Findlibdeflate.cmake
+    ${PROJECT_SOURCE_DIR}/cmake/FindRE2.cmake
+    ${PROJECT_SOURCE_DIR}/cmake/FindMPIC.cmake
+    ${PROJECT_SOURCE_DIR}/cmake/FindLibTorch.cmake
+  DESTINATION ${cmake_dir}
+)
 include(cmake/pkg_config.cmake)
 include(cmake/sbom.cmake)
 # How gdb prints our values (docs/debugging.md). Loaded by hand: gdb looks for scripts of shared libraries alone.

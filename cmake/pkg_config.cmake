@@ -24,7 +24,12 @@ endfunction()
 shardmesh_link_line(host_link_line ${host_components})
 file(RELATIVE_PATH from_pkgconfig /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 string(REGEX REPLACE "/$" "" from_pkgconfig "${from_pkgconfig}")
-file(CONFIGURE OUTPUT shardmesh.pc @ONLY CONTENT [[prefix=${pcfiledir}/@from_pkgconfig@
+file(
+  CONFIGURE
+  OUTPUT shardmesh.pc
+  @ONLY
+  CONTENT
+    [[prefix=${pcfiledir}/@from_pkgconfig@
 libdir=${prefix}/@CMAKE_INSTALL_LIBDIR@
 includedir=${prefix}/@CMAKE_INSTALL_INCLUDEDIR@
 modules=${libdir}/shardmesh/modules
@@ -34,5 +39,6 @@ Description: @PROJECT_DESCRIPTION@
 Version: @PROJECT_VERSION@
 Cflags: -I${includedir}
 Libs: -L${libdir} @host_link_line@
-]])
+]]
+)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/shardmesh.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

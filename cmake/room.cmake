@@ -33,12 +33,16 @@ function(shardmesh_room name)
   endif()
   add_library(${target} STATIC)
   add_library(shardmesh::${name} ALIAS ${target})
-  target_sources(${target}
+  target_sources(
+    ${target}
     PUBLIC FILE_SET modules TYPE CXX_MODULES BASE_DIRS ${PROJECT_SOURCE_DIR}/modules FILES ${interfaces}
-    PRIVATE ${bodies})
+    PRIVATE ${bodies}
+  )
   if(internal)
-    target_sources(${target} PRIVATE FILE_SET internal TYPE CXX_MODULES BASE_DIRS ${PROJECT_SOURCE_DIR}/modules
-      FILES ${internal})
+    target_sources(
+      ${target}
+      PRIVATE FILE_SET internal TYPE CXX_MODULES BASE_DIRS ${PROJECT_SOURCE_DIR}/modules FILES ${internal}
+    )
   endif()
   target_compile_features(${target} PUBLIC cxx_std_20)
   target_compile_options(${target} PRIVATE "$<BUILD_LOCAL_INTERFACE:${SHARDMESH_WARNINGS}>")
@@ -71,8 +75,14 @@ function(shardmesh_room name)
   if(room_OPTIONAL)
     set(optional OPTIONAL)
   endif()
-  shardmesh_component(${name} ${optional} TARGET ${target} IMPORTS ${room_IMPORTS}
-    LINKS ${room_LINKS} ${room_PLAIN_LINKS} HEADERS ${room_HEADERS})
+  shardmesh_component(
+    ${name}
+    ${optional}
+    TARGET ${target}
+    IMPORTS ${room_IMPORTS}
+    LINKS ${room_LINKS} ${room_PLAIN_LINKS}
+    HEADERS ${room_HEADERS}
+  )
 endfunction()
 
 # Notes a target for cmake/install.cmake: a component of the package, after those that it imports.

@@ -25,7 +25,11 @@ endfunction()
 set(bill)
 set(depends)
 foreach(library IN LISTS parties)
-  foreach(part IN ITEMS NAME VERSION LICENSE PURL FLAGS)
+  foreach(
+    part
+    IN
+    ITEMS NAME VERSION LICENSE PURL FLAGS
+  )
     get_property(${part} GLOBAL PROPERTY SHARDMESH_${part}_OF_${library})
   endforeach()
   if(NOT LICENSE)
@@ -36,8 +40,11 @@ foreach(library IN LISTS parties)
     set(version ", \"version\": \"${VERSION}\"")
     string(APPEND PURL "@${VERSION}")
   endif()
-  list(APPEND bill "    {\"type\": \"library\", \"bom-ref\": \"${NAME}\", \"name\": \"${NAME}\"${version},
-     \"licenses\": [{\"expression\": \"${LICENSE}\"}], \"purl\": \"${PURL}\"}")
+  list(
+    APPEND bill
+    "    {\"type\": \"library\", \"bom-ref\": \"${NAME}\", \"name\": \"${NAME}\"${version},
+     \"licenses\": [{\"expression\": \"${LICENSE}\"}], \"purl\": \"${PURL}\"}"
+  )
   list(APPEND depends "    {\"ref\": \"${NAME}\", \"dependsOn\": []}")
 endforeach()
 
@@ -55,15 +62,20 @@ set(optional ${components})
 list(REMOVE_ITEM optional ${host_components})
 if(SHARDMESH_BUILD_TOOLS)
   list(APPEND optional tools)
-  set_property(GLOBAL PROPERTY SHARDMESH_LINKS_OF_tools CLI11::CLI11 nlohmann_json::nlohmann_json simdjson::simdjson
-    fmt::fmt range-v3::range-v3)
+  set_property(
+    GLOBAL
+    PROPERTY SHARDMESH_LINKS_OF_tools CLI11::CLI11 nlohmann_json::nlohmann_json simdjson::simdjson fmt::fmt range-v3::range-v3
+  )
 endif()
 foreach(component IN LISTS optional)
   foreach(part IN ITEMS LINKS HEADERS)
     get_property(${part} GLOBAL PROPERTY SHARDMESH_${part}_OF_${component})
   endforeach()
-  list(APPEND bill "    {\"type\": \"library\", \"bom-ref\": \"shardmesh-${component}\", \"name\": \"shardmesh-${component}\",
-     \"version\": \"${PROJECT_VERSION}\", \"licenses\": [{\"expression\": \"Apache-2.0\"}]}")
+  list(
+    APPEND bill
+    "    {\"type\": \"library\", \"bom-ref\": \"shardmesh-${component}\", \"name\": \"shardmesh-${component}\",
+     \"version\": \"${PROJECT_VERSION}\", \"licenses\": [{\"expression\": \"Apache-2.0\"}]}"
+  )
   shardmesh_names_of(names ${LINKS} ${HEADERS})
   string(REGEX REPLACE "\\[(.)" "[\"shardmesh\", \\1" names "${names}")
   string(REPLACE ", ]" "]" names "${names}")
@@ -71,7 +83,12 @@ foreach(component IN LISTS optional)
 endforeach()
 list(JOIN bill ",\n" bill)
 list(JOIN depends ",\n" depends)
-file(CONFIGURE OUTPUT shardmesh.cdx.json @ONLY CONTENT [[{
+file(
+  CONFIGURE
+  OUTPUT shardmesh.cdx.json
+  @ONLY
+  CONTENT
+    [[{
   "bomFormat": "CycloneDX",
   "specVersion": "1.5",
   "version": 1,
@@ -86,7 +103,8 @@ file(CONFIGURE OUTPUT shardmesh.cdx.json @ONLY CONTENT [[{
 @depends@
   ]
 }
-]])
+]]
+)
 file(READ ${CMAKE_CURRENT_BINARY_DIR}/shardmesh.cdx.json text)
 string(JSON unused ERROR_VARIABLE problem GET "${text}" dependencies)
 if(problem)

@@ -3,8 +3,12 @@
 #   cmake -D BUILD=folder -D TARGET=compile_fail_x -D SAYS=sentence -D NOTES=n -P check_case.cmake
 # The first error must say the sentence (of ours: plain text, not a pattern), it must be the only one, and the compiler
 # must need no more notes than that to show where.
-execute_process(COMMAND ${CMAKE_COMMAND} --build ${BUILD} --target ${TARGET}
-  OUTPUT_VARIABLE printed ERROR_VARIABLE printed RESULT_VARIABLE status)
+execute_process(
+  COMMAND ${CMAKE_COMMAND} --build ${BUILD} --target ${TARGET}
+  OUTPUT_VARIABLE printed
+  ERROR_VARIABLE printed
+  RESULT_VARIABLE status
+)
 if(status EQUAL 0)
   message(FATAL_ERROR "${TARGET} compiles")
 endif()

@@ -3,8 +3,13 @@
 get_filename_component(name ${SOURCE} NAME_WE)
 set(ptx ${WORK}/${name}.ptx)
 file(MAKE_DIRECTORY ${WORK})
-execute_process(COMMAND ${NVCC} -x cu -std=c++17 -arch=sm_90 -Werror all-warnings -Xcompiler -Wall,-Wextra -I ${INCLUDE}
-  -ptx ${SOURCE} -o ${ptx} RESULT_VARIABLE status OUTPUT_VARIABLE said ERROR_VARIABLE said)
+execute_process(
+  COMMAND
+    ${NVCC} -x cu -std=c++17 -arch=sm_90 -Werror all-warnings -Xcompiler -Wall,-Wextra -I ${INCLUDE} -ptx ${SOURCE} -o ${ptx}
+  RESULT_VARIABLE status
+  OUTPUT_VARIABLE said
+  ERROR_VARIABLE said
+)
 if(NOT status EQUAL 0)
   message(FATAL_ERROR "nvcc: ${said}")
 endif()

@@ -13,7 +13,24 @@ function(expect components packages targets)
     message(STATUS "skipped: this build has no component ${components}")
     return()
   endif()
-  set(forbidden fmt nlohmann_json range-v3 simdjson ZLIB zstd OpenSSL xxHash libdeflate RE2 MPIC Kokkos LibTorch CLI11 Threads)
+  set(
+    forbidden
+    fmt
+    nlohmann_json
+    range-v3
+    simdjson
+    ZLIB
+    zstd
+    OpenSSL
+    xxHash
+    libdeflate
+    RE2
+    MPIC
+    Kokkos
+    LibTorch
+    CLI11
+    Threads
+  )
   set(arguments)
   foreach(package IN LISTS forbidden)
     list(FIND packages ${package} at)
@@ -21,10 +38,14 @@ function(expect components packages targets)
       list(APPEND arguments -DCMAKE_DISABLE_FIND_PACKAGE_${package}=ON)
     endif()
   endforeach()
-  execute_process(COMMAND ${CMAKE_COMMAND} -S ${SOURCE} -B ${BUILD} -G Ninja -DCMAKE_MAKE_PROGRAM=${MAKE_PROGRAM}
-      -DCMAKE_CXX_COMPILER=${COMPILER} -DCMAKE_PREFIX_PATH=${PREFIX} -UCMAKE_DISABLE_FIND_PACKAGE_*
-      "-DCOMPONENTS=${components}" ${arguments} ${ARGS}
-    RESULT_VARIABLE status OUTPUT_VARIABLE text ERROR_VARIABLE text)
+  execute_process(
+    COMMAND
+      ${CMAKE_COMMAND} -S ${SOURCE} -B ${BUILD} -G Ninja -DCMAKE_MAKE_PROGRAM=${MAKE_PROGRAM} -DCMAKE_CXX_COMPILER=${COMPILER}
+      -DCMAKE_PREFIX_PATH=${PREFIX} -UCMAKE_DISABLE_FIND_PACKAGE_* "-DCOMPONENTS=${components}" ${arguments} ${ARGS}
+    RESULT_VARIABLE status
+    OUTPUT_VARIABLE text
+    ERROR_VARIABLE text
+  )
   list(SORT packages)
   list(SORT targets)
   set(wanted "answer: [${packages}] [${targets}]")

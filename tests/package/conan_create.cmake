@@ -4,7 +4,11 @@
 string(REGEX MATCH "^[0-9]+" major "${COMPILER_VERSION}")
 # What the machine has, by Debian's package names; the recipe's version ranges must accept it.
 function(platform_package reference debian)
-  execute_process(COMMAND dpkg-query -W -f "\${Version}" ${debian} OUTPUT_VARIABLE version ERROR_QUIET)
+  execute_process(
+    COMMAND dpkg-query -W -f "\${Version}" ${debian}
+    OUTPUT_VARIABLE version
+    ERROR_QUIET
+  )
   string(REGEX REPLACE "^[0-9]+:" "" version "${version}")
   string(REGEX MATCH "^[0-9]+(\\.[0-9]+)*" version "${version}")
   if(NOT version)
@@ -30,7 +34,9 @@ if(machine STREQUAL "aarch64")
   set(machine armv8)
 endif()
 string(REPLACE "clang++" "clang" c_compiler "${COMPILER}")
-file(WRITE ${WORK}/conan.profile "[settings]
+file(
+  WRITE ${WORK}/conan.profile
+  "[settings]
 os=Linux
 arch=${machine}
 build_type=Release
@@ -42,15 +48,19 @@ compiler.cppstd=gnu20
 ${platform}[conf]
 tools.build:compiler_executables={'c': '${c_compiler}', 'cpp': '${COMPILER}'}
 tools.cmake.cmake_layout:test_folder=$TMP
-")
+"
+)
 file(REMOVE_RECURSE $ENV{CONAN_HOME})
 
 # Another compiler is refused before anything is built.
 file(READ ${WORK}/conan.profile text)
 string(REGEX REPLACE "compiler=clang\ncompiler.version=[0-9]+" "compiler=gcc\ncompiler.version=12" text "${text}")
 file(WRITE ${WORK}/conan_gcc.profile "${text}")
-execute_process(COMMAND ${CONAN} graph info ${SOURCE} --no-remote --profile:all ${WORK}/conan_gcc.profile
-  OUTPUT_VARIABLE text ERROR_VARIABLE text)
+execute_process(
+  COMMAND ${CONAN} graph info ${SOURCE} --no-remote --profile:all ${WORK}/conan_gcc.profile
+  OUTPUT_VARIABLE text
+  ERROR_VARIABLE text
+)
 if(NOT text MATCHES "info_invalid: shardmesh is C\\+\\+ modules and needs Clang 19 or newer and Ninja: the compiler is gcc 12")
   message("${text}")
   message(FATAL_ERROR "the recipe does not refuse GCC")
@@ -60,8 +70,12 @@ if(BUILT)
 else()
   set(verb create)
 endif()
-execute_process(COMMAND ${CONAN} ${verb} ${SOURCE} --no-remote --profile:all ${WORK}/conan.profile
-  RESULT_VARIABLE status OUTPUT_VARIABLE text ERROR_VARIABLE text)
+execute_process(
+  COMMAND ${CONAN} ${verb} ${SOURCE} --no-remote --profile:all ${WORK}/conan.profile
+  RESULT_VARIABLE status
+  OUTPUT_VARIABLE text
+  ERROR_VARIABLE text
+)
 if(NOT status EQUAL 0 OR NOT text MATCHES "bfloat16: 40 bytes")
   message("${text}")
   message(FATAL_ERROR "conan ${verb} fails with ${status}")

@@ -6,9 +6,14 @@ set(generator -G Ninja -DCMAKE_MAKE_PROGRAM=${MAKE_PROGRAM})
 if(GENERATOR)
   set(generator -G ${GENERATOR})
 endif()
-execute_process(COMMAND ${CMAKE_COMMAND} -S ${SOURCE} -B ${BUILD} ${generator}
-    -DCMAKE_CXX_COMPILER=${COMPILER} -DCMAKE_PREFIX_PATH=${PREFIX} ${ARGS}
-  RESULT_VARIABLE status OUTPUT_VARIABLE text ERROR_VARIABLE text)
+execute_process(
+  COMMAND
+    ${CMAKE_COMMAND} -S ${SOURCE} -B ${BUILD} ${generator} -DCMAKE_CXX_COMPILER=${COMPILER} -DCMAKE_PREFIX_PATH=${PREFIX}
+    ${ARGS}
+  RESULT_VARIABLE status
+  OUTPUT_VARIABLE text
+  ERROR_VARIABLE text
+)
 if(REFUSED)
   string(REGEX MATCHALL "CMake Error" errors "${text}")
   list(LENGTH errors errors)

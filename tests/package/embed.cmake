@@ -11,8 +11,19 @@ function(run)
 endfunction()
 
 file(REMOVE_RECURSE ${BUILD})
-run(${CMAKE_COMMAND} -S ${SOURCE} -B ${BUILD} -G Ninja -DCMAKE_MAKE_PROGRAM=${MAKE_PROGRAM} -DCMAKE_BUILD_TYPE=Release
-  -DCMAKE_CXX_COMPILER=${COMPILER} -DSHARDMESH_SOURCE=${SHARDMESH_SOURCE})
+run(
+  ${CMAKE_COMMAND}
+  -S
+  ${SOURCE}
+  -B
+  ${BUILD}
+  -G
+  Ninja
+  -DCMAKE_MAKE_PROGRAM=${MAKE_PROGRAM}
+  -DCMAKE_BUILD_TYPE=Release
+  -DCMAKE_CXX_COMPILER=${COMPILER}
+  -DSHARDMESH_SOURCE=${SHARDMESH_SOURCE}
+)
 if(text MATCHES "Warning|SHARDMESH_")
   message("${text}")
   message(FATAL_ERROR "our project says something to a project that contains it")

@@ -2,7 +2,9 @@
 # Run by ctest: partitions become the one file that was expected, and what cannot be joined is refused in one line.
 #   cmake -DSCRIPT=cmake/join_interface.cmake -DWORK=folder -P join_interface.cmake
 file(REMOVE_RECURSE ${WORK})
-file(WRITE ${WORK}/good/ship.cppm [[// SPDX-License-Identifier: Apache-2.0
+file(
+  WRITE ${WORK}/good/ship.cppm
+  [[// SPDX-License-Identifier: Apache-2.0
 // What a ship is.
 export module some.ship;
 
@@ -11,8 +13,11 @@ export import :hull; // its body
 export import :mast;
 
 export namespace sea { using sea::hull; }
-]])
-file(WRITE ${WORK}/good/hull.cppm [[// SPDX-License-Identifier: Apache-2.0
+]]
+)
+file(
+  WRITE ${WORK}/good/hull.cppm
+  [[// SPDX-License-Identifier: Apache-2.0
 // hull: below [the waterline; mostly].
 module;
 #include <some/nails.hpp>
@@ -23,15 +28,21 @@ import some.wood;
 import :mast;
 
 export namespace sea { struct hull { mast of[2]; int a; }; }
-]])
-file(WRITE ${WORK}/good/mast.cppm [[export module some.ship:mast;
+]]
+)
+file(
+  WRITE ${WORK}/good/mast.cppm
+  [[export module some.ship:mast;
 import some.std;
 export namespace sea { struct mast {}; }
-]])
+]]
+)
 include(${SCRIPT})
 file(GLOB units ${WORK}/good/*.cppm)
 shardmesh_join_interface(text "${units}")
-set(expected [[// SPDX-License-Identifier: Apache-2.0
+set(
+  expected
+  [[// SPDX-License-Identifier: Apache-2.0
 // What a ship is.
 module;
 #include <some/nails.hpp>
@@ -51,14 +62,18 @@ export namespace sea { struct mast {}; }
 export namespace sea { struct hull { mast of[2]; int a; }; }
 
 export namespace sea { using sea::hull; }
-]])
+]]
+)
 if(NOT text STREQUAL expected)
   message(FATAL_ERROR "expected:\n${expected}found:\n${text}")
 endif()
 
 function(refuses name expected)
-  file(WRITE ${WORK}/${name}.cmake "include(${SCRIPT})\nfile(GLOB units ${WORK}/${name}/*.cppm)\n"
-    "shardmesh_join_interface(text \"\${units}\")\n")
+  file(
+    WRITE ${WORK}/${name}.cmake
+    "include(${SCRIPT})\nfile(GLOB units ${WORK}/${name}/*.cppm)\n"
+    "shardmesh_join_interface(text \"\${units}\")\n"
+  )
   execute_process(COMMAND ${CMAKE_COMMAND} -P ${WORK}/${name}.cmake RESULT_VARIABLE status ERROR_VARIABLE text OUTPUT_QUIET)
   string(REGEX REPLACE "[ \n]+" " " text "${text}")
   if(status EQUAL 0 OR NOT text MATCHES "${expected}")

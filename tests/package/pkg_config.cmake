@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # Run by ctest: what pkg-config says of the moved prefix links a consumer's objects to a program that runs.
 function(ask result)
-  execute_process(COMMAND ${CMAKE_COMMAND} -E env PKG_CONFIG_PATH=${PREFIX}/${LIBDIR}/pkgconfig
-      ${PKG_CONFIG} ${ARGN} shardmesh
-    RESULT_VARIABLE status OUTPUT_VARIABLE text ERROR_VARIABLE text OUTPUT_STRIP_TRAILING_WHITESPACE)
+  execute_process(
+    COMMAND ${CMAKE_COMMAND} -E env PKG_CONFIG_PATH=${PREFIX}/${LIBDIR}/pkgconfig ${PKG_CONFIG} ${ARGN} shardmesh
+    RESULT_VARIABLE status
+    OUTPUT_VARIABLE text
+    ERROR_VARIABLE text
+    OUTPUT_STRIP_TRAILING_WHITESPACE
+  )
   if(NOT status EQUAL 0)
     message(FATAL_ERROR "pkg-config ${ARGN}: ${text}")
   endif()

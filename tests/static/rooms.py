@@ -18,7 +18,7 @@ BEGIN, END = "<!-- map of rooms: made by tests/static/rooms.py -->\n", "<!-- end
 def declared_order(root):
     """Rooms as modules/CMakeLists.txt lists them, each with what it may import."""
     rooms = {}
-    for name, words in re.findall(r"shardmesh_room\((\w+)([^)]*)\)", (root / "modules/CMakeLists.txt").read_text()):
+    for name, words in re.findall(r"shardmesh_room\(\s*(\w+)([^)]*)\)", (root / "modules/CMakeLists.txt").read_text()):
         direct = re.search(r"IMPORTS ([\w ]+?)(?: LINKS|$)", " ".join(words.split()))
         below = set()
         for other in direct.group(1).split() if direct else []:
