@@ -12,21 +12,19 @@ namespace shardmesh {
 namespace {
 
 // Readable on light and dark: what has a colour of its own (boxes and what is written on them) keeps it.
-constexpr std::string_view style =
-    "<style>.page{fill:#fff}text{fill:#222}.edge{font-size:10px;fill:#666}.on{fill:#111}.light{fill:#fff}"
-    ".frame{fill:none;stroke:#444}.branch{fill:none;stroke:#bbb}.mapping{fill:#1f5fc4}.sequence{fill:#0b7a75}"
-    ".tuple{fill:#9b3fb5}.rest{fill:#666}@media(prefers-color-scheme:dark){.page{fill:#16181d}text{fill:#ddd}"
-    ".edge,.rest{fill:#999}.on{fill:#111}.light{fill:#fff}.frame{stroke:#aaa}.branch{stroke:#555}"
-    ".mapping{fill:#7fb0ff}.sequence{fill:#5fd0ca}.tuple{fill:#d99cec}}</style>\n";
+constexpr std::string_view shared_style =
+    ".page{fill:#fff}text{fill:#222}.edge{font-size:10px;fill:#666}.on{fill:#111}.light{fill:#fff}"
+    ".frame{fill:none;stroke:#444}@media(prefers-color-scheme:dark){.page{fill:#16181d}text{fill:#ddd}"
+    ".edge{fill:#999}.on{fill:#111}.light{fill:#fff}.frame{stroke:#aaa}}";
 
 }  // namespace
 
-std::string svg_document(double width, double height, const std::string& body) {
+std::string svg_document(double width, double height, const std::string& body, std::string_view style) {
   return fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" viewBox=\"0 0 {0:.0f} {1:.0f}\" "
-      "font-family=\"sans-serif\" font-size=\"12\">\n{2}<rect class=\"page\" width=\"100%\" "
-      "height=\"100%\"/>\n{3}</svg>\n",
-      width, height, style, body);
+      "font-family=\"sans-serif\" font-size=\"12\">\n<style>{2}{3}</style>\n<rect class=\"page\" width=\"100%\" "
+      "height=\"100%\"/>\n{4}</svg>\n",
+      width, height, shared_style, style, body);
 }
 
 std::string svg_text_at(double x, double y, std::string_view anchor, const std::string& text, std::string_view name) {

@@ -18,6 +18,11 @@ namespace {
 
 constexpr double margin = 16, row_height = 18, indent = 18, column = 7;  // a character is about that wide
 
+constexpr std::string_view tree_style =
+    ".branch{fill:none;stroke:#bbb}.mapping{fill:#1f5fc4}.sequence{fill:#0b7a75}.tuple{fill:#9b3fb5}.rest{fill:#666}"
+    "@media(prefers-color-scheme:dark){.branch{stroke:#555}.mapping{fill:#7fb0ff}.sequence{fill:#5fd0ca}"
+    ".tuple{fill:#d99cec}.rest{fill:#999}}";
+
 double left_of(const tree_row& row) {
   return margin + indent * static_cast<double>(row.depth);
 }
@@ -70,7 +75,7 @@ std::string svg_tree(const tree_spec& tree, std::span<const std::string> leaf_la
                         fmt::format("and {} more nodes", nodes.size() - rows.size()), "edge");
     width = std::max(width, margin + 24 * column);
   }
-  return svg_document(width + margin, base_of(rows.size() + 1), body);
+  return svg_document(width + margin, base_of(rows.size() + 1), body, tree_style);
 }
 
 }  // namespace shardmesh

@@ -90,7 +90,7 @@ TEST_CASE("an SVG picture of a tree has a row for each node, under its parent") 
   const std::string picture = svg_tree(example(), labels);
   CHECK(picture.starts_with("<svg xmlns"));
   CHECK(picture.ends_with("</svg>\n"));
-  const std::string body = picture.substr(picture.find("height=\"100%\"/>\n") + 17);
+  const std::string body = picture.substr(picture.find("height=\"100%\"/>\n") + 16);
   CHECK(
       body ==
       "<text class=\"name\" x=\"16.00\" y=\"28.00\" text-anchor=\"start\"><tspan class=\"rest\">{3}</tspan></text>\n"
