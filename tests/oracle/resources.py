@@ -159,6 +159,8 @@ def check_limits(oracle, source):
             document, why = document_of(out)
             oracle.check(document is not None, f"{mib} MiB", why)
             oracle.check(status == 0 or str(big) in err or "shardmesh" in err, f"{mib} MiB", f"stderr names no file: {err[-300:]}")
+        elif status == 3:  # the libraries' initializers got none
+            oracle.check(err == "shardmesh: not enough memory to begin\n" and not out, f"{mib} MiB", f"says {err[-300:]} {out}")
         else:  # the loader itself needs memory before there is a program that could say so
             oracle.check(status == 127 and "shared libraries" in err, f"{mib} MiB", f"exits {status}: {err[-300:]}")
         shutil.rmtree(destination)

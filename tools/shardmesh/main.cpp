@@ -3,6 +3,7 @@
 #include <shardmesh/version.hpp>
 
 #include <execinfo.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <atomic>
@@ -98,6 +99,17 @@ void note_want_of_memory() {
   if (memory_ran_out) std::_Exit(tool::out_of_memory());
   std::abort();
 }
+
+// The libraries' initializers run before main, and may get no memory either; this runs before them.
+void end_before_main() {
+  constexpr std::string_view line = "shardmesh: not enough memory to begin\n";
+  static_cast<void>(!::write(STDERR_FILENO, line.data(), line.size()));
+  std::_Exit(tool::not_completed);
+}
+void prepare_end() {
+  std::set_terminate(end_before_main);
+}
+[[gnu::section(".preinit_array"), gnu::used]] void (*const first)() = prepare_end;
 
 }  // namespace
 
