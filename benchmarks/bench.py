@@ -180,6 +180,19 @@ def safetensors_copy_cached(bench):
         f"plain pread + pwrite, {bench.threads} threads": bench.ours("plain_copy_cached", file)})
 
 
+def torch_file(bench):
+    folder = bench.sample(200)
+    target = bench.work / "model.pt"
+
+    def convert(repeat):
+        times = [bench.shardmesh("convert", folder, target, "--force", "--threads", bench.threads)[0] for _ in range(repeat)]
+        return {"bytes": target.stat().st_size, "seconds": times}
+    bench.compare("a 1 GiB DCP folder of 8 ranks into one .pt file, durably", folder, {
+        "shardmesh convert --to pt (whole process)": convert,
+        "PyTorch's dcp_to_torch_save + fsync": bench.peer("to_torch_file", folder)})
+    target.unlink(missing_ok=True)
+
+
 def inspect(chunks):
     def case(bench):
         folder = bench.chunk_sample(chunks)
@@ -227,7 +240,7 @@ def tree(bench):
 
 CASES = {"tree": tree, "load_200": load(200), "load_16": load(16), "columns_200": columns(200), "columns_16": columns(16),
          "safetensors_load": safetensors_load, "safetensors_copy": safetensors_copy,
-         "safetensors_copy_cached": safetensors_copy_cached,
+         "safetensors_copy_cached": safetensors_copy_cached, "torch_file": torch_file,
          "inspect_200k": inspect(200_000), "inspect_2m": inspect(2_000_000), "reshard_memory": reshard_memory,
          **validate.CASES, **redistribute.CASES, **ranks.CASES, **kernels.CASES, **python_package.CASES}
 

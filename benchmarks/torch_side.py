@@ -130,6 +130,21 @@ def safetensors_copy_cached(path, repeat):
     return safetensors_copy(path, repeat, durable=False)
 
 
+def to_torch_file(path, repeat):
+    """dcp_to_torch_save and an fsync: what `shardmesh convert --to pt` does."""
+    from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
+    target = path + ".theirs.pt"
+
+    def act():
+        dcp_to_torch_save(path, target)
+        with open(target, "rb") as file:
+            os.fsync(file.fileno())
+    times = timed(act, repeat)
+    size = os.path.getsize(target)
+    os.unlink(target)
+    return size, times
+
+
 def make_member(rank, path, count, rendezvous):
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=RANKS)

@@ -22,9 +22,11 @@ target_format to_target(shardmesh_format format) {
       return target_format::safetensors;
     case SHARDMESH_FORMAT_HF:
       return target_format::hf;
+    case SHARDMESH_FORMAT_TORCH:
+      return target_format::pt;
     default:
       refuse(fail(errc::invalid_argument, "no format that is written has this number")
-                 .with_values("DCP, SAFETENSORS or HF", std::to_string(format)));
+                 .with_values("DCP, TORCH, SAFETENSORS or HF", std::to_string(format)));
   }
 }
 

@@ -58,10 +58,11 @@ void split_at_dots(path& where, std::string_view key) {
 save_report convert(checkpoint_reader& given, const std::filesystem::path& destination,
                     const convert_options& options) {
   if (auto apart = check_apart(destination, given); !apart) return failed(std::move(apart).error());
-  const bool to_dcp = options.to == target_format::dcp;
-  // DCP holds objects with tensors inside as they are; elsewhere their tensors are entries.
+  const bool to_dcp = options.to == target_format::dcp, to_pt = options.to == target_format::pt;
+  // Pickles hold objects with tensors inside as they are, and nested paths; elsewhere their tensors are entries.
+  const bool to_pickles = to_dcp || to_pt;
   std::unique_ptr<checkpoint_reader> split;
-  if (!to_dcp) {
+  if (!to_pickles) {
     auto made = torch_file::split_objects(given);
     if (!made) return failed(std::move(made).error());
     split = *std::move(made);
@@ -70,7 +71,7 @@ save_report convert(checkpoint_reader& given, const std::filesystem::path& desti
   conversion work = select_for_output(reader, options.selection);
   save_report skipped;
   settle_unsupported(work, options.skip_unsupported, skipped);
-  if (!to_dcp && !options.skip_unsupported) refuse_archives(reader, work);
+  if (!to_pickles && !options.skip_unsupported) refuse_archives(reader, work);
   if (!work.problems.empty()) return refused(std::move(work.problems));
   auto record = recorded_sums::open(reader);
   if (!record) return failed(std::move(record).error());
@@ -78,15 +79,15 @@ save_report convert(checkpoint_reader& given, const std::filesystem::path& desti
   if (auto merged = merge_tensors(reader, work, options.merge, source, options.saving.threads); !merged)
     return failed(std::move(merged).error());
   std::int64_t skipped_tensors = skipped.skipped_tensors, skipped_objects = skipped.skipped_objects;
-  if (to_dcp && options.nest) {
+  if (to_pickles && options.nest) {
     for (output_tensor& tensor : work.tensors) split_at_dots(tensor.where, tensor.key);
     for (output_object& object : work.objects) split_at_dots(object.where, object.key);
   }
-  if (!to_dcp && options.skip_unsupported)
+  if (!to_pickles && options.skip_unsupported)
     skipped_tensors += drop_tensors(work, [](const auto& tensor) { return is_unsupported(tensor); });
   if (!to_dcp && options.skip_objects) skipped_objects += drop_objects(work, [](const auto&) { return true; });
   std::vector<error> problems;
-  if (to_dcp) problems = find_path_conflicts(work.tensors, work.objects);
+  if (to_pickles) problems = find_path_conflicts(work.tensors, work.objects);
   if (problems.empty()) problems = check_before_copying(reader, work, record->get(), options.saving.threads);
   if (!problems.empty()) return refused(std::move(problems));
   save_report report;
@@ -95,6 +96,9 @@ save_report convert(checkpoint_reader& given, const std::filesystem::path& desti
     if (!extras) return failed(extras.error());
     report = dcp::save(destination, std::move(work.tensors), work.objects, source, *extras,
                        replacing_checkpoints(options.saving));
+  } else if (to_pt) {
+    report = torch_file::save(destination, std::move(work.tensors), work.objects, source,
+                              replacing_checkpoints(options.saving));
   } else {
     auto incomplete = safetensors::objects_not_held_whole(work.objects);
     if (!incomplete) return failed(std::move(incomplete).error());

@@ -25,7 +25,8 @@ enum class dedup : std::uint8_t {
 enum class target_format : std::uint8_t {
   dcp,          // a folder, as of torch.distributed.checkpoint
   safetensors,  // one file
-  hf            // a Hugging Face folder of safetensors files
+  hf,           // a Hugging Face folder of safetensors files
+  pt            // one file, as of torch.save: a nested dict
 };
 
 /// What `convert` writes: the format, which entries under which names and dtypes, and what becomes of those that the
@@ -38,7 +39,7 @@ struct convert_options {
   bool skip_objects = false;                                            // safetensors, hf: do not write objects.json
   bool skip_unsupported = false;  // leave out tensors that the destination cannot hold, and objects that hold such
   dedup merge = dedup::none;      // optimizer state is never merged: it must be found under its own key
-  bool nest = false;              // dcp from flat names: split them at dots; keys "a" and "a.b" are a problem
+  bool nest = false;              // dcp, pt from flat names: split them at dots; keys "a" and "a.b" are a problem
   save_options saving{};
 };
 
@@ -47,7 +48,7 @@ struct convert_options {
 /// Tensors that the destination cannot hold are all named in the report and nothing is written, unless
 /// `skip_unsupported`. Nothing is written either when `verify` would refuse any entry that is to be copied: every
 /// checksum that the source has of them is compared before the destination appears. An object that holds tensors is
-/// copied whole from DCP to DCP, and taken apart into entries everywhere else.
+/// copied whole from DCP to DCP and to .pt, and taken apart into entries everywhere else.
 save_report convert(checkpoint_reader& reader, const std::filesystem::path& destination,
                     const convert_options& options);
 

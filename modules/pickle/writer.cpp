@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Emission of protocol-4 pickles, and re-emission of parsed values without recursion.
+// Emission of pickles of protocol 4 or 2, and re-emission of parsed values without recursion.
 module;
+#include <shardmesh/assert.hpp>
 #include <try.hpp>
 
 #include <bit>
@@ -24,14 +25,16 @@ constexpr std::uint8_t mark = '(', stop = '.', pop = '0', pop_mark = '1', none =
                        empty_tuple = ')', tuple1 = 0x85, tuple = 't', empty_list = ']', appends = 'e', empty_dict = '}',
                        setitems = 'u', empty_set = 0x8f, additems = 0x90, frozenset = 0x91, reduce = 'R', newobj = 0x81,
                        newobj_ex = 0x92, build = 'b', obj = 'o', binpersid = 'Q', binget = 'h', long_binget = 'j',
-                       memoize = 0x94, stack_global = 0x93, proto = 0x80, ext1 = 0x82, ext2 = 0x83, ext4 = 0x84;
+                       binput = 'q', long_binput = 'r', tuple2 = 0x86, tuple3 = 0x87, global = 'c', memoize = 0x94,
+                       stack_global = 0x93, proto = 0x80, ext1 = 0x82, ext2 = 0x83, ext4 = 0x84;
 }  // namespace op
 
 }  // namespace
 
-writer::writer() {
+writer::writer(int protocol) : protocol_(protocol) {
+  SHARDMESH_ASSERT(protocol == 2 || protocol == 4);
   put(op::proto);
-  put(4);
+  put(static_cast<std::uint8_t>(protocol));
 }
 
 void writer::put_raw(const void* data, std::size_t count) {
@@ -81,20 +84,44 @@ void writer::floating(double value) {
 
 void writer::text(std::string_view value) {
   if (const auto known = texts_.find(std::string(value)); known != texts_.end()) return recall(known->second);
-  counted(op::short_text, op::text, op::text8, value.data(), value.size());
+  counted(is_protocol2() ? 0 : op::short_text, op::text, op::text8, value.data(), value.size());
   texts_.emplace(value, memoize());
 }
 
+// As protocol 2 has bytes: callable(text with a letter for each byte, encoding).
+void writer::latin1(std::string_view callable_module, std::string_view callable, std::span<const std::byte> content,
+                    std::string_view encoding) {
+  std::string letters;
+  for (const std::byte b : content) {
+    const auto letter = static_cast<unsigned>(b);
+    if (letter >= 0x80) letters += static_cast<char>(0xC0 | letter >> 6);
+    letters += static_cast<char>(letter < 0x80 ? letter : 0x80 | (letter & 0x3F));
+  }
+  global(callable_module, callable);
+  counted(0, op::text, op::text8, letters.data(), letters.size());
+  text(encoding);
+  put(op::tuple2);
+  put(op::reduce);
+}
+
 void writer::bytes(std::span<const std::byte> value) {
+  if (is_protocol2()) return latin1("_codecs", "encode", value, "latin1");
   counted(op::short_bytes, op::bytes, op::bytes8, value.data(), value.size());
 }
 
 void writer::global(std::string_view module_name, std::string_view attribute) {
   std::pair<std::string, std::string> key(module_name, attribute);
   if (const auto known = globals_.find(key); known != globals_.end()) return recall(known->second);
-  text(module_name);
-  text(attribute);
-  put(op::stack_global);
+  if (is_protocol2()) {
+    // A line break would end the name, and what follows would be read as opcodes.
+    has_broken_name_ |= (std::string(module_name) += attribute).find('\n') != std::string::npos;
+    put(op::global);
+    for (const std::string_view part : {module_name, attribute}) put_raw(part.data(), part.size()), put('\n');
+  } else {
+    text(module_name);
+    text(attribute);
+    put(op::stack_global);
+  }
   globals_.emplace(std::move(key), memoize());
 }
 
@@ -141,7 +168,12 @@ void writer::persistent() {
 }
 
 std::uint32_t writer::memoize() {
-  put(op::memoize);
+  if (!is_protocol2())
+    put(op::memoize);
+  else if (memo_count_ <= 0xff)
+    put(op::binput), put_number(memo_count_, 1);
+  else
+    put(op::long_binput), put_number(memo_count_, 4);
   return memo_count_++;
 }
 
@@ -183,6 +215,16 @@ void writer::open(const pickle::value& parsed, std::vector<work>& pending) {
       later(what::open, 0, pairs[i].key);
     }
   };
+  // As protocol 2 has them: set([...]).
+  const auto open_set = [&](std::string_view name) {
+    global("builtins", name);
+    put(op::empty_list), put(op::mark);
+    later(what::remember, 0, parsed);
+    later(what::opcode, op::reduce);
+    later(what::opcode, op::tuple1);
+    later(what::opcode, op::appends);
+    open_items(parsed.items());
+  };
   switch (parsed.kind()) {
     case kind::absent:
     case kind::none:
@@ -223,12 +265,16 @@ void writer::open(const pickle::value& parsed, std::vector<work>& pending) {
     case kind::bytearray: {
       // BYTEARRAY8 is protocol 5, which every Python since 3.8 reads wherever it occurs.
       const auto content = *parsed.bytes();
-      counted(0, 0, op::bytearray8, content.data(), content.size());
+      if (is_protocol2())
+        latin1("builtins", "bytearray", content, "latin-1");
+      else
+        counted(0, 0, op::bytearray8, content.data(), content.size());
       return remember(parsed);
     }
     case kind::list:
     case kind::set: {
       const bool is_list = parsed.kind() == kind::list;
+      if (!is_list && is_protocol2()) return open_set("set");
       put(is_list ? op::empty_list : op::empty_set);
       remember(parsed);
       if (parsed.size() == 0) return;
@@ -245,11 +291,19 @@ void writer::open(const pickle::value& parsed, std::vector<work>& pending) {
       return open_pairs(parsed.pairs());
     case kind::tuple:
     case kind::frozenset:
+      if (parsed.kind() == kind::frozenset && is_protocol2()) return open_set("frozenset");
       if (parsed.kind() == kind::tuple && parsed.size() == 0) return empty_tuple();
       if (parsed.kind() == kind::frozenset || parsed.size() > 3) put(op::mark);
       later(what::finish_tuple, 0, parsed);
       return open_items(parsed.items());
     case kind::persistent:
+      if (write_id_ != nullptr) {
+        const id_writer* const write_id = std::exchange(write_id_, nullptr);
+        (*write_id)(parsed.persistent_id());
+        write_id_ = write_id;
+        persistent();
+        return remember(parsed);
+      }
       later(what::remember, 0, parsed);
       later(what::opcode, op::binpersid);
       return later(what::open, 0, parsed.persistent_id());
@@ -277,7 +331,13 @@ void writer::open(const pickle::value& parsed, std::vector<work>& pending) {
           later(what::open, 0, parsed.callable());
           return later(what::opcode, op::mark);
         case form::newobj_ex:
-          later(what::opcode, op::newobj_ex);
+          if (is_protocol2()) {
+            global("copyreg", "__newobj_ex__");
+            later(what::opcode, op::reduce);
+            later(what::opcode, op::tuple3);
+          } else {
+            later(what::opcode, op::newobj_ex);
+          }
           later(what::open, 0, parsed.keyword_args());
           break;
         case form::newobj:
@@ -319,6 +379,17 @@ void writer::close(const work& done) {
 }
 
 result<void> writer::value(const pickle::value& parsed, std::size_t limit_bytes) {
+  return walk(parsed, limit_bytes);
+}
+
+result<void> writer::value(const pickle::value& parsed, std::size_t limit_bytes, id_writer write_id) {
+  write_id_ = &write_id;
+  auto done = walk(parsed, limit_bytes);
+  write_id_ = nullptr;
+  return done;
+}
+
+result<void> writer::walk(const pickle::value& parsed, std::size_t limit_bytes) {
   const std::size_t begin = out_.size();
   std::vector<work> pending{{work::what::open, 0, parsed}};
   // Every part of the graph waits at most once, but for tuples that contain themselves.
@@ -330,6 +401,8 @@ result<void> writer::value(const pickle::value& parsed, std::size_t limit_bytes)
       open(next.value, pending);
     else
       close(next);
+    if (has_broken_name_)
+      return fail(errc::unsupported, "the name of a class or function has a line break, which protocol 2 cannot hold");
     if (out_.size() - begin > limit_bytes || pending.size() > most_pending)
       return fail(errc::unsupported, "a value is too large to write again")
           .with_values("at most " + std::to_string(limit_bytes) + " bytes", "more");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// pickle::writer: emits protocol-4 pickles that Python loads, value by value, and parsed values again as they were.
+// pickle::writer: emits pickles that Python loads, value by value, and parsed values again as they were.
 // Not here: what is written (dcp metadata, torch_file::archive).
 export module shardmesh.pickle:writer;
 
@@ -23,8 +23,9 @@ export namespace shardmesh::pickle {
 /// precondition.
 class writer {
  public:
-  /// Protocol 4 (the default of Python 3.8 to 3.13).
-  writer();
+  /// \param protocol  4 (the default of Python 3.8 to 3.13), or 2 (what torch.save writes, and all that the restricted
+  ///                  unpickler of `torch.load(weights_only=True)` reads)
+  explicit writer(int protocol = 4);
 
   void none();
   void boolean(bool value);
@@ -33,7 +34,7 @@ class writer {
   /// `value` is UTF-8 (lone surrogates as three bytes each, as Python's "surrogatepass").
   void text(std::string_view value);
   void bytes(std::span<const std::byte> value);
-  /// A module's attribute: `module_name.attribute`.
+  /// A module's attribute: `module_name.attribute`. Precondition in protocol 2: no line breaks; `value` looks for them.
   void global(std::string_view module_name, std::string_view attribute);
 
   void empty_tuple();
@@ -60,9 +61,12 @@ class writer {
 
   /// A parsed value and all below it: shared references stay shared, cycles stay cycles, also between several calls
   /// with values of one graph, which must outlive the writer. Records keep their form, arguments, items and state.
-  /// \errors errc::unsupported when the output would exceed `limit_bytes`
+  /// \errors errc::unsupported when the output would exceed `limit_bytes`, or protocol 2 cannot hold a name
   /// Cost: O(size of the subtree).
   result<void> value(const pickle::value& parsed, std::size_t limit_bytes = std::size_t{1} << 32);
+  /// The same, but the ids of persistent references are written by the caller: `write_id` writes one value, another id.
+  using id_writer = function_ref<void(const pickle::value& id)>;
+  result<void> value(const pickle::value& parsed, std::size_t limit_bytes, id_writer write_id);
 
   /// Bytes so far.
   std::size_t size_bytes() const { return out_.size(); }
@@ -71,11 +75,15 @@ class writer {
 
  private:
   void put(std::uint8_t byte) { out_.push_back(static_cast<std::byte>(byte)); }
+  bool is_protocol2() const { return protocol_ == 2; }
   void put_raw(const void* data, std::size_t count);
   void put_number(std::uint64_t value, int width);
   void counted(std::uint8_t short_opcode, std::uint8_t opcode, std::uint8_t long_opcode, const void* data,
                std::size_t count);
   struct work;
+  result<void> walk(const pickle::value& parsed, std::size_t limit_bytes);
+  void latin1(std::string_view callable_module, std::string_view callable, std::span<const std::byte> content,
+              std::string_view encoding);
   void open(const pickle::value& parsed, std::vector<work>& pending);
   void close(const work& done);
   void remember(const pickle::value& parsed);
@@ -86,6 +94,9 @@ class writer {
       return (reinterpret_cast<std::uintptr_t>(object.first) ^ object.second) * 0x9e3779b97f4a7c15 >> 8;
     }
   };
+  int protocol_ = 4;
+  bool has_broken_name_ = false;
+  const id_writer* write_id_ = nullptr;
   std::vector<std::byte> out_;
   std::uint32_t memo_count_ = 0;
   std::unordered_map<std::string, std::uint32_t> texts_;

@@ -27,7 +27,7 @@ result<void> item_writer::write(item_id item, std::int64_t first_byte, std::span
                 fmt::format("internal: item {} was written at byte {} instead of {}", i, first_byte, state.written));
   SHARDMESH_CHECK(output_.write(items_[i].file, items_[i].data_begin + first_byte, bytes));
   state.sum->update(bytes);
-  if (items_[i].is_archive) state.crc32 = crc32_of(bytes, state.crc32);
+  if (items_[i].is_archive || items_[i].wants_crc32) state.crc32 = crc32_of(bytes, state.crc32);
   state.written += static_cast<std::int64_t>(bytes.size());
   return state.written == items_[i].size_bytes ? write_tail(i) : result<void>{};
 }

@@ -21,6 +21,7 @@ struct written_item {
   bool is_archive = false;
   dtype type = dtype::undefined;
   extents sizes;
+  bool wants_crc32 = false;  // of the elements, which an archive has anyhow
 };
 
 /// Models item_sink; an item's slot is its index here. Different items may be written by different threads.
@@ -37,6 +38,8 @@ class item_writer {
   const std::vector<written_item>& items() const { return items_; }
   /// Checksum of item i, from `begin` to its end. Complete items only.
   digest128 digest(std::size_t i) const { return progress_[i].digest; }
+  /// CRC-32 of item i's elements, where it was wanted. Complete items only.
+  std::uint32_t crc32(std::size_t i) const { return progress_[i].crc32; }
   /// End of item i in its file.
   std::int64_t end(std::size_t i) const { return progress_[i].end; }
 

@@ -18,4 +18,5 @@ export import :object;
 export import :object_json;
 export import :plain_object;
 export import :reader;
+export import :save;
 export import :split_reader;

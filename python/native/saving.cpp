@@ -20,6 +20,7 @@
 import shardmesh;
 import shardmesh.dcp;
 import shardmesh.safetensors;
+import shardmesh.torch_file;
 
 namespace bindings {
 namespace py = pybind11;
@@ -90,6 +91,8 @@ py::dict save_state(const py::str& destination, const py::sequence& tensors, con
     const save_options options = replacing_checkpoints(saving.with(watching));
     if (to == target_format::dcp)
       return dcp::save(path, std::move(state.tensors), state.objects, state.source, dcp::new_extras(), options);
+    if (to == target_format::pt)
+      return torch_file::save(path, std::move(state.tensors), state.objects, state.source, options);
     return safetensors::save(path, std::move(state.tensors), state.objects, state.source,
                              {.folder = to == target_format::hf, .max_shard_bytes = max_shard_bytes}, options);
   }));

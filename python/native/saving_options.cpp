@@ -17,7 +17,8 @@ target_format to_format(const py::handle& name) {
   if (spelled == "dcp") return target_format::dcp;
   if (spelled == "safetensors") return target_format::safetensors;
   if (spelled == "hf") return target_format::hf;
-  raise(fail(errc::invalid_argument, "no format to write").with_values("dcp, safetensors or hf", spelled));
+  if (spelled == "pt") return target_format::pt;
+  raise(fail(errc::invalid_argument, "no format to write").with_values("dcp, safetensors, hf or pt", spelled));
 }
 
 plain_saving::plain_saving(const py::dict& given)

@@ -9,7 +9,7 @@ import shardmesh;
 
 namespace bindings {
 
-/// "dcp", "safetensors" or "hf". Raises invalid_argument.
+/// "dcp", "safetensors", "hf" or "pt". Raises invalid_argument.
 shardmesh::target_format to_format(const pybind11::handle& name);
 
 /// `overwrite`, `threads`, `memory_bytes` of the dict, and the watch's cancellation and progress. Called without the

@@ -132,16 +132,18 @@ def convert(source: str | os.PathLike[str], destination: str | os.PathLike[str],
             selection: Selection = Selection(), overwrite: bool = False, max_shard_bytes: int = MAX_SHARD_BYTES,
             skip_objects: bool = False, skip_unsupported: bool = False, dedup: str = "none", nest: bool = False,
             threads: int = 0, memory_bytes: int = 0, progress: Progress = None) -> SaveReport:
-    """Rewrites a checkpoint as "dcp", "safetensors" or "hf", streaming; whole or not at all. Every checksum that the
+    """Rewrites a checkpoint as "dcp", "safetensors", "hf" or "pt", streaming; whole or not at all. Every checksum that the
     source has is compared before the destination appears.
 
-    format: may be left out when the destination ends in .safetensors. dedup: "tied" or "equal" writes such tensors
-    once. nest: dcp from flat names, split at dots. skip_objects, skip_unsupported: leave out instead of refusing.
+    format: may be left out when the destination ends in .safetensors or .pt. dedup: "tied" or "equal" writes such
+    tensors once. nest: dcp, pt from flat names, split at dots. skip_objects, skip_unsupported: leave out instead of refusing.
     """
     if format is None:
-        if not os.fspath(destination).endswith(".safetensors"):
-            raise failure("invalid_argument", "say which format: dcp, safetensors or hf", path=os.fspath(destination))
-        format = "safetensors"
+        formats = {".safetensors": "safetensors", ".pt": "pt"}
+        format = formats.get(os.path.splitext(os.fspath(destination))[1])
+        if format is None:
+            raise failure("invalid_argument", "say which format: dcp, safetensors, hf or pt",
+                          path=os.fspath(destination))
     if dedup not in ("none", "tied", "equal"):
         raise failure("invalid_argument", "no way to write tensors once", expected="none, tied or equal", found=dedup)
     opened = _native.open(os.fspath(source), 1)

@@ -37,8 +37,9 @@ class SaveReport:
 def save(state_dict: Mapping[str, Any], path: str | os.PathLike[str], format: str = "dcp", *, overwrite: bool = False,
          max_shard_bytes: int = MAX_SHARD_BYTES, threads: int = 0, memory_bytes: int = 0,
          progress: Progress = None) -> SaveReport:
-    """Writes a state dict as "dcp" (a folder that torch.distributed.checkpoint loads), "safetensors" (a file) or "hf" (a
-    Hugging Face folder), whole or not at all. Nested dicts are flattened as PyTorch flattens them.
+    """Writes a state dict as "dcp" (a folder that torch.distributed.checkpoint loads), "safetensors" (a file), "hf" (a
+    Hugging Face folder) or "pt" (a file that torch.load reads), whole or not at all. Nested dicts are flattened as
+    PyTorch flattens them, and nested again in "pt".
 
     overwrite: replace what is there, once the new one is on the disk. memory_bytes: for staging; 0: the default.
     Raises Error: destination_exists; unsupported for tensors without plain memory (sparse, quantized, meta,

@@ -20,9 +20,9 @@ BASH = {
     "|v": "verify",
     "--threads 2 |lay": "layout",
     "--threads |": "",
-    "convert --to |": "dcp safetensors hf",
+    "convert --to |": "dcp safetensors hf pt",
     "convert --to = |s": "safetensors",
-    "convert --to |=": "dcp safetensors hf",
+    "convert --to |=": "dcp safetensors hf pt",
     "convert --dedup = |": "tied equal",
     "convert --dedup |": "a b.svg folder",
     "convert --max-shard-size |": "",
@@ -37,7 +37,7 @@ BASH = {
 }
 FISH = {
     "shardmesh ver": ["verify"],
-    "shardmesh convert --to ": ["dcp", "hf", "safetensors"],
+    "shardmesh convert --to ": ["dcp", "hf", "pt", "safetensors"],
     "shardmesh convert --max": ["--max-shard-size"],
     "shardmesh layout ": [],
     "shardmesh verify f": ["folder/"],

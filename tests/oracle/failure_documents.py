@@ -16,6 +16,7 @@ COMMANDS = {
     "convert": ["convert", DCP, "{out}/a.safetensors"],
     "convert to dcp": ["convert", DCP, "{out}/a", "--to", "dcp"],
     "convert to hf": ["convert", DCP, "{out}/a", "--to", "hf"],
+    "convert to pt": ["convert", DCP, "{out}/a.pt"],
     "reshard": ["reshard", DCP, "{out}/a", "--mesh", "2", "--place", ".*=S(0)"],
     "reshard --dry-run": ["reshard", DCP, "{out}/a", "--mesh", "2", "--place", ".*=S(0)", "--dry-run"],
     "layout": ["layout", "--shape", "4", "--mesh", "2", "--place", "S(0)"],

@@ -40,6 +40,7 @@ def commands(oracle):
     for name, source, arguments, destination in (
             ("dcp to safetensors", dcp, ["convert", "SRC", "DST"], "model.safetensors"),
             ("dcp to safetensors without objects", dcp, ["convert", "SRC", "DST", "--skip-objects"], "plain.safetensors"),
+            ("dcp to pt", dcp, ["convert", "SRC", "DST"], "model.pt"),
             ("dcp to dcp", dcp, ["reshard", "SRC", "DST", *mesh], "resharded"),
             ("safetensors to dcp", plain, ["convert", "SRC", "DST", "--to", "dcp"], "converted"),
             ("safetensors to hf", plain, ["convert", "SRC", "DST", "--to", "hf", "--max-shard-size", "1KiB"], "hf")):
@@ -143,7 +144,7 @@ class Checker:
             old = self.prepare(command, folder)
             environment = {"LD_PRELOAD": str(self.shim), "FAULT_UNDER": str(folder), "FAULT_MODE": "plain", "FAULT_LINKS": links}
             status, err = self.tool(command.line(folder, command.old is not None), environment, command.program)
-            if command.old is not None and not command.destination.endswith(".safetensors"):
+            if command.old is not None and not command.destination.endswith((".safetensors", ".pt")):
                 self.oracle.check(status == 3 and "exchange" in err and siblings(folder, command.destination) == old, case,
                                   f"exits {status}: {err[-300:]}")
             else:

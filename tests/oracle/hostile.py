@@ -406,7 +406,7 @@ def commands(name, source, out):
     yield "verify", ["verify", source]
     yield "verify --strict --json", ["verify", "--strict", "--json", source]
     yield "diff", ["diff", source, source]
-    for to in ("safetensors", "dcp", "hf"):
+    for to in ("safetensors", "dcp", "hf", "pt"):
         yield "convert " + to, ["convert", source, out / f"{to}.safetensors" if to == "safetensors" else out / to, "--to", to]
     yield "reshard", ["reshard", source, out / "resharded", "--mesh", "2", "--default", "R"]
 

@@ -117,8 +117,8 @@ def refused(oracle, case, value, key, says, tensors, kept):
     """Nothing is dropped unasked; --skip-unsupported drops and counts, for every target."""
     source = oracle.work / f"{case}.pt"
     torch.save(value, source)
-    for to in ("dcp", "safetensors", "hf"):
-        target = oracle.work / f"{case}.{to}"
+    for to in ("dcp", "safetensors", "hf", "pt"):
+        target = oracle.work / f"{case}.{to}.out"
         status, out, err = oracle.run("convert", source, target, "--to", to)
         oracle.check(status == 1 and key in err and says in err and not target.exists(), f"{case} {to}",
                      f"exits {status}: {err}")

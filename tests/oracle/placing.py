@@ -18,8 +18,9 @@ from limits import write_safetensors
 
 TEMPORARY = ".shardmesh-tmp-"
 MIB = 1 << 20
-FORMATS = {"safetensors": ("out.safetensors", []), "dcp": ("out", ["--to", "dcp"]),
+FORMATS = {"safetensors": ("out.safetensors", []), "dcp": ("out", ["--to", "dcp"]), "pt": ("out.pt", []),
            "hf": ("out", ["--to", "hf", "--max-shard-size", "16MiB"])}
+FILES = ("safetensors", "pt")  # the others are folders
 
 
 def small(path, names=("w",)):
@@ -78,7 +79,7 @@ class Placing:
                 case = f"appears {form} {force}"
                 folder = self.folder(case)
                 process = self.start_writing(folder, "convert", self.big, folder / name, *to, *force)
-                if form == "safetensors":
+                if form in FILES:
                     (folder / name).write_text("precious")
                 else:
                     (folder / name).mkdir()
@@ -95,14 +96,14 @@ class Placing:
             folder = self.folder(case)
             self.oracle.succeeds(case, "convert", small(folder / "source.safetensors"), folder / name, *to)
             process = self.start_writing(folder, "convert", self.big, folder / name, *to, "--force")
-            if form == "safetensors":
+            if form in FILES:
                 (folder / name).write_text("precious")
             else:
                 (folder / name / "thesis.txt").write_text("precious")
             precious = fingerprint(folder / name)
             out, err = process.communicate(timeout=120)
             self.refused(case, (process.returncode, out, err), 2, folder / name,
-                         "other contents" if form == "safetensors" else "thesis.txt")
+                         "other contents" if form in FILES else "thesis.txt")
             self.oracle.check(fingerprint(folder / name) == precious, case, "what was there was harmed")
             self.nothing_left(case, folder)
 
@@ -421,7 +422,7 @@ class Placing:
         for length in (196, 197, 228, 240, 254):
             for stem in ("n", "\u00e9"):
                 for form, (_, to) in FORMATS.items():
-                    end = ".safetensors" if form == "safetensors" else ""
+                    end = f".{form}" if form in FILES else ""
                     room = length - len(end)
                     name = (stem * room).encode()[:room - room % len(stem.encode())].decode() + end
                     case = f"name of {len(name.encode())} bytes, {form}"

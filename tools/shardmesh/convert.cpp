@@ -31,12 +31,14 @@ struct arguments {
 int run(arguments& given, const common_options& common, bool format_given) {
   works_on(given.source);
   if (!format_given) {
-    if (!given.destination.ends_with(".safetensors"))
-      return refuse(fail(errc::invalid_argument,
-                         "say --to dcp, --to safetensors or --to hf (only a name that ends in .safetensors says it by "
-                         "itself)")
-                        .with_file(given.destination));
-    given.options.to = target_format::safetensors;
+    const bool is_safetensors = given.destination.ends_with(".safetensors");
+    if (!is_safetensors && !given.destination.ends_with(".pt"))
+      return refuse(
+          fail(errc::invalid_argument,
+               "say --to dcp, --to safetensors, --to hf or --to pt (only a name that ends in .safetensors or .pt "
+               "says it by itself)")
+              .with_file(given.destination));
+    given.options.to = is_safetensors ? target_format::safetensors : target_format::pt;
   }
   if (!given.merge.empty()) given.options.merge = given.merge == "equal" ? dedup::equal : dedup::tied;
   auto reader = open_checkpoint(given.source, {.limits = read_limits{}.times(common.limit_factor)});
@@ -66,17 +68,18 @@ void add_convert(CLI::App& app, invocation& call) {
   CLI::App* command = app.add_subcommand("convert", "Rewrite a checkpoint in another format, streaming");
   command->add_option("SRC", given->source, "A DCP folder, .pt file, safetensors file or Hugging Face folder")
       ->required();
-  command->add_option("DST", given->destination, "The file (safetensors) or folder (dcp, hf) to write")->required();
+  command->add_option("DST", given->destination, "The file (safetensors, pt) or folder (dcp, hf) to write")->required();
   CLI::Option* to = command
                         ->add_option_function<std::string>(
                             "--to",
                             [given](const std::string& text) {
                               given->options.to = text == "dcp"  ? target_format::dcp
                                                   : text == "hf" ? target_format::hf
+                                                  : text == "pt" ? target_format::pt
                                                                  : target_format::safetensors;
                             },
-                            "Format of DST: dcp, safetensors or hf")
-                        ->check(CLI::IsMember({"dcp", "safetensors", "hf"}))
+                            "Format of DST: dcp, safetensors, hf or pt")
+                        ->check(CLI::IsMember({"dcp", "safetensors", "hf", "pt"}))
                         ->type_name("FORMAT");
   command
       ->add_option_function<std::string>(
@@ -90,7 +93,7 @@ void add_convert(CLI::App& app, invocation& call) {
           "hf: largest file (default 5GB; a tensor that is larger gets its own)")
       ->type_name("BYTES");
   command->add_flag("--skip-objects", given->options.skip_objects,
-                    "safetensors, hf: drop what is not a tensor instead of writing objects.json");
+                    "safetensors, hf, pt: drop what is not a tensor (instead of writing objects.json)");
   command->add_flag("--skip-unsupported", given->options.skip_unsupported,
                     "Drop tensors that the destination cannot hold, and objects that hold such, instead of refusing");
   command
@@ -105,7 +108,7 @@ void add_convert(CLI::App& app, invocation& call) {
                    "{\"units\":[{\"key\":\"model._flat_param\",\"parameters\":[{\"name\":\"w\",\"shape\":[4,3]}]}]}")
       ->type_name("FILE");
   add_json_option(*command);
-  command->add_flag("--nest", given->options.nest, "dcp: split flat names at dots into nested paths");
+  command->add_flag("--nest", given->options.nest, "dcp, pt: split flat names at dots into nested paths");
   add_saving_options(*command, given->options.saving);
   add_selection_options(*command, given->selection);
   command->callback([given, to, &call] { call.status = run(*given, call.common, to->count() > 0); });

@@ -12,7 +12,7 @@ typedef struct shardmesh_checkpoint shardmesh_checkpoint;
 typedef int32_t shardmesh_format;
 enum {
   SHARDMESH_FORMAT_DCP = 0,         /* a folder of torch.distributed.checkpoint */
-  SHARDMESH_FORMAT_TORCH = 1,       /* a file of torch.save; read, not written */
+  SHARDMESH_FORMAT_TORCH = 1,       /* a file of torch.save */
   SHARDMESH_FORMAT_SAFETENSORS = 2, /* a safetensors file */
   SHARDMESH_FORMAT_HF = 3           /* a Hugging Face folder of safetensors files */
 };

@@ -32,7 +32,7 @@ typedef struct shardmesh_save_options {
   size_t struct_size;
   const shardmesh_call* call;
   int64_t memory_bytes;    /* of staging; 0: the library's default */
-  shardmesh_format format; /* DCP, SAFETENSORS or HF */
+  shardmesh_format format; /* that is written */
   int32_t overwrite;       /* replaces a checkpoint that is there */
   int32_t skip_sync;       /* without waiting for the disk: a power cut may lose the new data */
   int32_t threads;         /* 0: all cores */

@@ -44,7 +44,7 @@ TEST_CASE("what is saved from memory is loaded again, cut and strided at will, i
     tensor.parts.push_back({where, subview(whole, where), rank});
   for (const auto& [format, name] :
        {std::pair{target_format::dcp, "dcp"}, std::pair{target_format::safetensors, "one.safetensors"},
-        std::pair{target_format::hf, "hf"}}) {
+        std::pair{target_format::hf, "hf"}, std::pair{target_format::pt, "one.pt"}}) {
     const save_report report = save(scratch.path / name, {&tensor, 1}, format);
     REQUIRE(report.outcome());
     auto reader = open_checkpoint(scratch.path / name).value();
@@ -82,4 +82,28 @@ TEST_CASE("a load names the key that is missing and the box that does not fit") 
   REQUIRE_FALSE(outside);
   CHECK(to_string(outside.error()).find("w: the wanted box does not fit the stored shape in [1:3, 0:2)") !=
         std::string::npos);
+}
+
+TEST_CASE("a .pt file is a nested dict: indices are positions of lists, and what cannot be one is refused") {
+  const scratch_folder scratch;
+  std::vector<std::int32_t> values{1, 2, 3};
+  const auto at = [&](const char* key, const path& where) {
+    return save_tensor{key, where, {3}, {{{{0}, {3}}, view_of(values, {3}, {1}), 0}}};
+  };
+  const std::vector<save_tensor> state{at("a.b.c", {"a.b", "c"}), at("l.2", {"l", 2}), at("empty.0", {"empty", 0})};
+  REQUIRE(save(scratch.path / "state.pt", state, target_format::pt).outcome());
+  auto reader = open_checkpoint(scratch.path / "state.pt").value();
+  std::vector<path> paths;
+  for (const tensor_entry& tensor : reader->contents().tensors) paths.push_back(tensor.where);
+  CHECK(paths == std::vector<path>{{"a.b", "c"}, {"l", 2}, {"empty", 0}});
+  CHECK(reader->contents().objects.size() == 2);  // None, twice
+  const auto refused = [&](const std::vector<save_tensor>& tensors) {
+    const save_report report = save(scratch.path / "refused.pt", tensors, target_format::pt);
+    REQUIRE(report.problems.size() == 1);
+    CHECK_FALSE(fs::exists(scratch.path / "refused.pt"));
+    return report.problems.front().code;
+  };
+  CHECK(refused({at("l", {"l", std::int64_t{1} << 40})}) == errc::invalid_argument);
+  CHECK(refused({at("a", {"x", "y"}), at("b", {"x", "y"})}) == errc::duplicate_key);
+  CHECK(refused({at("a", {"x"}), at("b", {"x", "y"})}) == errc::invalid_argument);
 }

@@ -80,8 +80,8 @@ bool equal(const pickle::value& a, const pickle::value& b) {
   return true;
 }
 
-pickle::graph written_again(const pickle::value& value) {
-  pickle::writer writer;
+pickle::graph written_again(const pickle::value& value, int protocol = 4) {
+  pickle::writer writer(protocol);
   writer.value(value).value();
   return pickle::graph::parse(std::move(writer).finish()).value();
 }
@@ -237,7 +237,65 @@ TEST_CASE("every golden .metadata parses, and is the same when written again") {
     CHECK(graph->root().callable().global_name() == "Metadata");
     CHECK(graph->root().attribute("storage_data").size() > 0);
     CHECK(equal(graph->root(), written_again(graph->root()).root()));
+    CHECK(equal(graph->root(), written_again(graph->root(), 2).root()));
   }
+}
+
+TEST_CASE("protocol 2 spells what it lacks as Python does") {
+  const auto again = [](std::string_view text) {
+    const auto graph = parsed(text);
+    pickle::writer writer(2);
+    writer.value(graph.root()).value();
+    return std::move(writer).finish();
+  };
+  CHECK(again("\x80\4\x8c\1a\x94h\0\x86."sv) == bytes_of("\x80\2X\1\0\0\0aq\0h\0\x86q\1."sv));
+  CHECK(again("\x80\4\x8c\1m\x8c\1C\x93."sv) == bytes_of("\x80\2cm\nC\nq\0."sv));
+  CHECK(again("\x80\4C\2\0\xff."sv) ==
+        bytes_of("\x80\2c_codecs\nencode\nq\0X\3\0\0\0\0\xc3\xbfX\6\0\0\0latin1q\1\x86Rq\2."sv));
+  CHECK(again("\x80\5\x96\1\0\0\0\0\0\0\0\x80."sv) ==
+        bytes_of("\x80\2cbuiltins\nbytearray\nq\0X\2\0\0\0\xc2\x80X\7\0\0\0latin-1q\1\x86Rq\2."sv));
+  CHECK(again("\x80\4\x8f(K\1K\2\x90."sv) == bytes_of("\x80\2cbuiltins\nset\nq\0](K\1K\2e\x85Rq\1."sv));
+  CHECK(again("\x80\4(K\1\x91."sv) == bytes_of("\x80\2cbuiltins\nfrozenset\nq\0](K\1e\x85Rq\1."sv));
+  CHECK(again("\x80\4cm\nC\n)}\x92."sv) == bytes_of("\x80\2ccopyreg\n__newobj_ex__\nq\0cm\nC\nq\1)}q\2\x87Rq\3."sv));
+  // What was read from these bytes is what was meant.
+  const auto set = pickle::graph::parse(again("\x80\4\x8f(K\1K\2\x90."sv)).value();
+  CHECK(pickle::sequence_items(set.root()).size() == 2);
+  const auto content = pickle::graph::parse(again("\x80\4C\2\0\xff."sv)).value();
+  CHECK(pickle::bytes_of(content.root()) == "\0\xff"s);
+  std::string many = "\x80\4(";
+  for (int i = 0; i < 300; ++i) many += "\x8c\3" + std::to_string(100 + i);
+  const auto texts = parsed(many + "\x8c\003399t.");  // the 300th memo, whose number takes four bytes
+  CHECK(equal(texts.root(), written_again(texts.root(), 2).root()));
+}
+
+TEST_CASE("a name with a line break is not written in protocol 2, where opcodes would follow it") {
+  const auto graph = parsed("\x80\4\x8c\6m\nC\n).\x8c\1x\x93."sv);
+  pickle::writer writer(2);
+  const auto written = writer.value(graph.root());
+  REQUIRE(!written);
+  CHECK(written.error().code == errc::unsupported);
+  CHECK(pickle::writer().value(graph.root()));
+}
+
+TEST_CASE("ids of persistent references are the caller's where it asks for it") {
+  const auto graph = parsed("\x80\4\x8c\1kQ\x94h\0\x86."sv);
+  pickle::writer writer;
+  int asked = 0;
+  const auto write_id = [&](const pickle::value& id) {
+    CHECK(id.text() == "k");
+    ++asked;
+    writer.begin_tuple();
+    writer.value(id).value();
+    writer.integer(7);
+    writer.end_tuple();
+  };
+  writer.value(graph.root(), 1 << 20, write_id).value();
+  const auto again = pickle::graph::parse(std::move(writer).finish()).value();
+  CHECK(asked == 1);
+  const auto items = again.root().items();
+  CHECK(items[0].identity() == items[1].identity());
+  CHECK(items[0].persistent_id().items()[0].text() == "k");
+  CHECK(items[0].persistent_id().items()[1].as_int() == 7);
 }
 
 TEST_CASE("what the writer writes is what the reader reads") {

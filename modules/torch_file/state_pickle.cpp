@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include <fmt/format.h>
+#include <try.hpp>
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+module shardmesh.torch_file;
+
+import :state_pickle;
+
+namespace shardmesh::torch_file {
+namespace {
+
+class state_pickler {
+ public:
+  state_pickler(std::span<const output_tensor> tensors, std::span<const output_object> objects)
+      : tensors_(tensors), objects_(objects) {}
+
+  result<state_pickle> run() && {
+    SHARDMESH_TRY(const unflattened state, tree_of_entries());
+    SHARDMESH_CHECK(write(state));
+    made_.data_pkl = std::move(out_).finish();
+    return std::move(made_);
+  }
+
+ private:
+  result<unflattened> tree_of_entries() const {
+    std::vector<path> paths;
+    paths.reserve(tensors_.size() + objects_.size());
+    const auto add = [&](const path& where, const std::string& key) {
+      paths.push_back(where.empty() ? path{key} : where);
+    };
+    for (const output_tensor& tensor : tensors_) add(tensor.where, tensor.key);
+    for (const output_object& object : objects_) add(object.where, object.key);
+    // A list of a real state dict lacks few; of a path that was made up, the index is any number.
+    const auto holes = static_cast<std::int64_t>(paths.size()) + 1024;
+    return unflatten(paths, {.max_holes = holes});
+  }
+
+  result<void> write(const unflattened& state) {
+    const auto nodes = state.spec.nodes();
+    struct open_container {
+      std::vector<std::size_t> children;
+      bool is_mapping;
+      std::size_t next = 0;
+    };
+    std::vector<open_container> open;
+    std::size_t leaf = 0;
+    const auto begin = [&](std::size_t node) {
+      const bool is_mapping = nodes[node].kind == node_kind::mapping;
+      is_mapping ? out_.begin_dict() : out_.begin_list();
+      open.push_back({state.spec.children(node), is_mapping});
+    };
+    begin(nodes.size() - 1);
+    while (!open.empty()) {
+      open_container& c = open.back();
+      if (c.next == c.children.size()) {
+        c.is_mapping ? out_.end_dict() : out_.end_list();
+        open.pop_back();
+        continue;
+      }
+      const std::size_t node = c.children[c.next++];
+      if (c.is_mapping) write_key(state.spec.keys()[node]);
+      if (nodes[node].kind == node_kind::leaf)
+        SHARDMESH_CHECK(write_leaf(state.leaf_order[leaf++]));
+      else
+        begin(node);
+    }
+    return {};
+  }
+
+  void write_key(const path_key& key) { key.is_index() ? out_.integer(key.index()) : out_.text(key.name()); }
+
+  result<void> write_leaf(std::size_t entry) {
+    if (entry == unflattened::hole) {
+      out_.none();
+      return {};
+    }
+    const bool is_tensor = entry < tensors_.size();
+    const std::string& key = is_tensor ? tensors_[entry].key : objects_[entry - tensors_.size()].key;
+    result<void> done;
+    if (!is_tensor)
+      done = write_archive(objects_[entry - tensors_.size()].archive);
+    else if (tensors_[entry].archive)
+      done = write_archive(tensors_[entry].archive);
+    else
+      done = write_tensor(entry);
+    if (!done) return std::move(done).error().with_key(key);
+    return {};
+  }
+
+  // As Tensor.__reduce_ex__ has a contiguous tensor without gradient.
+  result<void> write_tensor(std::size_t entry) {
+    const output_tensor& tensor = tensors_[entry];
+    const extents& sizes = tensor.bytes.from.global_shape();
+    const auto class_name = storage_class(tensor.type);
+    const std::int64_t count = *checked_volume(sizes);
+    out_.global("torch._utils", class_name ? "_rebuild_tensor_v2" : "_rebuild_tensor_v3");
+    out_.begin_tuple();
+    out_.begin_tuple();
+    out_.text("storage");
+    class_name ? out_.global("torch", *class_name) : out_.global("torch.storage", "UntypedStorage");
+    out_.text(std::to_string(made_.storages.size()));
+    out_.text("cpu");
+    out_.integer(class_name ? count : *size_bytes(tensor.type, count));
+    out_.end_tuple();
+    out_.persistent();
+    out_.integer(0);
+    for (const extents& numbers : {sizes, contiguous_strides(sizes)}) {
+      out_.begin_tuple();
+      for (const std::int64_t number : numbers) out_.integer(number);
+      out_.end_tuple();
+    }
+    out_.boolean(false);
+    out_.global("collections", "OrderedDict");
+    out_.empty_tuple();
+    out_.reduce();
+    if (!class_name) out_.global("torch", name(tensor.type));
+    out_.end_tuple();
+    out_.reduce();
+    made_.storages.push_back({entry, {}});
+    return {};
+  }
+
+  // The value in an archive; its storages get numbers of this file.
+  result<void> write_archive(const std::function<result<std::vector<std::byte>>()>& make) {
+    SHARDMESH_TRY(const std::vector<std::byte> bytes, make());
+    const memory_source source(bytes, "an object");
+    SHARDMESH_TRY(const torch_file::item& item, keep(item::open(source)));
+    if (item.byte_order() != std::endian::little && !item.storages().empty())
+      return fail(errc::unsupported, "its tensors are of another byte order");
+    std::map<std::string, std::size_t, std::less<>> numbers;
+    for (const torch_file::storage& storage : item.storages()) {
+      SHARDMESH_TRY(std::vector<std::byte> content, read_storage(source, storage, storage.size_bytes));
+      numbers.emplace(storage.key, made_.storages.size());
+      made_.storages.push_back({std::nullopt, std::move(content)});
+    }
+    std::optional<error> problem;
+    const auto write_id = [&](const pickle::value& id) {
+      if (auto done = write_storage_id(id, numbers); !done && !problem) problem = std::move(done).error();
+    };
+    SHARDMESH_CHECK(out_.value(item.root(), most_bytes, write_id));
+    if (problem) return *std::move(problem);
+    return {};
+  }
+
+  // ("storage", class, key, location, count), with the key of this file.
+  result<void> write_storage_id(const pickle::value& id,
+                                const std::map<std::string, std::size_t, std::less<>>& numbers) {
+    const pickle::items parts = id.items();
+    const auto key = parts.size() == 5 ? parts[2].text() : std::nullopt;
+    const auto found = key ? numbers.find(*key) : numbers.end();
+    if (found == numbers.end() || parts[0].text() != "storage") {
+      out_.none();
+      return fail(errc::unsupported, "refers to something that is no storage of it");
+    }
+    out_.begin_tuple();
+    out_.text("storage");
+    SHARDMESH_CHECK(out_.value(parts[1], most_bytes));
+    out_.text(std::to_string(found->second));
+    for (const std::size_t i : {std::size_t{3}, std::size_t{4}}) SHARDMESH_CHECK(out_.value(parts[i], most_bytes));
+    out_.end_tuple();
+    return {};
+  }
+
+  // Values of one pickle are told apart by where they lie in memory: all stay there until it is finished.
+  result<std::reference_wrapper<const torch_file::item>> keep(result<torch_file::item> opened) {
+    if (!opened) return std::move(opened).error();
+    return std::cref(*kept_.emplace_back(std::make_unique<torch_file::item>(*std::move(opened))));
+  }
+
+  static constexpr std::size_t most_bytes = std::size_t{1} << 32;
+  std::span<const output_tensor> tensors_;
+  std::span<const output_object> objects_;
+  pickle::writer out_{2};
+  state_pickle made_;
+  std::vector<std::unique_ptr<torch_file::item>> kept_;
+};
+
+}  // namespace
+
+result<state_pickle> pickle_of_state(std::span<const output_tensor> tensors, std::span<const output_object> objects) {
+  return state_pickler(tensors, objects).run();
+}
+
+}  // namespace shardmesh::torch_file

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""torch.load reads what `convert --to pt` wrote: of every golden DCP checkpoint what PyTorch's own dcp_to_torch_save gives,
+type for type and bit for bit, with weights_only=True wherever PyTorch's file allows it; of random state dicts too."""
+import logging
+import random
+import warnings
+from collections import OrderedDict
+
+from common import Oracle, need_torch, sha256
+
+need_torch()
+warnings.filterwarnings("ignore")
+logging.disable(logging.WARNING)
+import torch  # noqa: E402
+from torch.distributed.checkpoint._nested_dict import flatten_state_dict  # noqa: E402
+from torch.distributed.checkpoint.format_utils import dcp_to_torch_save, torch_save_to_dcp  # noqa: E402
+
+
+def raw(tensor):
+    tensor = tensor.detach().resolve_conj().resolve_neg().contiguous()
+    length = tensor.numel() * tensor.element_size()
+    return bytes(torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage(), tensor.storage_offset() * tensor.element_size(),
+                                                        (length,), (1,)).numpy()) if length else b""
+
+
+def difference(ours, theirs, where="root"):
+    """The first place where they differ; nothing if they are alike."""
+    if type(ours) is not type(theirs):
+        return f"{where}: {type(ours).__name__}, not {type(theirs).__name__}"
+    if isinstance(theirs, torch.Tensor):
+        if theirs.layout is not torch.strided or theirs.is_quantized or theirs.device.type == "meta":
+            return None if repr(ours) == repr(theirs) else f"{where}: {ours!r}, not {theirs!r}"
+        for what in ("dtype", "shape", "requires_grad"):
+            if getattr(ours, what) != getattr(theirs, what):
+                return f"{where}: {what} {getattr(ours, what)}, not {getattr(theirs, what)}"
+        return None if raw(ours) == raw(theirs) else f"{where}: other bytes"
+    if isinstance(theirs, dict):
+        if set(ours) != set(theirs):
+            return f"{where}: keys {sorted(map(str, set(ours) ^ set(theirs)))} of one alone"
+        return next(filter(None, (difference(ours[key], theirs[key], f"{where}[{key!r}]") for key in theirs)), None)
+    if isinstance(theirs, (list, tuple)):
+        if len(ours) != len(theirs):
+            return f"{where}: {len(ours)} items, not {len(theirs)}"
+        return next(filter(None, (difference(a, b, f"{where}[{i}]") for i, (a, b) in enumerate(zip(ours, theirs)))), None)
+    if hasattr(theirs, "__dict__") and not isinstance(theirs, type):
+        return difference(vars(ours), vars(theirs), where)
+    return None if repr(ours) == repr(theirs) else f"{where}: {ours!r}, not {theirs!r}"
+
+
+def load(file, weights_only):
+    return torch.load(file, map_location="cpu", weights_only=weights_only)
+
+
+def is_plain(file):
+    try:
+        load(file, True)
+        return True
+    except Exception:
+        return False
+
+
+def compare(oracle, name, ours, theirs):
+    found = difference(load(ours, False), load(theirs, False))
+    oracle.check(found is None, name, f"torch.load gives something else: {found}")
+    if is_plain(theirs):
+        found = difference(load(ours, True), load(theirs, True))
+        oracle.check(found is None, name, f"weights_only=True gives something else: {found}")
+    oracle.succeeds(name, "verify", ours)
+
+
+def check_expected(oracle, case, ours):
+    """Names, dtypes, shapes and bytes are the golden ones, whatever PyTorch's converter makes of the checkpoint."""
+    flat, _ = flatten_state_dict(load(ours, False))
+    for key, expected in case.tensors.items():
+        tensor = flat.get(key)
+        if not oracle.check(isinstance(tensor, torch.Tensor), case.name, f"{key} is missing"):
+            continue
+        oracle.check(str(tensor.dtype) == f"torch.{expected['dtype']}" and list(tensor.shape) == expected["shape"], case.name,
+                     f"{key}: {tensor.dtype} {list(tensor.shape)}")
+        if tensor.layout is torch.strided and not tensor.is_quantized and tensor.device.type != "meta":
+            oracle.check(sha256(raw(tensor)) == expected["sha256"], case.name, f"{key}: other bytes")
+    # Flattening goes into containers of tensors, and not into those of plain values.
+    missing = sorted(key for key in case.objects if key not in flat and not any(
+        other.startswith(f"{key}.") or key.startswith(f"{other}.") for other in flat))
+    oracle.check(not missing, case.name, f"objects are missing: {missing}")
+    oracle.succeeds(case.name, "verify", ours)
+
+
+def again_from(oracle, name, ours):
+    again = oracle.work / f"{name}.again.pt"
+    if oracle.succeeds(name, "convert", ours, again) is not None:
+        found = difference(load(again, False), load(ours, False))
+        oracle.check(found is None, name, f"written again from .pt: {found}")
+
+
+def check_golden(oracle):
+    plain = 0
+    for case in oracle.cases():
+        if case.unreadable or not case.is_dcp:
+            continue
+        ours, theirs = oracle.work / f"{case.name}.pt", oracle.work / f"{case.name}.theirs.pt"
+        if oracle.succeeds(case.name, "convert", case.checkpoint, ours) is None:
+            continue
+        try:
+            dcp_to_torch_save(case.checkpoint, theirs)
+        except BaseException as error:  # CheckpointException is no Exception
+            print(f"note {case.name}: PyTorch does not convert it: {type(error).__name__}: {str(error).splitlines()[-1][:160]}")
+        check_expected(oracle, case, ours)
+        # Of a checkpoint without global metadata PyTorch reads one rank's and leaves the rest uninitialized.
+        if theirs.exists() and case.name != "options_no_collectives":
+            compare(oracle, case.name, ours, theirs)
+            plain += is_plain(theirs)
+            again_from(oracle, case.name, ours)
+    oracle.check(bool(oracle.args.only) or plain > 5, "golden", f"only {plain} files were loaded with weights_only=True")
+
+
+DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16, torch.int8,
+          torch.uint8, torch.bool, torch.complex64, torch.complex128, torch.float8_e4m3fn, torch.float8_e5m2, torch.uint16,
+          torch.uint32, torch.uint64]
+VALUES = [None, True, False, 0, -1, 255, 65536, 2**40, -2**70, 0.1, float("inf"), "", "text", "ä\u20ac\U0001f600", b"\x00\xff",
+          (), (1, "a"), [], {}, torch.float16, torch.Size([2, 3]), torch.device("cpu"), OrderedDict(a=1)]
+
+
+def random_state(dice, depth=0):
+    made = {}
+    for i in range(dice.randint(1, 5)):
+        kind = dice.randint(0, 5)
+        if kind == 0 and depth < 4:
+            value = random_state(dice, depth + 1)
+        elif kind == 1 and depth < 4:
+            value = [random_state(dice, depth + 1) for _ in range(dice.randint(1, 3))]
+        elif kind == 2:
+            value = dice.choice(VALUES)
+        else:
+            shape = [dice.choice([0, 1, 2, 3, 5, 7, 11]) for _ in range(dice.randint(0, 3))]
+            value = torch.randint(0, 2, shape).to(dice.choice(DTYPES))
+        made[dice.choice(["weight", "a.b", "ü", "x", "0"]) + str(i)] = value
+    return made
+
+
+def check_random(oracle):
+    dice = random.Random(20)
+    for number in range(40):
+        state = random_state(dice)
+        source, ours = oracle.work / f"random{number}.in.pt", oracle.work / f"random{number}.pt"
+        torch.save(state, source)
+        folder, theirs = oracle.work / f"random{number}.dcp", oracle.work / f"random{number}.theirs.pt"
+        torch_save_to_dcp(source, folder)  # whose flattening makes dicts of mappings and loses empty ones
+        dcp_to_torch_save(folder, theirs)
+        for kind, given in (("a file", source), ("a folder", folder)):
+            if oracle.succeeds(f"random {number}", "convert", given, ours, "--force") is not None:
+                compare(oracle, f"random {number} from {kind}", ours, theirs)
+        if ours.exists():
+            oracle.succeeds(f"random {number}", "diff", source, ours)
+
+
+def check_options(oracle):
+    source, out = oracle.work / "flat.in.pt", oracle.work / "flat.pt"
+    shared = torch.arange(6.0)
+    torch.save({"model.a": shared, "model.b": shared, "step": 3, "opt": [{"lr": 0.1, "w": torch.ones(2)}]}, source)
+    oracle.succeeds("rename", "convert", source, out, "--rename", r"model\.(.*)=m.\1", "--dtype", r"model\.a=float16", "--skip", "step")
+    found = difference(load(out, True), {"m.a": shared.half(), "m.b": shared, "opt": [{"lr": 0.1, "w": torch.ones(2)}]})
+    oracle.check(found is None, "rename", str(found))
+    oracle.succeeds("nest", "convert", source, out, "--force", "--nest", "--only", r"model\..*")
+    found = difference(load(out, True), {"model": {"a": shared, "b": shared}})
+    oracle.check(found is None, "nest", str(found))
+    oracle.succeeds("objects", "convert", source, out, "--force", "--skip-objects", "--only", "step|model.a")
+    found = difference(load(out, True), {"model.a": shared})
+    oracle.check(found is None, "objects", str(found))
+    status, _, err = oracle.run("convert", source, out)
+    oracle.check(status != 0 and "exists" in err, "no force", f"exits {status}: {err}")
+
+
+def main():
+    oracle = Oracle(__doc__)
+    check_golden(oracle)
+    check_random(oracle)
+    check_options(oracle)
+    oracle.finish()
+
+
+if __name__ == "__main__":
+    main()
