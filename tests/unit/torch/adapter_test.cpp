@@ -75,6 +75,11 @@ TEST_CASE("every dtype of LibTorch goes through the adapter and back") {
     const auto type = static_cast<at::ScalarType>(i);
     INFO(c10::toString(type));
     const dtype ours = dtype_of_torch(type);
+    if (type > at::ScalarType::Float4_e2m1fn_x2) {  // of a LibTorch that is newer than ours
+      CHECK(ours == dtype::undefined);
+      CHECK_FALSE(check_tensor(at::empty({2, 3}, type)));
+      continue;
+    }
     const bool is_named = !c10::isQIntType(type) && !c10::isBarebonesUnsignedType(type) && !(i >= 30 && i <= 43);
     REQUIRE((ours != dtype::undefined) == (is_named || (i >= 27 && i <= 29)));
     if (ours == dtype::undefined) continue;
