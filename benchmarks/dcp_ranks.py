@@ -81,7 +81,7 @@ def sides_of(case, folder):
         return state, [(lambda: shardmesh.dcp.save(state, checkpoint_id=f"{folder}/ours"), fresh(f"{folder}/ours")),
                        (lambda: dcp.save(state, checkpoint_id=f"{folder}/theirs"), fresh(f"{folder}/theirs"))]
     state = {"load": fsdp2_tp, "load_same": fsdp2}[case]()
-    return state, [(lambda: dcp.load(state, storage_reader=shardmesh.dcp.StorageReader(f"{folder}/rows")), lambda: None),
+    return state, [(lambda: shardmesh.dcp.load(state, checkpoint_id=f"{folder}/rows"), lambda: None),
                    (lambda: dcp.load(state, checkpoint_id=f"{folder}/rows"), lambda: None)]
 
 

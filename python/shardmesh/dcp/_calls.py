@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+import traceback
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch.distributed as dist
@@ -13,6 +14,7 @@ from torch.distributed.checkpoint import metadata as dcp
 from torch.distributed.checkpoint import planner as planning
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.default_planner import create_default_local_load_plan
+from torch.distributed.checkpoint.stateful import Stateful
 
 from .._error import Error
 from .._progress import Progress
@@ -65,8 +67,49 @@ def load(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[str],
     """
     reader = StorageReader(checkpoint_id, threads=threads, allow_narrowing=allow_narrowing, progress=progress)
     with one_error():
-        torch_checkpoint.load(state_dict, storage_reader=reader, process_group=process_group,
-                              planner=planner or LoadPlanner(reader, allow_partial_load=allow_partial_load))
+        if planner is not None:
+            torch_checkpoint.load(state_dict, storage_reader=reader, process_group=process_group, planner=planner)
+        else:
+            _load(state_dict, reader, LoadPlanner(reader, allow_partial_load=allow_partial_load), process_group)
+
+
+def _load(state_dict: dict[str, Any], reader: StorageReader, planner: LoadPlanner,
+          process_group: dist.ProcessGroup | None) -> None:
+    """As torch.distributed.checkpoint.load, whose ranks send their plans to one and get them back: this planner's
+    global plan is the local ones, so only errors are exchanged, before anything is read and after it."""
+    flat = {key: value.state_dict() if isinstance(value, Stateful) else value
+            for key, value in sorted(state_dict.items())}
+
+    def plan() -> planning.LoadPlan:
+        metadata = reader.read_metadata()
+        planner.set_up_planner(flat, metadata, False)
+        reader.set_up_storage_reader(metadata, False)
+        return planner.finish_plan(reader.prepare_local_plan(planner.create_local_plan()))
+
+    planned = _on_all_ranks(plan, process_group)
+    _on_all_ranks(lambda: reader.read_data(planned, planner).wait(), process_group)
+    for key, value in flat.items():
+        if isinstance(state_dict[key], Stateful):
+            state_dict[key].load_state_dict(value)
+        else:
+            state_dict[key] = value
+
+
+def _on_all_ranks(step: Callable[[], Any], process_group: dist.ProcessGroup | None) -> Any:
+    """What the step gives. Raises CheckpointException on all ranks when it raises on any."""
+    made, problem = None, None
+    try:
+        made = step()
+    except Exception as raised:
+        problem = (raised, traceback.extract_tb(raised.__traceback__))
+    problems = [problem]
+    if dist.is_available() and dist.is_initialized() and dist.get_world_size(process_group) > 1:
+        problems = [None] * dist.get_world_size(process_group)
+        dist.all_gather_object(problems, problem, group=process_group)
+    failures = {rank: one for rank, one in enumerate(problems) if one is not None}
+    if failures:
+        raise CheckpointException("load", failures)
+    return made
 
 
 def save(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[str],
