@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import io
 import os
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch.distributed.checkpoint import metadata as dcp
@@ -17,6 +18,14 @@ from .._checkpoint import Checkpoint, ObjectEntry, TensorEntry, open
 from .._error import failure
 from .._progress import Progress, reporting
 from .._tensors import Destination
+
+
+class Piece(NamedTuple):
+    """A box of an entry, and the tensor that it is read into."""
+
+    key: str
+    where: tuple[tuple[int, ...], tuple[int, ...]]
+    target: torch.Tensor
 
 
 class StorageReader(storage.StorageReader):
@@ -73,32 +82,38 @@ class StorageReader(storage.StorageReader):
         return plans
 
     def read_data(self, plan: planning.LoadPlan, planner: planning.LoadPlanner) -> Future[None]:
-        requests, destinations, total = [], [], 0
+        self.fill([], plan, planner)
+        done: Future[None] = Future()
+        done.set_result(None)
+        return done
+
+    def fill(self, pieces: Sequence[Piece], plan: planning.LoadPlan, planner: planning.LoadPlanner) -> None:
+        """The pieces, and what the plan says: all in one call."""
+        pieces, committed = list(pieces), []
         for item in plan.items:
             key = item.storage_index.fqn
             if item.type == planning.LoadItemType.BYTE_IO:
                 planner.load_bytes(item, io.BytesIO(self.checkpoint.object_bytes(key)))
                 continue
             target = planner.resolve_tensor(item)
-            to = Destination(target, key)
             if tuple(target.shape) != tuple(item.lengths):
                 raise failure("shape_mismatch", "the planner's tensor does not fit what is to be read", key=key,
                               expected=str(list(item.lengths)), found=str(list(target.shape)))
             origin = item.storage_index.offset or (0,) * len(item.lengths)
             offsets = tuple(begin + more for begin, more in zip(origin, item.storage_offsets))
-            requests.append((key, (offsets, tuple(item.lengths)), to.memory))
-            destinations.append((item, target, to))
-            total += target.nbytes
+            pieces.append(Piece(key, (offsets, tuple(item.lengths)), target))
+            committed.append((item, target))
+        destinations = [Destination(piece.target, piece.key) for piece in pieces]
+        total = sum(piece.target.nbytes for piece in pieces)
         with reporting(self._progress, total, "load") as report:
-            self.checkpoint._load(requests, self._threads, self._allow_narrowing, report)
+            self.checkpoint._load([(piece.key, piece.where, to.memory) for piece, to in zip(pieces, destinations)],
+                                  self._threads, self._allow_narrowing, report)
             if report:
                 report(total)
-        for item, target, to in destinations:
+        for to in destinations:
             to.finish()
+        for item, target in committed:
             planner.commit_tensor(item, target)
-        done: Future[None] = Future()
-        done.set_result(None)
-        return done
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
