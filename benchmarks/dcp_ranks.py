@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """torch.distributed.checkpoint on four gloo processes, with PyTorch's own reader and writer and with shardmesh's, in
-turns in one run: dcp_ranks.py CASE FOLDER --repeat N. Prints {"ours": [seconds], "theirs": [seconds], "bytes": n}: of
-each repetition the slowest rank's."""
+turns in one run: dcp_ranks.py CASE FOLDER --repeat N. Prints {"seconds": {side: [seconds]}, "bytes": n}: of each
+repetition the slowest rank's."""
 import argparse
 import json
 import multiprocessing
@@ -76,13 +76,18 @@ def fresh(folder):
 
 
 def sides_of(case, folder):
+    """What each side is called, what it does, and what comes before each time."""
     if case == "save":
         state = fsdp2_tp()
-        return state, [(lambda: shardmesh.dcp.save(state, checkpoint_id=f"{folder}/ours"), fresh(f"{folder}/ours")),
-                       (lambda: dcp.save(state, checkpoint_id=f"{folder}/theirs"), fresh(f"{folder}/theirs"))]
+        return state, {
+            "shardmesh.dcp.save": (lambda: shardmesh.dcp.save(state, checkpoint_id=f"{folder}/ours"), fresh(f"{folder}/ours")),
+            "PyTorch's dcp.save": (lambda: dcp.save(state, checkpoint_id=f"{folder}/theirs"), fresh(f"{folder}/theirs"))}
     state = {"load": fsdp2_tp, "load_same": fsdp2}[case]()
-    return state, [(lambda: shardmesh.dcp.load(state, checkpoint_id=f"{folder}/rows"), lambda: None),
-                   (lambda: dcp.load(state, checkpoint_id=f"{folder}/rows"), lambda: None)]
+    calls = {
+        "shardmesh.dcp.load": lambda: shardmesh.dcp.load(state, checkpoint_id=f"{folder}/rows"),
+        "dcp.load, shardmesh's reader": lambda: dcp.load(state, storage_reader=shardmesh.dcp.StorageReader(f"{folder}/rows")),
+        "PyTorch's dcp.load": lambda: dcp.load(state, checkpoint_id=f"{folder}/rows")}
+    return state, {name: (call, lambda: None) for name, call in calls.items()}
 
 
 def member(rank, case, folder, repeat, store, pipe):
@@ -93,13 +98,13 @@ def member(rank, case, folder, repeat, store, pipe):
     if case != "save" and not os.path.exists(f"{folder}/rows/.metadata"):
         dcp.save(fsdp2(), checkpoint_id=f"{folder}/rows")
     state, sides = sides_of(case, folder)
-    times = [[], []]
+    times = {name: [] for name in sides}
     for turn in range(repeat + 1):
-        for of, side in zip(times, sides):
-            of.append(slowest(*side))
+        for name, side in sides.items():
+            times[name].append(slowest(*side))
     if rank == 0:
         size = sum(tensor.numel() * tensor.element_size() for tensor in state.values())
-        pipe.send({"ours": times[0][1:], "theirs": times[1][1:], "bytes": size})  # the first warms the cache
+        pipe.send({"seconds": {name: of[1:] for name, of in times.items()}, "bytes": size})  # the first warms the cache
     dist.barrier()
     os._exit(0)
 

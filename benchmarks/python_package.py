@@ -30,9 +30,8 @@ def compare(case):
     def run(bench):
         said = python(bench, "dcp_ranks.py", case, bench.work / "dcp_ranks", "--repeat", bench.runs)[-1]
         print(f"\n{TEXTS[case]}: {said['bytes'] >> 20} MiB, 4 gloo processes; the slowest rank")
-        base = statistics.median(said["ours"])
-        for name, key in (("shardmesh's", "ours"), ("PyTorch's", "theirs")):
-            seconds = said[key]
+        base = statistics.median(next(iter(said["seconds"].values())))
+        for name, seconds in said["seconds"].items():
             median = statistics.median(seconds)
             print(f"  {name:<44} {median:8.3f} s  ({min(seconds):.3f}..{max(seconds):.3f}, {len(seconds)} runs)"
                   f"   x{median / base:.2f}", flush=True)
