@@ -247,7 +247,7 @@ class object_pickler {
   }
 
   std::vector<step> pending_;
-  pickle::writer out_;
+  pickle::writer out_{2};
 };
 
 }  // namespace

@@ -197,7 +197,7 @@ result<std::vector<std::byte>> archive_of_object(const held_object& object) {
     if (const auto* const opaque = std::get_if<opaque_object>(&leaf))
       return fail(errc::unsupported, "an opaque object lies inside a container, which cannot be stored")
           .with_values("", opaque->type_name);
-  pickle::writer out;
+  pickle::writer out(2);
   if (is_container)
     write_container(out, object);
   else

@@ -77,7 +77,7 @@ class torch_file_reader final : public checkpoint_reader {
     if (holds_tensors(*item_, objects_[index]))
       return refuse(
           fail(errc::unsupported, "an object of a .pt file that holds tensors cannot be written as a DCP item"));
-    pickle::writer out;
+    pickle::writer out(2);
     if (auto done = out.value(objects_[index]); !done) return refuse(std::move(done).error());
     return torch_file::object_archive(std::move(out).finish());
   }

@@ -84,7 +84,7 @@ class split_reader final : public checkpoint_reader {
   result<std::vector<std::byte>> object_archive(std::size_t index) override {
     const part& from = objects_[index];
     if (!from.object) return inner_.object_archive(from.index);
-    pickle::writer out;
+    pickle::writer out(2);
     if (auto done = out.value(from.value); !done) return located(std::move(done).error(), contents_.objects[index].key);
     return torch_file::object_archive(std::move(out).finish());
   }

@@ -175,7 +175,7 @@ class SaveTest(common.WorkTest):
                 self.assertEqual(loaded, value, key)
 
     def test_a_state_dict_comes_back_from_every_format(self):
-        for format, name in (("dcp", "folder"), ("safetensors", "file.safetensors"), ("hf", "hub")):
+        for format, name in (("dcp", "folder"), ("safetensors", "file.safetensors"), ("hf", "hub"), ("pt", "file.pt")):
             with self.subTest(format):
                 report = shardmesh.save(STATE, self.work / name, format)
                 self.assertEqual(report.tensors + report.objects, len(self.flat()))

@@ -70,6 +70,13 @@ class FailureTest(common.WorkTest):
         self.assertIn(str(list(tensor.shape)), problem.expected + problem.found)
         self.assertIn(str([tensor.shape[0] + 1, tensor.shape[1]]), problem.expected + problem.found)
 
+    def test_a_value_that_is_no_tensor_is_named(self):
+        state = self.golden()
+        key = next(iter(state))
+        state[key] = 3
+        problem = self.same_on_all(self.load(state), "dtype_mismatch", key)
+        self.assertEqual((problem.expected, problem.found), ("a tensor", "int"))
+
     def test_a_file_cut_short_is_named(self):
         state = self.golden()
         file = self.work / "stored" / "__1_0.distcp"

@@ -18,7 +18,7 @@ from torch.distributed.checkpoint.default_planner import create_default_local_lo
 from torch.distributed.checkpoint.stateful import Stateful
 from torch.distributed.tensor import DTensor
 
-from .._error import Error
+from .._error import Error, failure
 from .._layouts import Layout
 from .._progress import Progress
 from .._tensors import name_of
@@ -35,16 +35,13 @@ class LoadPlanner(torch_checkpoint.DefaultLoadPlanner):
 
     def create_local_plan(self) -> planning.LoadPlan:
         stored = self.metadata.state_dict_metadata if self.metadata else {}
-        try:
+        with self._our_errors():
             # PyTorch takes a checkpoint with more keys than this rank asks for to be of version 2.3, and looks for keys
             # of that version; a rank without shards of a ShardedTensor asks for fewer. Nothing is missing, so nothing is
             # to be guessed.
             if all(key in stored for key in self.state_dict):
                 return create_default_local_load_plan(self.state_dict, self.metadata, not self.allow_partial_load)
             return super().create_local_plan()
-        except (RuntimeError, ValueError):
-            self._raise_our_own()
-            raise
 
     def pieces_and_plan(self) -> tuple[list[Piece], planning.LoadPlan]:
         """This rank's boxes of plain tensors and DTensors, by our layouts (PyTorch's planner takes half a millisecond for
@@ -54,14 +51,24 @@ class LoadPlanner(torch_checkpoint.DefaultLoadPlanner):
         pieces, rest = [], {}
         for key, value in self.state_dict.items():
             found = stored.get(key)
-            if found is None or isinstance(found, dcp.TensorStorageMetadata) and found.size != getattr(value, "shape", found.size):
+            is_tensor = isinstance(found, dcp.TensorStorageMetadata)
+            if found is None or is_tensor and found.size != getattr(value, "shape", found.size):
                 return [], self.finish_plan(self.create_local_plan())
-            of_value = _pieces_of(key, value) if isinstance(found, dcp.TensorStorageMetadata) else None
+            of_value = _pieces_of(key, value) if is_tensor else None
             if of_value is None:
                 rest[key] = value
             else:
                 pieces += of_value
-        return pieces, self.finish_plan(create_default_local_load_plan(rest, self.metadata, True))
+        with self._our_errors():
+            return pieces, self.finish_plan(create_default_local_load_plan(rest, self.metadata, True))
+
+    @contextlib.contextmanager
+    def _our_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except (RuntimeError, ValueError):
+            self._raise_our_own()
+            raise
 
     def _raise_our_own(self) -> None:
         stored = self.metadata.state_dict_metadata if self.metadata else {}
@@ -74,10 +81,13 @@ class LoadPlanner(torch_checkpoint.DefaultLoadPlanner):
                 shape = tuple(value.size())
                 if shape != tuple(found.size):
                     native.load_whole(key, (0, name_of(value.dtype), shape, (0,) * len(shape)), None)
+            elif isinstance(found, dcp.TensorStorageMetadata):
+                raise failure("dtype_mismatch", "a tensor is stored, and what it is to be loaded into is none", key=key,
+                              path=self._reader.path, expected="a tensor", found=type(value).__name__)
 
 
 def _pieces_of(key: str, value: Any) -> list[Piece] | None:
-    """None for what PyTorch's planner knows better: ShardedTensors, partials, other subclasses, values that are no tensor."""
+    """None for what PyTorch's planner is asked for: ShardedTensors, partials, other subclasses, what is no tensor."""
     if type(value) in (torch.Tensor, torch.nn.Parameter):
         return [Piece(key, ((0,) * value.dim(), tuple(value.shape)), value.detach())]
     if type(value) is not DTensor or any(placement.is_partial() for placement in value.placements):
