@@ -26,8 +26,8 @@ def skip(reason):
 
 
 def python_of(folder):
-    named = os.environ.get("SHARDMESH_TORCH_2_15", "")
-    return Path(named) if named not in ("", "install") else folder / "venv" / "bin" / "python"
+    named = os.environ.get("SHARDMESH_TORCH_2_15")
+    return Path(named) if named else folder / "venv" / "bin" / "python"
 
 
 def install(folder):
