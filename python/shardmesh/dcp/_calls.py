@@ -44,8 +44,8 @@ class LoadPlanner(torch_checkpoint.DefaultLoadPlanner):
             return super().create_local_plan()
 
     def pieces_and_plan(self) -> tuple[list[Piece], planning.LoadPlan]:
-        """This rank's boxes of plain tensors and DTensors, by our layouts (PyTorch's planner takes half a millisecond for
-        each), and its plan for the rest. Where anything does not fit, there are no pieces and PyTorch's planner says so.
+        """This rank's boxes of plain tensors and DTensors, by our layouts (PyTorch's planner takes some tenths of a
+        millisecond for each), and its plan for the rest. Where anything does not fit, there are no pieces and PyTorch's planner says so.
         """
         stored = self.metadata.state_dict_metadata
         pieces, rest = [], {}
