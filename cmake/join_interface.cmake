@@ -35,6 +35,14 @@ endmacro()
 
 # Sets `result` to one unit with all that the interface units `files` of one module have.
 function(shardmesh_join_interface result files)
+  # A caller may have such names too.
+  foreach(
+    name
+    IN
+    ITEMS parts all_module all_includes all_imports all_shown
+  )
+    set(${name})
+  endforeach()
   foreach(file IN LISTS files)
     shardmesh_read_unit("${file}")
     if(part)
