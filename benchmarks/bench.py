@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 import against
+import deepspeed_folders
 import python_package
 import kernels
 import ranks
@@ -45,6 +46,14 @@ class Bench:
         if not file.exists():
             self.shardmesh("convert", self.sample(200), file)
         return file
+
+    def quantized_sample(self):
+        folder = self.work / "quantized"
+        if not (folder / "model.safetensors.index.json").exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            note("writing a Hugging Face folder of FP8 blocks and MXFP4")
+            self.torch("make_quantized", folder, capture=False)
+        return folder
 
     def chunk_sample(self, chunks):
         folder = self.work / f"chunks_{chunks}"
@@ -158,6 +167,31 @@ def safetensors_load(bench):
         f"plain pread, {bench.threads} threads": bench.ours("plain_read", file)})
 
 
+def map_tensor(bench):
+    file = bench.safetensors_sample()
+    bench.compare("all tensors of a 1 GiB safetensors file as views of it, no byte of them read", file, {
+        "shardmesh::tensor_map": bench.ours("map", file),
+        "safetensors safe_open, get_tensor": bench.peer("safetensors_map", file),
+        f"shardmesh::load, {bench.threads} threads": bench.ours("load", file)})
+
+
+def inspect_key(bench):
+    """One entry among 200,000 chunks."""
+    folder = bench.chunk_sample(200_000)
+    key = "model.layers.177.block.55.weight"
+    peaks = []
+
+    def ours(repeat):
+        runs = [bench.shardmesh("inspect", folder, "--key", key) for _ in range(repeat)]
+        peaks.extend(peak for _, peak in runs)
+        return {"bytes": (folder / ".metadata").stat().st_size, "seconds": [seconds for seconds, _ in runs]}
+    bench.compare("one key of a .metadata of 200,000 chunks", folder, {
+        "shardmesh inspect --key (whole process)": ours,
+        "PyTorch's read_metadata (pickle.load alone)": bench.peer("read_metadata", folder)})
+    print(f"  peak resident memory of inspect --key: {max(peaks) / MIB:.0f} MiB for a .metadata of "
+          f"{(folder / '.metadata').stat().st_size / MIB:.0f} MiB")
+
+
 def safetensors_copy(bench):
     file = bench.safetensors_sample()
     target = bench.work / "copy.safetensors"
@@ -178,6 +212,13 @@ def safetensors_copy_cached(bench):
         f"shardmesh::convert, checksums, {bench.threads} threads": bench.ours("convert_cached", file),
         "safetensors load_file + save_file": bench.peer("safetensors_copy_cached", file),
         f"plain pread + pwrite, {bench.threads} threads": bench.ours("plain_copy_cached", file)})
+
+
+def dequantize(bench):
+    folder = bench.quantized_sample()
+    bench.compare("FP8 blocks and MXFP4 as float32, 384 MiB in memory (aim: x5)", folder, {
+        f"shardmesh::dequantized, load, {bench.threads} threads": bench.ours("dequantize", folder),
+        "torch QuantizedHuggingFaceStorageReader": bench.peer("dequantize", folder)})
 
 
 def torch_file(bench):
@@ -239,10 +280,12 @@ def tree(bench):
 
 
 CASES = {"tree": tree, "load_200": load(200), "load_16": load(16), "columns_200": columns(200), "columns_16": columns(16),
-         "safetensors_load": safetensors_load, "safetensors_copy": safetensors_copy,
-         "safetensors_copy_cached": safetensors_copy_cached, "torch_file": torch_file,
+         "safetensors_load": safetensors_load, "map_tensor": map_tensor, "inspect_key": inspect_key,
+         "safetensors_copy": safetensors_copy,
+         "safetensors_copy_cached": safetensors_copy_cached, "torch_file": torch_file, "dequantize": dequantize,
          "inspect_200k": inspect(200_000), "inspect_2m": inspect(2_000_000), "reshard_memory": reshard_memory,
-         **validate.CASES, **redistribute.CASES, **ranks.CASES, **kernels.CASES, **python_package.CASES}
+         **validate.CASES, **redistribute.CASES, **ranks.CASES, **kernels.CASES, **python_package.CASES,
+         **deepspeed_folders.CASES}
 
 
 def main():

@@ -2,7 +2,7 @@
 // Our side of ./dev bench: one case, timed N times in one process, as one line of JSON. benchmarks/bench.py runs it
 // beside its peers. Also the plain side: the same bytes read with pread or written with pwrite, which no checkpoint
 // library can beat.
-//   shardmesh_bench load|columns|columns_at_once|convert_cached|plain_read|plain_write|plain_copy_cached PATH
+//   shardmesh_bench load|map|columns|columns_at_once|dequantize|convert_cached|plain_read|plain_write|plain_copy_cached PATH
 //                   [--repeat N] [--threads N] [--ranks N]
 #include <fcntl.h>
 #include <unistd.h>
@@ -203,6 +203,17 @@ arguments parse(int argc, char** argv) {
   return given;
 }
 
+/// FP8 blocks and MXFP4 into float32 in memory.
+std::vector<double> time_dequantize(const arguments& given, std::int64_t& bytes) {
+  const auto open = [&] { return need(dequantized(need(open_checkpoint(given.path)))); };
+  const wanted all = whole_tensors(*open());
+  bytes = all.bytes;
+  std::vector<double> times;
+  for (int run = 0; run < given.repeat; ++run)
+    times.push_back(seconds_of([&] { need(load(*open(), all.requests, {.threads = given.threads})); }));
+  return times;
+}
+
 /// A load in the library: opening the checkpoint is part of what is timed, as it is for the peers.
 std::vector<double> time_load(const arguments& given, std::int64_t& bytes) {
   const auto reader = need(open_checkpoint(given.path));
@@ -228,6 +239,23 @@ std::vector<double> time_load(const arguments& given, std::int64_t& bytes) {
         need(load(*opened, part.requests, {.threads = given.threads}));
       }
     }));
+  return times;
+}
+
+/// Every tensor mapped, as views that are ready to be read; opening is inside.
+std::vector<double> time_map(const arguments& given, std::int64_t& bytes) {
+  std::vector<double> times;
+  for (int run = 0; run < given.repeat; ++run) {
+    std::vector<mapped_tensor> mapped;
+    times.push_back(seconds_of([&] {
+      const auto opened = need(open_checkpoint(given.path));
+      tensor_map map(*opened);
+      for (const tensor_entry& tensor : opened->contents().tensors) mapped.push_back(need(map.tensor(tensor.key)));
+    }));
+    bytes = 0;
+    for (const mapped_tensor& tensor : mapped)
+      bytes += size_bytes(tensor.view().type, box::whole(tensor.view().sizes).volume()).value_or(0);
+  }
   return times;
 }
 
@@ -277,6 +305,10 @@ int main(int argc, char** argv) {
   std::vector<double> times;
   if (given.what == "load" || given.what == "columns" || given.what == "columns_at_once")
     times = time_load(given, bytes);
+  else if (given.what == "map")
+    times = time_map(given, bytes);
+  else if (given.what == "dequantize")
+    times = time_dequantize(given, bytes);
   else if (given.what == "convert_cached")
     times = time_convert(given, bytes);
   else if (given.what == "plain_read" || given.what == "plain_write" || given.what == "plain_copy_cached")

@@ -111,6 +111,16 @@ def safetensors_read(path, repeat):
     return sum(t.numel() * t.element_size() for t in state.values()), timed(act, repeat)
 
 
+def safetensors_map(path, repeat):
+    """Every tensor as safe_open gives it: a view of the mapped file."""
+    from safetensors import safe_open
+
+    def act():
+        with safe_open(path, framework="pt") as file:
+            return [file.get_tensor(key) for key in file.keys()]
+    return sum(t.numel() * t.element_size() for t in act()), timed(act, repeat)
+
+
 def safetensors_copy(path, repeat, durable=True):
     """load_file, save_file and an fsync: what `shardmesh convert` from safetensors to safetensors does."""
     from safetensors.torch import load_file, save_file
@@ -143,6 +153,37 @@ def to_torch_file(path, repeat):
     size = os.path.getsize(target)
     os.unlink(target)
     return size, times
+
+
+QUANTIZED = {**{f"layers.{i}.weight": (2048, 4096) for i in range(8)}, "experts_blocks": (4, 2048, 4096)}
+
+
+def dequantize(path, repeat):
+    """QuantizedHuggingFaceStorageReader into preallocated plain tensors."""
+    from torch.distributed.checkpoint.quantized_hf_storage import QuantizedHuggingFaceStorageReader
+    state = {key: torch.ones(shape) for key, shape in QUANTIZED.items()}
+
+    def act():
+        dcp.load(state, storage_reader=QuantizedHuggingFaceStorageReader(path), no_dist=True)
+    return sum(t.numel() * t.element_size() for t in state.values()), timed(act, repeat)
+
+
+def make_quantized(path, _):
+    """A Hugging Face folder of one file: FP8 weights with block scales, and MXFP4."""
+    from safetensors.torch import save_file
+    os.makedirs(path)
+    generator, tensors = torch.Generator().manual_seed(0), {}
+    for key, shape in QUANTIZED.items():
+        if key.endswith("_blocks"):
+            groups = (*shape[:2], shape[2] // 32)
+            tensors[key] = torch.randint(0, 256, (*groups, 16), generator=generator, dtype=torch.uint8)
+            tensors[key.replace("_blocks", "_scales")] = torch.randint(110, 130, groups, generator=generator, dtype=torch.uint8)
+        else:
+            tensors[key] = torch.randn(shape, generator=generator).to(torch.float8_e4m3fn)
+            tensors[key + "_scale_inv"] = torch.rand(shape[0] // 128, shape[1] // 128, generator=generator)
+    save_file(tensors, os.path.join(path, "model-00001-of-00001.safetensors"))
+    with open(os.path.join(path, "model.safetensors.index.json"), "w") as file:
+        json.dump({"metadata": {}, "weight_map": dict.fromkeys(tensors, "model-00001-of-00001.safetensors")}, file)
 
 
 def make_member(rank, path, count, rendezvous):
@@ -238,7 +279,7 @@ def main():
     parser.add_argument("--count", type=int, default=0)
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
-    if given.case in ("make", "make_chunks"):
+    if given.case in ("make", "make_chunks", "make_quantized"):
         globals()[given.case](given.path, given.count)
         return
     size, seconds = globals()[given.case](given.path, given.repeat)

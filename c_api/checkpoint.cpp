@@ -17,6 +17,11 @@ static_assert(SHARDMESH_FORMAT_DCP == static_cast<int>(checkpoint_format::dcp));
 static_assert(SHARDMESH_FORMAT_TORCH == static_cast<int>(checkpoint_format::torch_file));
 static_assert(SHARDMESH_FORMAT_SAFETENSORS == static_cast<int>(checkpoint_format::safetensors));
 static_assert(SHARDMESH_FORMAT_HF == static_cast<int>(checkpoint_format::hf));
+static_assert(SHARDMESH_FORMAT_TORCH_FILES == static_cast<int>(checkpoint_format::torch_files));
+static_assert(SHARDMESH_FORMAT_DEEPSPEED == static_cast<int>(checkpoint_format::deepspeed));
+static_assert(SHARDMESH_FORMAT_TORCHSNAPSHOT == static_cast<int>(checkpoint_format::torchsnapshot));
+static_assert(SHARDMESH_FORMAT_TORCH_CHECKPOINTING == static_cast<int>(checkpoint_format::torch_checkpointing));
+static_assert(SHARDMESH_FORMAT_PARTS == static_cast<int>(checkpoint_format::parts));
 
 namespace {
 

@@ -9,6 +9,7 @@ export import shardmesh.storage;
 
 export import :checked_source;
 export import :chunk_cache;
+export import :composed_reader;
 export import :entries;
 export import :file_texts;
 export import :key_role;

@@ -17,6 +17,7 @@ class shared_section final : public byte_source {
   std::int64_t size_bytes() const override { return section_.size_bytes(); }
   std::string name() const override { return whole_->name(); }
   result<void> read(std::int64_t offset, std::span<std::byte> out) const override { return section_.read(offset, out); }
+  std::optional<file_range> plain_file() const override { return section_.plain_file(); }
 
  private:
   std::shared_ptr<const byte_source> whole_;

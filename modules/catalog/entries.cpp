@@ -24,6 +24,16 @@ std::string_view name(checkpoint_format format) {
       return "safetensors";
     case checkpoint_format::hf:
       return "hf";
+    case checkpoint_format::torch_files:
+      return "torch-files";
+    case checkpoint_format::deepspeed:
+      return "deepspeed";
+    case checkpoint_format::torchsnapshot:
+      return "torchsnapshot";
+    case checkpoint_format::torch_checkpointing:
+      return "torch-checkpointing";
+    case checkpoint_format::parts:
+      return "parts";
   }
   return "unknown";
 }

@@ -46,9 +46,15 @@ enum class checkpoint_format : std::uint8_t {
   dcp,          // a folder of torch.distributed.checkpoint
   torch_file,   // a file of torch.save
   safetensors,  // one safetensors file
-  hf            // a Hugging Face folder of safetensors files
+  hf,           // a Hugging Face folder of safetensors files
+  torch_files,  // several files of torch.save that are one checkpoint: a model in parts, a file for each rank
+  deepspeed,    // a DeepSpeed folder: ZeRO 0 to 3
+  torchsnapshot,
+  torch_checkpointing,  // DCP's successor
+  parts                 // a folder of several checkpoints, seen as one
 };
-std::string_view name(checkpoint_format format);  // "dcp", "torch", "safetensors", "hf"
+/// "dcp", "torch", "safetensors", "hf", "torch-files", "deepspeed", "torchsnapshot", "torch-checkpointing", "parts"
+std::string_view name(checkpoint_format format);
 
 /// The rank that wrote a file, where its name says so: 3 of DCP's "__3_0.distcp".
 std::optional<std::int32_t> rank_of_file(std::string_view file);

@@ -60,6 +60,9 @@ struct object_value {
 struct open_options {
   std::size_t max_open_files = 128;  // at a time; never more than a fifth of what the process may open
   read_limits limits = {};           // of DCP folders and files of torch.save
+  /// Where not empty, nobody asks for entries of other keys: what a DCP folder says of them is passed over, and its
+  /// catalog has few others or none. Formats that gain nothing by it show everything.
+  std::vector<std::string> only_keys = {};
 };
 
 /// An opened checkpoint of any format: what it holds (`contents`), and access to its chunks and objects.

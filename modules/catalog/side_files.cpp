@@ -26,7 +26,8 @@ namespace {
 // Files that the formats themselves are made of, whether this checkpoint refers to them or not.
 bool is_checkpoint_file(std::string_view name) {
   return name.ends_with(".distcp") || name.ends_with(".safetensors.objects.json") ||
-         (name.ends_with(".json") && name.find(".safetensors.index.") != std::string_view::npos) ||
+         (name.ends_with(".json") && (name.find(".safetensors.index.") != std::string_view::npos ||
+                                      name.find(".bin.index.") != std::string_view::npos)) ||
          (name.starts_with("__") && name.ends_with(".metadata"));
 }
 

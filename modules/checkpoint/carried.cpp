@@ -7,9 +7,13 @@ module;
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
+#include <iterator>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -115,9 +119,17 @@ void drop_stale(std::vector<std::pair<std::string, pickle::value>>& values, std:
 result<std::vector<side_file>> carried_files(const checkpoint_reader& reader, checkpoint_format to,
                                              std::vector<std::string>& notes) {
   const checkpoint_format from = reader.contents().format;
-  if (from != checkpoint_format::dcp && from != checkpoint_format::hf) return std::vector<side_file>{};
-  SHARDMESH_TRY(side_files found, find_side_files(reader.path(), reader.contents()));
-  if (from != to) {
+  // A model in .bin files is a Hugging Face folder of an older day.
+  const bool is_family = from == to || (from == checkpoint_format::torch_files && to == checkpoint_format::hf);
+  std::error_code code;
+  if (from != checkpoint_format::dcp && from != checkpoint_format::hf && from != checkpoint_format::torch_files)
+    return std::vector<side_file>{};
+  if (!std::filesystem::is_directory(reader.path(), code)) return std::vector<side_file>{};
+  SHARDMESH_TRY(side_files found, find_side_files(reader.path(), reader.stored().contents()));
+  if (!is_family) {
+    // Its entries are among the reader's: they come along.
+    if (!dcp::extras_of(reader).common_keys.empty())
+      std::erase_if(found.files, [](const side_file& file) { return file.name == "common.pt"; });
     for (side_file& file : found.files) found.left.push_back(std::move(file.name));
     std::sort(found.left.begin(), found.left.end());
     found.files.clear();
@@ -128,10 +140,65 @@ result<std::vector<side_file>> carried_files(const checkpoint_reader& reader, ch
 
 }  // namespace
 
+void leave_to_side_files(const checkpoint_reader& reader, conversion& work) {
+  const std::set<std::string>& keys = dcp::extras_of(reader).common_keys;
+  if (keys.empty()) return;
+  const catalog& contents = reader.contents();
+  std::size_t at = 0, unchanged = 0;
+  drop_tensors(work, [&](const output_tensor& tensor) {
+    const tensor_entry& stored = contents.tensors[work.sources[at++]];
+    if (!keys.contains(stored.key)) return false;
+    unchanged += tensor.key == stored.key && tensor.type == stored.type;
+    return true;
+  });
+  at = 0;
+  drop_objects(work, [&](const output_object& object) {
+    const object_entry& stored = contents.objects[work.object_sources[at++]];
+    if (!keys.contains(stored.key)) return false;
+    unchanged += object.key == stored.key;
+    return true;
+  });
+  // What cannot be written by itself can go in its file.
+  std::erase_if(work.unsupported, [&](const error& why) {
+    if (!keys.contains(why.key)) return false;
+    const object_entry* const object = contents.find_object(why.key);
+    work.unsupported_tensors -= object ? object->hidden_tensors : 1;
+    work.unsupported_objects -= object ? 1 : 0;
+    ++unchanged;
+    return true;
+  });
+  if (unchanged < keys.size())
+    work.notes.push_back(fmt::format("common.pt is copied as it is, also {} of its entries that the selection changes",
+                                     keys.size() - unchanged));
+}
+
+std::vector<error> check_side_entries(checkpoint_reader& reader, int threads) {
+  const std::set<std::string>& keys = dcp::extras_of(reader).common_keys;
+  const catalog& contents = reader.contents();
+  std::vector<error> problems;
+  std::vector<whole_entry> whole;
+  for (std::size_t i = 0; i < contents.tensors.size(); ++i) {
+    const tensor_entry& tensor = contents.tensors[i];
+    if (!keys.contains(tensor.key)) continue;
+    if (!tensor.opaque_type.empty()) whole.push_back({true, i});
+    if (!tensor.opaque_type.empty() || tensor.chunk_count == 0) continue;
+    const auto opened = reader.open_chunk(tensor, tensor.first_chunk);
+    if (!opened)
+      problems.push_back(opened.error());
+    else if (auto sums = check_chunk_bytes(**opened); !sums)
+      problems.push_back(std::move(sums).error().with_key(tensor.key));
+  }
+  for (std::size_t i = 0; i < contents.objects.size(); ++i)
+    if (keys.contains(contents.objects[i].key)) whole.push_back({false, i});
+  check_outcome outcome = reader.check_whole(whole, {.quick = false, .threads = threads});
+  std::move(outcome.problems.begin(), outcome.problems.end(), std::back_inserter(problems));
+  return problems;
+}
+
 result<dcp::extras> carried_to_dcp(const checkpoint_reader& reader, std::span<const output_tensor> tensors,
                                    std::span<const output_object> objects, std::vector<std::string>& notes) {
   dcp::extras extras = dcp::extras_of(reader);
-  if (!keeps_layout(reader.contents(), tensors, objects)) {
+  if (!keeps_layout(reader.stored().contents(), tensors, objects)) {
     drop_stale(extras.attributes, "metadata", notes);
     drop_stale(extras.planner_entries, "planner data", notes);
   }

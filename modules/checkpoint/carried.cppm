@@ -9,6 +9,7 @@ import shardmesh.catalog;
 import shardmesh.dcp;
 import shardmesh.safetensors;
 import shardmesh.pickle;
+import :conversion;
 
 namespace shardmesh {
 
@@ -16,6 +17,12 @@ namespace shardmesh {
 // a trainer that trusted them would write a checkpoint that nobody can load. \errors errc::io
 result<dcp::extras> carried_to_dcp(const checkpoint_reader& reader, std::span<const output_tensor> tensors,
                                    std::span<const output_object> objects, std::vector<std::string>& notes);
+
+// Leaves out what goes into a DCP folder inside a side file, Megatron's common.pt. A note says so where the selection
+// wants it otherwise.
+void leave_to_side_files(const checkpoint_reader& reader, conversion& work);
+// The entries of such a file against their checksums: it is copied as it is, under a new one.
+std::vector<error> check_side_entries(checkpoint_reader& reader, int threads);
 
 // For a safetensors file (`folder` false) or a Hugging Face folder. The reader outlives the result. \errors errc::io
 result<safetensors::file_options> carried_to_safetensors(const checkpoint_reader& reader,

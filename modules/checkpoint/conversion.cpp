@@ -39,7 +39,8 @@ class selecting {
     }
     tiling found = check_tiling(contents_, stored);
     for (error& problem : found.problems)
-      into_.problems.push_back(std::move(problem).with_file(reader_.path().string()));
+      if (problem.code != errc::gap || !is_of_one_rank(reader_))
+        into_.problems.push_back(std::move(problem).with_file(reader_.path().string()));
     if (!found.held) return;
     output_tensor made;
     made.where = key == stored.key ? stored.where : path{key};

@@ -30,6 +30,10 @@ struct conversion {
 /// reader must outlive the result. A renamed entry loses its nested path: its new key is its path.
 conversion select_for_output(checkpoint_reader& reader, const selection_options& options);
 
+/// Entries whose nested paths cannot stand in one tree: one is a value where the other has a part below. Each problem
+/// names both keys. Cost: O(n log n).
+std::vector<error> find_path_conflicts(std::span<const output_tensor> tensors, std::span<const output_object> objects);
+
 }  // namespace shardmesh
 
 namespace shardmesh {
@@ -40,9 +44,5 @@ void settle_unsupported(conversion& work, bool skip, save_report& report);
 /// Leaves out the tensors, and the objects, for which `drop` holds. Returns how many went.
 std::int64_t drop_tensors(conversion& work, function_ref<bool(const output_tensor& tensor)> drop);
 std::int64_t drop_objects(conversion& work, function_ref<bool(const output_object& object)> drop);
-
-/// Entries whose nested paths cannot stand in one tree: one is a value where the other has a part below. Each problem
-/// names both keys. Cost: O(n log n).
-std::vector<error> find_path_conflicts(std::span<const output_tensor> tensors, std::span<const output_object> objects);
 
 }  // namespace shardmesh

@@ -43,6 +43,17 @@ bool is_unsupported(const output_tensor& tensor) {
   return tensor.archive || !safetensors::problems_of({&entry, 1}).empty();
 }
 
+std::vector<error> find_other_shapes(const checkpoint_reader& reader, const convert_options& options) {
+  std::vector<error> problems;
+  for (const resized_tensor& tensor : shape_differences(reader, options.selection, *options.shapes_like))
+    problems.push_back(fail(errc::shape_mismatch, "the checkpoint given by like has another shape")
+                           .with_key(tensor.key)
+                           .with_file(reader.path().string())
+                           .with_values(to_string(tensor.wanted), to_string(tensor.stored))
+                           .with_hint("allow_shape_mismatch cuts it or fills it with zeros"));
+  return problems;
+}
+
 void split_at_dots(path& where, std::string_view key) {
   where = {};
   for (std::size_t begin = 0;;) {
@@ -61,15 +72,31 @@ save_report convert(checkpoint_reader& given, const std::filesystem::path& desti
   const bool to_dcp = options.to == target_format::dcp, to_pt = options.to == target_format::pt;
   // Pickles hold objects with tensors inside as they are, and nested paths; elsewhere their tensors are entries.
   const bool to_pickles = to_dcp || to_pt;
-  std::unique_ptr<checkpoint_reader> split;
+  std::unique_ptr<checkpoint_reader> split, unwrapped;
   if (!to_pickles) {
     auto made = torch_file::split_objects(given);
     if (!made) return failed(std::move(made).error());
     split = *std::move(made);
+    made = torch_file::unwrap_tensors(split ? *split : given);
+    if (!made) return failed(std::move(made).error());
+    unwrapped = *std::move(made);
   }
-  checkpoint_reader& reader = split ? *split : given;
+  checkpoint_reader& whole = unwrapped ? *unwrapped : split ? *split : given;
+  std::vector<std::string> resized_notes;
+  std::unique_ptr<checkpoint_reader> resized;
+  if (options.shapes_like) {
+    if (auto apart = check_apart(destination, *options.shapes_like); !apart) return failed(std::move(apart).error());
+    if (!options.allow_shape_mismatch)
+      if (auto problems = find_other_shapes(whole, options); !problems.empty()) return refused(std::move(problems));
+    auto made = resize_like(whole, options.selection, *options.shapes_like, resized_notes);
+    if (!made) return failed(std::move(made).error());
+    resized = *std::move(made);
+  }
+  checkpoint_reader& reader = resized ? *resized : whole;
   conversion work = select_for_output(reader, options.selection);
+  work.notes.insert(work.notes.end(), resized_notes.begin(), resized_notes.end());
   save_report skipped;
+  if (to_dcp) leave_to_side_files(reader, work);
   settle_unsupported(work, options.skip_unsupported, skipped);
   if (!to_pickles && !options.skip_unsupported) refuse_archives(reader, work);
   if (!work.problems.empty()) return refused(std::move(work.problems));
@@ -89,6 +116,7 @@ save_report convert(checkpoint_reader& given, const std::filesystem::path& desti
   std::vector<error> problems;
   if (to_pickles) problems = find_path_conflicts(work.tensors, work.objects);
   if (problems.empty()) problems = check_before_copying(reader, work, record->get(), options.saving.threads);
+  if (problems.empty() && to_dcp) problems = check_side_entries(reader, options.saving.threads);
   if (!problems.empty()) return refused(std::move(problems));
   save_report report;
   if (to_dcp) {

@@ -38,8 +38,11 @@ struct convert_options {
   std::int64_t max_shard_bytes = std::int64_t{5} * 1000 * 1000 * 1000;  // hf: Hugging Face's own default
   bool skip_objects = false;                                            // safetensors, hf: do not write objects.json
   bool skip_unsupported = false;  // leave out tensors that the destination cannot hold, and objects that hold such
-  dedup merge = dedup::none;      // optimizer state is never merged: it must be found under its own key
-  bool nest = false;              // dcp, pt from flat names: split them at dots; keys "a" and "a.b" are a problem
+  /// Tensors get the shapes of those of this checkpoint that have their new names; others keep theirs.
+  checkpoint_reader* shapes_like = nullptr;
+  bool allow_shape_mismatch = false;  // with `shapes_like`: cut at the end or filled with zeros; else a problem
+  dedup merge = dedup::none;          // optimizer state is never merged: it must be found under its own key
+  bool nest = false;                  // dcp, pt from flat names: split them at dots; keys "a" and "a.b" are a problem
   save_options saving{};
 };
 
@@ -61,6 +64,7 @@ struct reshard_options {
   std::vector<placement_rule> placement_rules{};  // the first that matches a key decides
   std::vector<placement> default_placements{};    // of keys that no rule matches; empty: R on every mesh dimension
   bool optimizer_follows = true;                  // optimizer state takes its parameter's placement
+  bool allow_shape_mismatch = false;              // with `like`: cut at the end or filled with zeros to its shapes
   selection_options selection{};
   bool skip_unsupported = false;  // leave out what cannot be cut or written
   save_options saving{};
@@ -75,7 +79,10 @@ struct reshard_plan {
   std::vector<std::size_t> sources, object_sources;  // their indices in the reader's catalog
   std::int64_t excluded = 0, skipped_tensors = 0, skipped_objects = 0;
   std::int32_t ranks = 0;
+  /// What the tensors come from where some change their shape; else null, and they come from the given reader.
+  std::shared_ptr<checkpoint_reader> resized;
 };
+/// What `reshard` would do. The reader must outlive the result.
 reshard_plan plan_reshard(checkpoint_reader& reader, const reshard_options& options);
 
 /// Rewrites a checkpoint as DCP for another mesh: each rank's bytes in its own file. A chunk that several ranks hold is

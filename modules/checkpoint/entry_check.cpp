@@ -127,6 +127,12 @@ tiling check_tiling(const catalog& contents, const tensor_entry& tensor) {
   return found;
 }
 
+bool is_of_one_rank(const checkpoint_reader& reader) {
+  return reader.contents().format == checkpoint_format::torch_file &&
+         std::any_of(reader.problems().begin(), reader.problems().end(),
+                     [](const error& problem) { return problem.code == errc::incomplete_save; });
+}
+
 std::vector<error> find_shared_bytes(const checkpoint_reader& reader, const std::vector<bool>* touched) {
   const catalog& contents = reader.contents();
   std::vector<error> problems;

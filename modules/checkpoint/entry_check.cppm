@@ -20,6 +20,9 @@ struct tiling {
 };
 tiling check_tiling(const catalog& contents, const tensor_entry& tensor);
 
+// Whether it is the .pt file of one rank of several, whose problem says so once: that its tensors have gaps follows.
+bool is_of_one_rank(const checkpoint_reader& reader);
+
 // Items of a folder that share bytes. With `touched` (per tensor, then per object of the catalog) only those that
 // concern one of these entries. Cost: O(n log n).
 std::vector<error> find_shared_bytes(const checkpoint_reader& reader, const std::vector<bool>* touched = nullptr);

@@ -13,7 +13,12 @@ module;
 #include <vector>
 module shardmesh.checkpoint;
 
+import shardmesh.safetensors;
+import shardmesh.deepspeed;
+import shardmesh.torch_checkpointing;
+import shardmesh.torchsnapshot;
 import :folders;
+import :rank_file_name;
 
 namespace shardmesh {
 namespace fs = std::filesystem;
@@ -57,16 +62,25 @@ struct search {
 }  // namespace
 
 result<std::optional<checkpoint_format>> format_of_folder(const fs::path& folder) {
-  bool has_safetensors = false, has_dcp = false;
+  bool has_safetensors = false, has_dcp = false, has_model_files = false, has_rank_files = false;
   std::error_code code;
   for (fs::directory_iterator at(folder, code), end; !code && at != end; at.increment(code)) {
     const std::string file = at->path().filename().string();
     has_dcp |= file.ends_with(".metadata") || file.starts_with(".metadata") || file.ends_with(".distcp");
     has_safetensors |= file.ends_with(".safetensors") || file.ends_with(".safetensors.index.json");
+    has_model_files |= safetensors::parse_torch_model_name(file) || safetensors::is_torch_model_index(file);
+    has_rank_files |= parse_rank_file_name(file).has_value();
   }
   if (code) return fail_sys(code.value(), "cannot list", folder.string());
+  // Its files may be safetensors files. A DCP folder may hold any file beside its own.
+  if (!has_dcp && torch_checkpointing::is_folder(folder)) return std::optional(checkpoint_format::torch_checkpointing);
   if (has_dcp) return std::optional(checkpoint_format::dcp);
-  return has_safetensors ? std::optional(checkpoint_format::hf) : std::nullopt;
+  if (torchsnapshot::is_snapshot(folder)) return std::optional(checkpoint_format::torchsnapshot);
+  if (has_safetensors) return std::optional(checkpoint_format::hf);
+  if (has_model_files) return std::optional(checkpoint_format::torch_files);
+  if (deepspeed::holds_checkpoint(folder)) return std::optional(checkpoint_format::deepspeed);
+  // Its files are ranks' files, too.
+  return has_rank_files ? std::optional(checkpoint_format::torch_files) : std::nullopt;
 }
 
 std::string checkpoints_below(const fs::path& folder) {

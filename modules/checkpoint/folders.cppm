@@ -8,7 +8,7 @@ import shardmesh.catalog;
 
 namespace shardmesh {
 
-// dcp or hf; nothing when it holds neither. errc::io when it cannot be listed.
+// dcp, hf or torch_files; nothing when it holds neither. errc::io when it cannot be listed.
 result<std::optional<checkpoint_format>> format_of_folder(const std::filesystem::path& folder);
 
 // What could have been meant instead: "step-10 (dcp), final (hf), model.pt (torch)", from two levels of folders; empty

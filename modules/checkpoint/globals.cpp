@@ -174,7 +174,7 @@ void scan_file(const fs::path& path, collector& into) {
   if (source) scan(**source, path.filename().string(), {}, false, into);
 }
 
-// The items of a DCP folder, each once.
+// The items of a DCP folder, the archives of a snapshot, each once.
 void scan_items(checkpoint_reader& reader, int threads, collector& into) {
   const catalog& contents = reader.contents();
   std::vector<std::pair<stored_range, const std::string*>> items;
@@ -215,7 +215,8 @@ global_report find_globals(const fs::path& path, checkpoint_reader* reader, cons
     std::sort(files.begin(), files.end());
     for (const fs::path& file : files) scan_file(file, found);
   }
-  if (reader != nullptr && reader->contents().format == checkpoint_format::dcp)
+  if (reader != nullptr && (reader->contents().format == checkpoint_format::dcp ||
+                            reader->contents().format == checkpoint_format::torchsnapshot))
     scan_items(*reader, options.threads, found);
   std::ranges::sort(found.report.names, {},
                     [](const named_global& g) { return std::tie(g.harmless, g.file, g.key, g.name); });

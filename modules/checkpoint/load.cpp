@@ -2,11 +2,19 @@
 module;
 #include <try.hpp>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -43,15 +51,140 @@ result<void> check_request(const tensor_entry& tensor, const load_request& reque
   return {};
 }
 
+// The tensors that the requests want in a larger shape than the stored one.
+std::vector<resized_tensor> outgrown(const checkpoint_reader& reader, std::span<const load_request> requests) {
+  std::vector<resized_tensor> found;
+  std::unordered_map<std::string_view, std::size_t> index_of;
+  for (const load_request& request : requests) {
+    const tensor_entry* const tensor = reader.contents().find(request.key);
+    if (!tensor || tensor->shape.rank() != request.where.rank() || !is_well_formed(request.where) ||
+        lies_within(request.where, box::whole(tensor->shape)))
+      continue;  // checked later
+    const auto [entry, added] = index_of.try_emplace(request.key, found.size());
+    if (added) found.push_back({request.key, tensor->shape, tensor->shape});
+    extents& wanted = found[entry->second].wanted;
+    for (std::size_t d = 0; d < wanted.rank(); ++d)
+      wanted[d] = std::max(wanted[d], request.where.offsets[d] + request.where.sizes[d]);
+  }
+  return found;
+}
+
+// Tensors that are loaded together where somebody waits for single ones: less would read small neighbours one by one.
+constexpr std::int64_t group_bytes = std::int64_t{64} << 20;
+
+// Loads tensors group by group, in the order in which they are stored.
+class grouped_load {
+ public:
+  grouped_load(checkpoint_reader& reader, std::span<const tensor_entry* const> tensors,
+               std::span<const distribution> held, std::span<const memory_target> targets, const load_options& options,
+               const item_run_options& run)
+      : reader_(reader), tensors_(tensors), held_(held), options_(options), run_(run), sums_(reader.contents()) {
+    targets_.resize(tensors.size());
+    for (const memory_target& target : targets) targets_[target.transfer].push_back(target);
+  }
+
+  result<void> run(chunk_source& source) {
+    std::vector<std::size_t> group;
+    std::int64_t bytes = 0;
+    for (const std::size_t tensor : in_stored_order()) {
+      group.push_back(tensor);
+      for (const memory_target& target : targets_[tensor])
+        bytes += size_bytes(target.to.type, target.where.volume()).value_or(0);
+      if (bytes < group_bytes) continue;
+      SHARDMESH_CHECK(load(group, source));
+      group.clear();
+      bytes = 0;
+    }
+    return load(group, source);
+  }
+
+ private:
+  std::vector<std::size_t> in_stored_order() const {
+    const auto place_of = [&](std::size_t tensor) {
+      const tensor_entry& entry = *tensors_[tensor];
+      const std::ptrdiff_t number = &entry - reader_.contents().tensors.data();
+      if (entry.chunk_count == 0) return std::tuple(std::int32_t{-1}, std::int64_t{0}, number);
+      const stored_range& at = reader_.contents().chunk_places[static_cast<std::size_t>(entry.first_chunk)];
+      return std::tuple(at.file, at.offset, number);
+    };
+    std::vector<std::size_t> order(tensors_.size());
+    for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+    std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return place_of(a) < place_of(b); });
+    return order;
+  }
+
+  result<void> load(std::span<const std::size_t> group, chunk_source& source) {
+    std::vector<distribution> held;
+    std::vector<std::string> keys;
+    std::vector<memory_target> targets;
+    for (const std::size_t tensor : group) {
+      for (memory_target target : targets_[tensor]) {
+        target.transfer = held.size();
+        targets.push_back(target);
+      }
+      held.push_back(held_[tensor]);
+      keys.push_back(tensors_[tensor]->key);
+    }
+    if (options_.check) SHARDMESH_CHECK(compare(group));
+    SHARDMESH_CHECK(run_to_memory(held, keys, targets, source, run_));
+    for (const std::string& key : keys) {
+      if (options_.call.cancel.stop_requested()) return fail(errc::cancelled, "the load was cancelled");
+      if (options_.arrived) options_.arrived(key);
+    }
+    return {};
+  }
+
+  // Every chunk of the group that something is wanted of against its checksum.
+  result<void> compare(std::span<const std::size_t> group) {
+    std::vector<std::pair<const tensor_entry*, std::int32_t>> chunks;
+    for (const std::size_t tensor : group) {
+      const tensor_entry& entry = *tensors_[tensor];
+      for (std::int32_t chunk = entry.first_chunk; chunk < entry.first_chunk + entry.chunk_count; ++chunk) {
+        const box where = reader_.contents().chunk_box(entry, chunk);
+        if (std::any_of(targets_[tensor].begin(), targets_[tensor].end(),
+                        [&](const memory_target& target) { return intersect(target.where, where).has_value(); }))
+          chunks.emplace_back(&entry, chunk);
+      }
+    }
+    return parallel_for(
+        thread_count(run_.threads), static_cast<std::int64_t>(chunks.size()), [&](std::int64_t i) -> result<void> {
+          if (options_.call.cancel.stop_requested()) return fail(errc::cancelled, "the load was cancelled");
+          const auto& [entry, chunk] = chunks[static_cast<std::size_t>(i)];
+          SHARDMESH_TRY(const auto opened, reader_.open_chunk(*entry, chunk));
+          auto checked = sums_.check(*opened, reader_.contents().chunk_places[static_cast<std::size_t>(chunk)]);
+          if (checked) return {};
+          return std::move(checked).error().with_key(entry->key).with_box(reader_.contents().chunk_box(*entry, chunk));
+        });
+  }
+
+  checkpoint_reader& reader_;
+  std::span<const tensor_entry* const> tensors_;
+  std::span<const distribution> held_;
+  std::vector<std::vector<memory_target>> targets_;  // per tensor
+  const load_options& options_;
+  const item_run_options& run_;
+  storage_sums sums_;
+};
+
 }  // namespace
 
 result<load_report> load(checkpoint_reader& reader, std::span<const load_request> requests,
                          const load_options& options) {
+  if (options.allow_shape_mismatch)
+    if (auto larger = outgrown(reader, requests); !larger.empty()) {
+      SHARDMESH_TRY(const auto resized, resize_tensors(reader, larger));
+      load_options rest = options;
+      rest.allow_shape_mismatch = false;
+      SHARDMESH_TRY(load_report report, load(*resized, requests, rest));
+      report.resized = std::move(larger);
+      return report;
+    }
   load_report report;
   std::set<std::pair<const tensor_entry*, dtype>> casts;
   std::unordered_map<const tensor_entry*, std::size_t> index_of;
   std::vector<distribution> held;
   std::vector<memory_target> targets;
+  std::vector<const tensor_entry*> tensors;  // as `held`
   for (const load_request& request : requests) {
     SHARDMESH_TRY(const tensor_entry* const tensor, find(reader, request.key));
     if (auto valid = check_request(*tensor, request, options); !valid)
@@ -62,6 +195,7 @@ result<load_report> load(checkpoint_reader& reader, std::span<const load_request
     if (added) {
       SHARDMESH_TRY(distribution chunks, reader.contents().distribution_of(*tensor));
       held.push_back(std::move(chunks));
+      tensors.push_back(tensor);
       report.loaded.push_back(tensor->key);
     }
     report.bytes_read += size_bytes(request.to.type, request.where.volume()).value_or(0);
@@ -71,7 +205,12 @@ result<load_report> load(checkpoint_reader& reader, std::span<const load_request
   item_run_options run;
   run.threads = options.threads;
   run.call = options.call;
-  SHARDMESH_CHECK(run_to_memory(held, report.loaded, targets, source, run));
+  run.progress = options.progress;
+  if (options.arrived || options.check) {
+    SHARDMESH_CHECK(grouped_load(reader, tensors, held, targets, options, run).run(source));
+  } else {
+    SHARDMESH_CHECK(run_to_memory(held, report.loaded, targets, source, run));
+  }
   return report;
 }
 
@@ -84,12 +223,21 @@ result<load_report> load_into(checkpoint_reader& reader, std::string_view key, c
 result<load_report> load_into(checkpoint_reader& reader, std::string_view key, const tensor_view& to,
                               const load_options& options) {
   SHARDMESH_TRY(const tensor_entry* const tensor, find(reader, key));
-  if (to.sizes != tensor->shape)
+  const bool is_other = to.sizes != tensor->shape;
+  if (is_other && options.allow_shape_mismatch && to.sizes.rank() == tensor->shape.rank()) {
+    const extents stored = tensor->shape;
+    SHARDMESH_TRY(load_report report, load_into(reader, key, box::whole(to.sizes), to, options));
+    report.resized = {{std::string(key), stored, to.sizes}};
+    return report;
+  }
+  if (is_other)
     return fail(errc::shape_mismatch, "the tensor to load into has another shape than the stored one")
         .with_file(reader.path().string())
         .with_key(key)
         .with_values(to_string(tensor->shape), to_string(to.sizes))
-        .with_hint("a part of the stored tensor is loaded by giving its box, too");
+        .with_hint(
+            "a part of the stored tensor is loaded by giving its box, too; allow_shape_mismatch cuts it or fills "
+            "it with zeros");
   return load_into(reader, key, box::whole(to.sizes), to, options);
 }
 

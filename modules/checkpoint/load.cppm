@@ -7,6 +7,7 @@ import shardmesh.core;
 import shardmesh.layout;
 import shardmesh.transfer;
 import shardmesh.catalog;
+import :resize;
 
 export namespace shardmesh {
 
@@ -25,6 +26,17 @@ struct load_options {
   bool allow_narrowing = false;  // casts that lose values, as `check_cast` says
   call_options call{};           // deadline and cancellation
   read_options reading{};        // staging, and which runs are read together
+  /// Boxes may reach beyond the stored tensor, whose indices stay: zeros are loaded there. `load_into` takes any sizes
+  /// of as many dimensions. As Megatron's ShardedTensor.allow_shape_mismatch, for padded vocabularies.
+  bool allow_shape_mismatch = false;
+  /// Holds every stored chunk of which something is wanted against its own checksum, whole, before the tensor counts as
+  /// loaded (errc::checksum_mismatch): those bytes are read twice. What has no checksum is not compared.
+  bool check = false;
+  std::function<void(std::int64_t bytes)> progress{};  // called from any thread with the bytes that were just loaded
+  /// Called once for each key when everything that was requested of it is in memory (and compared), in the order in
+  /// which tensors are stored, one at a time. With it tensors are loaded in groups of neighbours, some 64 MiB at a
+  /// time.
+  std::function<void(const std::string& key)> arrived{};
 };
 
 /// A tensor that was loaded as another dtype than the stored one.
@@ -39,6 +51,7 @@ struct loaded_cast {
 struct load_report : problem_report {
   std::vector<std::string> loaded;               // keys, each once, in the order of the requests
   std::vector<std::string> missing, unexpected;  // wanted and not there; there and not wanted
+  std::vector<resized_tensor> resized;           // loaded in another shape than the stored one; of `load`: a larger one
   std::vector<loaded_cast> casts;   // of those loaded, each key and dtype once, in the order of the requests
   std::int64_t bytes_read = 0;      // in the dtypes of the destinations
   std::int64_t bytes_received = 0;  // from other ranks
@@ -50,7 +63,7 @@ struct load_report : problem_report {
 ///         key of an object; errc::shape_mismatch when a box does not fit the stored shape, or memory its box;
 ///         errc::narrowing for a cast that loses values and was not allowed, errc::unsupported for one that there is
 ///         not, for memory that no backend reaches and for opaque tensors; errc::gap. Later errc::cancelled,
-///         errc::deadline_exceeded and the reader's. Each names the key and the box. Memory that was not reached is
+///         errc::deadline_exceeded, errc::checksum_mismatch (with `check`) and the reader's. Each names the key and the box. Memory that was not reached is
 ///         unspecified.
 /// Cost: rows: the bytes needed; columns: at most 1.25 of them when runs are 4 KiB or longer, else whole stored rows.
 /// Source: torch.distributed.checkpoint.load, which casts without a word
@@ -63,7 +76,7 @@ result<host_tensor> load_tensor(checkpoint_reader& reader, std::string_view key,
                                 const load_options& options = {});
 
 /// A whole tensor into memory of the stored shape, or the box `where` of it into memory of the box's sizes.
-/// \errors those of `load`; errc::shape_mismatch names the shape that the memory has and the one that it needs
+/// \errors those of `load`; errc::shape_mismatch without `allow_shape_mismatch` names the shape that the memory has and the one that it needs
 result<load_report> load_into(checkpoint_reader& reader, std::string_view key, const tensor_view& to,
                               const load_options& options = {});
 result<load_report> load_into(checkpoint_reader& reader, std::string_view key, const box& where, const tensor_view& to,

@@ -16,6 +16,8 @@ module;
 #include <try.hpp>
 module shardmesh.checkpoint;
 
+import shardmesh.catalog;
+
 namespace shardmesh {
 namespace {
 
@@ -33,20 +35,28 @@ bool is_number(std::string_view text) {
   return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
-// The names <p> that a key of the form `*.state.<p>.<name>` can mean, leftmost ".state." first.
-std::vector<std::string_view> parameter_names(std::string_view key) {
-  std::vector<std::string_view> names;
-  const std::size_t last = key.rfind('.');
-  if (last == std::string_view::npos) return names;
+// A name <p> that an optimizer's key can mean.
+struct meant_parameter {
+  std::string_view name;
+  bool is_last = false;  // of Megatron's form `*.state.<name>.<p>`, not PyTorch's `*.state.<p>.<name>`
+};
+
+// Those of PyTorch's form, leftmost ".state." first, then those of Megatron's.
+std::vector<meant_parameter> parameter_names(std::string_view key) {
   constexpr std::string_view marker = ".state.";
-  const auto add = [&](std::size_t begin) {
-    if (begin >= last) return;
-    const std::string_view name = key.substr(begin, last - begin);
-    if (!is_number(name)) names.push_back(name);
-  };
-  if (key.starts_with(marker.substr(1))) add(marker.size() - 1);
+  std::vector<std::size_t> begins;
+  if (key.starts_with(marker.substr(1))) begins.push_back(marker.size() - 1);
   for (std::size_t at = key.find(marker); at != std::string_view::npos; at = key.find(marker, at + 1))
-    add(at + marker.size());
+    begins.push_back(at + marker.size());
+  std::vector<meant_parameter> names;
+  const auto add = [&](std::size_t begin, std::size_t end, bool is_last) {
+    if (begin >= end) return;
+    const std::string_view name = key.substr(begin, end - begin);
+    if (!is_number(name)) names.push_back({name, is_last});
+  };
+  for (const std::size_t begin : begins) add(begin, key.rfind('.'), false);
+  for (const std::size_t begin : begins)
+    if (const std::size_t dot = key.find('.', begin); dot != std::string_view::npos) add(dot + 1, key.size(), true);
   return names;
 }
 
@@ -113,8 +123,9 @@ class resolver {
     std::unordered_map<std::string_view, std::vector<std::size_t>> owners;  // by <p>
     for (std::size_t t = 0; t < tensors_.size(); ++t)
       if (rule_of_[t] == no_rule)
-        for (const std::string_view name : parameter_names(tensors_[t].key)) owners.try_emplace(name);
+        for (const auto& [name, is_last] : parameter_names(tensors_[t].key)) owners.try_emplace(name);
     if (owners.empty()) return;
+    for (const keyed_shape& tensor : tensors_) roles_.add(tensor.key);
     for (std::size_t t = 0; t < tensors_.size(); ++t)
       for (std::string_view suffix = tensors_[t].key;;) {
         if (const auto found = owners.find(suffix); found != owners.end()) found->second.push_back(t);
@@ -125,8 +136,8 @@ class resolver {
     std::vector<std::string_view> ambiguous;
     for (std::size_t t = 0; t < tensors_.size(); ++t) {
       if (rule_of_[t] != no_rule) continue;
-      for (const std::string_view name : parameter_names(tensors_[t].key)) {
-        const auto candidates = parameters(owners.at(name), name, t);
+      for (const meant_parameter& meant : parameter_names(tensors_[t].key)) {
+        const auto candidates = parameters(owners.at(meant.name), meant, t);
         if (candidates.empty()) continue;
         const bool agree = std::all_of(candidates.begin(), candidates.end(),
                                        [&](std::size_t c) { return wanted(c) == wanted(candidates.front()); });
@@ -144,12 +155,14 @@ class resolver {
   }
 
   // Tensors named <p> with the shape of tensor t: the exact name if there is one, else all that end with it.
-  std::vector<std::size_t> parameters(const std::vector<std::size_t>& named, std::string_view name,
+  std::vector<std::size_t> parameters(const std::vector<std::size_t>& named, const meant_parameter& meant,
                                       std::size_t t) const {
     std::vector<std::size_t> found;
     for (const std::size_t p : named) {
       if (p == t || tensors_[p].shape != tensors_[t].shape) continue;
-      if (tensors_[p].key == name) return {p};
+      // `exp_avg` of `state.w.exp_avg` ends the names of all state of that kind.
+      if (meant.is_last && roles_.role_of(tensors_[p].key) == key_role::optimizer) continue;
+      if (tensors_[p].key == meant.name) return {p};
       found.push_back(p);
     }
     return found;
@@ -208,6 +221,7 @@ class resolver {
   std::vector<std::size_t> rule_of_;
   std::vector<bool> used_;
   std::vector<std::optional<std::size_t>> followed_;
+  key_roles roles_;
   placement_resolution made_;
 };
 

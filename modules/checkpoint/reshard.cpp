@@ -9,6 +9,7 @@ module;
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -44,6 +45,7 @@ class planning {
  public:
   planning(checkpoint_reader& reader, const reshard_options& options) : options_(options) {
     conversion chosen = select_for_output(reader, options.selection);
+    leave_to_side_files(reader, chosen);
     save_report skipped;
     settle_unsupported(chosen, options.skip_unsupported, skipped);
     plan_.skipped_tensors = skipped.skipped_tensors;
@@ -129,7 +131,8 @@ class planning {
       if (shape != wanted) {
         plan_.problems.push_back(fail(errc::shape_mismatch, "the checkpoint given by like has another shape")
                                      .with_key(tensor.key)
-                                     .with_values(to_string(shape), to_string(wanted)));
+                                     .with_values(to_string(shape), to_string(wanted))
+                                     .with_hint("allow_shape_mismatch cuts it or fills it with zeros"));
         continue;
       }
       tensor.chunks = found->second->chunks;
@@ -144,26 +147,41 @@ class planning {
 
 }  // namespace
 
-reshard_plan plan_reshard(checkpoint_reader& reader, const reshard_options& options) {
+reshard_plan plan_reshard(checkpoint_reader& given, const reshard_options& options) {
   if (!options.mesh && !options.like) {
     reshard_plan refused;
     refused.problems.push_back(fail(errc::invalid_argument, "a mesh or a checkpoint to follow is needed"));
     return refused;
   }
+  std::shared_ptr<checkpoint_reader> resized;
+  std::vector<std::string> notes;
+  if (options.like && options.allow_shape_mismatch) {
+    auto made = resize_like(given, options.selection, *options.like, notes);
+    if (!made) {
+      reshard_plan refused;
+      refused.problems.push_back(std::move(made).error());
+      return refused;
+    }
+    resized = *std::move(made);
+  }
+  checkpoint_reader& reader = resized ? *resized : given;
   reshard_plan plan = planning(reader, options).run();
+  plan.resized = resized;
+  plan.notes.insert(plan.notes.end(), notes.begin(), notes.end());
   if (!plan.problems.empty()) return plan;
   if (auto carried = carried_to_dcp(reader, plan.tensors, plan.objects, plan.notes); !carried)
     plan.problems.push_back(std::move(carried).error());
   return plan;
 }
 
-save_report reshard(checkpoint_reader& reader, const std::filesystem::path& destination,
+save_report reshard(checkpoint_reader& given, const std::filesystem::path& destination,
                     const reshard_options& options) {
-  if (auto apart = check_apart(destination, reader); !apart) return failed(std::move(apart).error());
+  if (auto apart = check_apart(destination, given); !apart) return failed(std::move(apart).error());
   if (options.like)
     if (auto apart = check_apart(destination, *options.like); !apart) return failed(std::move(apart).error());
-  reshard_plan plan = plan_reshard(reader, options);
+  reshard_plan plan = plan_reshard(given, options);
   if (!plan.problems.empty()) return refused(std::move(plan.problems));
+  checkpoint_reader& reader = plan.resized ? *plan.resized : given;
   auto record = recorded_sums::open(reader);
   if (!record) return failed(std::move(record).error());
   conversion work;
@@ -173,6 +191,7 @@ save_report reshard(checkpoint_reader& reader, const std::filesystem::path& dest
   work.object_sources = std::move(plan.object_sources);
   std::vector<error> problems = find_path_conflicts(work.tensors, work.objects);
   if (problems.empty()) problems = check_before_copying(reader, work, record->get(), options.saving.threads);
+  if (problems.empty()) problems = check_side_entries(reader, options.saving.threads);
   if (!problems.empty()) return refused(std::move(problems));
   std::vector<std::string> said;  // by the plan
   const auto extras = carried_to_dcp(reader, work.tensors, work.objects, said);

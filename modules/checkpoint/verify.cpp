@@ -11,6 +11,7 @@ module;
 #include <set>
 #include <span>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 module shardmesh.checkpoint;
@@ -27,10 +28,10 @@ class verification {
   verify_report run() {
     report_.warnings = reader_.warnings();
     reader_.identify_opaque_tensors();
-    for (const error& problem : reader_.problems()) add(problem);
     const catalog& contents = reader_.contents();
+    for (const error& problem : reader_.problems()) add(problem);
     for (const tensor_entry& tensor : contents.tensors) check_boxes(tensor);
-    for (error& problem : find_shared_bytes(reader_)) add(std::move(problem));
+    for (error& problem : find_shared_bytes(reader_.stored())) add(std::move(problem));
     if (!options_.quick) open_record();
     check_chunks();
     check_whole_entries();
@@ -56,7 +57,10 @@ class verification {
   void check_boxes(const tensor_entry& tensor) {
     if (!tensor.opaque_type.empty() && tensor.chunk_count == 0) return;  // inside a .pt file, in a form of its own
     tiling found = check_tiling(reader_.contents(), tensor);
-    for (error& problem : found.problems) add(std::move(problem));
+    for (error& problem : found.problems) {
+      if (problem.code == errc::gap && is_of_one_rank(reader_)) return;
+      add(std::move(problem));
+    }
     report_.more_problems += found.more_problems;
   }
 
@@ -98,7 +102,18 @@ class verification {
       return std::move(checked).error().with_key(tensor.key).with_box(reader_.contents().chunk_box(tensor, chunk));
     const bool is_empty = opened->tensor.size_bytes == 0;
     if (!is_empty && !has_checksum(*opened) && !(record_ && record_->of_item(place))) ++unchecked;
+    if (is_next_piece(tensor, chunk)) return std::int64_t{0};
     return checked;
+  }
+
+  // Of the item that the chunk before it is a piece of, too: its bytes were counted there.
+  bool is_next_piece(const tensor_entry& tensor, std::int32_t chunk) const {
+    if (chunk == tensor.first_chunk) return false;
+    const auto& places = reader_.contents().chunk_places;
+    const stored_range &place = places[static_cast<std::size_t>(chunk)],
+                       &before = places[static_cast<std::size_t>(chunk) - 1];
+    return place.file >= 0 && std::tie(place.file, place.transform, place.offset, place.length) ==
+                                  std::tie(before.file, before.transform, before.offset, before.length);
   }
 
   // Objects, and tensors of unknown representations; those without chunks (inside a .pt file) count as objects.

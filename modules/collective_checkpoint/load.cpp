@@ -8,6 +8,7 @@ module;
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -215,7 +216,7 @@ class rank_load {
     detail::wire_writer note;
     interruption stop(options_.loading.call, "load");
     const auto mine = guarded([&]() -> result<void> {
-      SHARDMESH_CHECK(load(*reader_, requests(), options_.loading));
+      SHARDMESH_CHECK(load(*reader_, requests(), local_options()));
       for (std::size_t i = 0; i < all_.objects.size(); ++i) {
         SHARDMESH_CHECK(stop.check());
         const merged_object& object = all_.objects[i];
@@ -233,6 +234,23 @@ class rank_load {
       return {};
     });
     return round_.settle(mine, std::move(note).take());
+  }
+
+  // What comes from other ranks, too, has arrived when they have given it.
+  load_options local_options() {
+    load_options local = options_.loading;
+    if (!local.arrived) return local;
+    std::unordered_set<std::string> exchanged;
+    for (const shared_box& one : shared_) {
+      const merged_tensor& tensor = all_.tensors[one.tensor];
+      for (std::size_t i = one.holders.first; i < one.holders.last; ++i)
+        if (i != one.reader && tensor.boxes[i].rank == comm_.rank() && exchanged.insert(tensor.key).second)
+          exchanged_.push_back(tensor.key);
+    }
+    local.arrived = [this, exchanged = std::move(exchanged)](const std::string& key) {
+      if (!exchanged.contains(key)) options_.loading.arrived(key);
+    };
+    return local;
   }
 
   std::vector<load_request> requests() {
@@ -305,6 +323,7 @@ class rank_load {
     SHARDMESH_CHECK(runs.run(from, to, round_.call));
     // A rank that has all its bytes does not know whether the others have.
     SHARDMESH_CHECK(round_.settle({}));
+    for (const std::string& key : exchanged_) options_.loading.arrived(key);
     return {};
   }
 
@@ -345,6 +364,7 @@ class rank_load {
   std::vector<bool> is_there_;                  // per tensor, in the checkpoint
   std::vector<std::ptrdiff_t> stored_objects_;  // per object, its index in the catalog; -1: missing
   std::vector<shared_box> shared_;
+  std::vector<std::string> exchanged_;  // keys of which this rank gets something from another, where it is to be told
   std::map<std::size_t, held_object> found_;
 };
 
@@ -363,6 +383,14 @@ load_report load(const std::filesystem::path& checkpoint, held_state& wanted, co
     return {};
   });
   return rank_load(reader.get(), wanted, comm, options).run(opened);
+}
+
+result<load_in_progress> start_load(const std::filesystem::path& checkpoint, held_state& wanted, communicator_ref comm,
+                                    const rank_load_options& options) {
+  auto started =
+      load_in_progress::start([checkpoint, &wanted, comm, options] { return load(checkpoint, wanted, comm, options); });
+  if (!started) comm.abort(started.error());  // the others are under way already
+  return started;
 }
 
 }  // namespace shardmesh

@@ -55,4 +55,12 @@ load_report load(checkpoint_reader& reader, held_state& wanted, communicator_ref
 load_report load(const std::filesystem::path& checkpoint, held_state& wanted, communicator_ref comm,
                  const rank_load_options& options = {});
 
+/// Collective; `load` in a thread of each rank. A key has arrived (`loading.arrived`) when all that this rank wants of
+/// it is in its memory, also what other ranks read for it; objects are set at the end. `wanted` and the communicator
+/// belong to the load until `wait` returned on this rank, and outlive it; the communicator must allow calls from
+/// another thread.
+/// \errors errc::no_memory when there can be no thread; all others are in the report of `wait`
+result<load_in_progress> start_load(const std::filesystem::path& checkpoint, held_state& wanted, communicator_ref comm,
+                                    const rank_load_options& options = {});
+
 }  // namespace shardmesh

@@ -20,10 +20,10 @@ module;
 #include <vector>
 module shardmesh.collective_checkpoint;
 
-import shardmesh.dcp;
 import shardmesh.torch_file;
 import :interruption;
 import :rank_state;
+import :rank_writer;
 import :save_assignment;
 
 namespace shardmesh {
@@ -31,6 +31,18 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::string_view token_name = ".shardmesh_token";
+
+// All that a selection says, for ranks to compare.
+std::string text_of(const selection_options& selection) {
+  std::string text = fmt::format("no optimizer {}, prefix {}, unused {}", selection.no_optimizer,
+                                 escaped(selection.strip_prefix), selection.allow_unused);
+  for (const key_pattern& pattern : selection.only) text += fmt::format(", only {}", pattern.text());
+  for (const key_pattern& pattern : selection.skip) text += fmt::format(", skip {}", pattern.text());
+  for (const rename_rule& rule : selection.rename) text += fmt::format(", rename {}", rule.text());
+  for (const cast_rule& rule : selection.casts)
+    text += fmt::format(", cast {}={}", rule.what ? rule.what->text() : "(floating)", name(rule.type));
+  return text;
+}
 
 class rank_save {
  public:
@@ -57,11 +69,12 @@ class rank_save {
       SHARDMESH_TRY(const agreement_notes notes, round_.settle(mine, std::move(note), conditions()));
       SHARDMESH_TRY(merged_state all, merge_states(notes));
       // What follows from a contradiction would only hide it.
-      if (all.problems.empty()) work_ = assign_writers(all, held, comm_.rank(), options_.lowest_rank_objects);
-      problem_list& problems = all.problems.empty() ? work_.problems : all.problems;
-      report_.problems = std::move(problems.named);
-      report_.more_problems = problems.more;
-      return {};
+      if (all.problems.empty()) {
+        assign(all, held);
+      } else {
+        refuse(std::move(all.problems));
+      }
+      return report_.ok() ? plan_format() : result<void>{};
     });
   }
 
@@ -117,7 +130,59 @@ class rank_save {
     return {{"(destination)", (code ? destination_ : whole).lexically_normal().string()},
             {"(options)",
              fmt::format("overwrite {}, durable {}, lowest rank's objects {}", options_.saving.output.overwrite,
-                         options_.saving.output.durable, options_.lowest_rank_objects)}};
+                         options_.saving.output.durable, options_.lowest_rank_objects)},
+            {"(format)", fmt::format("{}, files of {} bytes, objects {}", static_cast<int>(options_.to),
+                                     options_.max_shard_bytes, !options_.skip_objects)},
+            {"(selection)", text_of(options_.selection)}};
+  }
+
+  void refuse(problem_list problems) {
+    report_.problems = std::move(problems.named);
+    report_.more_problems = problems.more;
+  }
+
+  // What is saved, and by whom. The same problems on every rank.
+  void assign(const merged_state& all, const const_held_state& held) {
+    problem_list problems;
+    selection_result chosen = select_saved(all, options_.selection);
+    for (error& problem : chosen.errors) problems.add(std::move(problem));
+    report_.excluded = static_cast<std::int64_t>(chosen.excluded);
+    if (options_.skip_objects)
+      report_.skipped_objects = static_cast<std::int64_t>(
+          std::erase_if(chosen.kept, [&](const selected& one) { return one.index >= all.tensors.size(); }));
+    if (!problems.empty()) return refuse(std::move(problems));
+    work_ = assign_writers(all, chosen.kept, held, comm_.rank(), options_.lowest_rank_objects);
+    refuse(std::move(work_.problems));
+  }
+
+  // Collective. Where everything goes. The same problems on every rank.
+  result<void> plan_format() {
+    const rank_write_request request{destination_, comm_.rank(), comm_.size(),
+                                     &work_,       archives_,    options_.max_shard_bytes};
+    const bool is_folder = options_.to == target_format::hf;
+    if (options_.to == target_format::dcp) {
+      writer_ = dcp_rank_writer(request);
+    } else if (is_folder || options_.to == target_format::safetensors) {
+      writer_ = safetensors_rank_writer(request, is_folder);
+    } else {
+      return fail(errc::unsupported, "many ranks do not write this format together")
+          .with_file(destination_.string())
+          .with_hint("save as DCP, and convert that");
+    }
+    agreement_notes told(static_cast<std::size_t>(comm_.size()));
+    if (writer_->asks_for_objects()) {
+      std::vector<std::byte> note;
+      const auto mine = guarded([&]() -> result<void> {
+        SHARDMESH_TRY(note, writer_->tell_objects());
+        return {};
+      });
+      SHARDMESH_TRY(told, round_.settle(mine, std::move(note)));
+    }
+    SHARDMESH_TRY(std::vector<error> found, writer_->plan(told));
+    problem_list problems;
+    for (error& problem : found) problems.add(std::move(problem));
+    refuse(std::move(problems));
+    return {};
   }
 
   result<void> make_archives(const const_held_state& held) {
@@ -138,12 +203,16 @@ class rank_save {
     auto mine = guarded([&]() -> result<void> {
       SHARDMESH_CHECK(enter(save_phase::stage));
       if (comm_.rank() != 0) return {};
-      SHARDMESH_TRY(output, staged_output::directory(destination_, options_.saving.output));
-      SHARDMESH_CHECK(output->reserve(dcp::data_bytes_of(work_.tensors)));  // of all ranks, before any of them writes
+      SHARDMESH_TRY(output, writer_->make(options_.saving.output));
       std::random_device random;
       token = fmt::format("{:08x}{:08x}", random(), random());
-      SHARDMESH_TRY(token_file_, output->add_file(token_name));
-      SHARDMESH_CHECK(output->write(token_file_, 0, std::as_bytes(std::span(token))));
+      // A single file begins with the token, until its header takes that place.
+      if (is_one_file()) {
+        SHARDMESH_CHECK(output->write(0, 0, std::as_bytes(std::span(token))));
+      } else {
+        SHARDMESH_TRY(token_file_, output->add_file(token_name));
+        SHARDMESH_CHECK(output->write(token_file_, 0, std::as_bytes(std::span(token))));
+      }
       note.text(output->folder().string());
       note.text(token);
       return {};
@@ -152,49 +221,60 @@ class rank_save {
     mine = guarded([&]() -> result<void> {
       if (comm_.rank() == 0) return {};
       detail::wire_reader in(notes.front());
-      const fs::path folder = in.text();
+      const fs::path staging = in.text();
       token = in.text();
-      const auto found = read_file(folder / token_name, 1024);
+      const auto found = read_file(is_one_file() ? staging : staging / token_name, 1024);
       if (!found || std::string(reinterpret_cast<const char*>(found->data()), found->size()) != token)
-        return fail(errc::io, "does not see the folder that rank 0 made: the ranks do not share a file system")
-            .with_file(folder.string())
+        return fail(errc::io, fmt::format("does not see the {} that rank 0 made: the ranks do not share a file system",
+                                          is_one_file() ? "file" : "folder"))
+            .with_file(staging.string())
             .with_rank(comm_.rank())
             .with_hint("save to a file system that all ranks see");
-      SHARDMESH_TRY(output, staged_output::join(folder, options_.saving.output));
+      SHARDMESH_TRY(output, staged_output::join(staging, options_.saving.output));
       return {};
     });
     SHARDMESH_CHECK(round_.settle(mine));
     return {};
   }
 
+  bool is_one_file() const { return options_.to == target_format::safetensors; }
+
   result<void> write_and_commit(staged_output& output) {
-    dcp::rank_files files(output, comm_.rank());
-    std::vector<dcp::item_place> object_places;
+    const item_run_options run = run_options();
     std::vector<std::byte> note;
     auto mine = guarded([&]() -> result<void> {
       SHARDMESH_CHECK(enter(save_phase::write));
-      SHARDMESH_CHECK(write_file(output, files, object_places));
+      if (comm_.rank() == 0 && !is_one_file()) SHARDMESH_CHECK(output.remove_file(token_file_));
+      SHARDMESH_TRY(note, uncancelled(writer_->write(output, run)));
       SHARDMESH_CHECK(output.prepare());
       SHARDMESH_CHECK(enter(save_phase::finish));
-      note = encode(files.ranges());
       return {};
     });
-    SHARDMESH_TRY(const agreement_notes notes, round_.settle(mine, std::move(note)));
+    SHARDMESH_TRY(const agreement_notes written, round_.settle(mine, std::move(note)));
+    agreement_notes seen;
+    if (writer_->looks_again()) {
+      note = {};
+      mine = guarded([&]() -> result<void> {
+        SHARDMESH_TRY(note, uncancelled(writer_->look_again(output, run)));
+        return {};
+      });
+      SHARDMESH_TRY(seen, round_.settle(mine, std::move(note)));
+    }
+    return commit(output, written, seen);
+  }
+
+  result<void> commit(staged_output& output, const agreement_notes& written, const agreement_notes& seen) {
     bool committed = false;
-    mine = guarded([&]() -> result<void> {
+    const auto mine = guarded([&]() -> result<void> {
       auto entered = enter(save_phase::commit);
       if (comm_.rank() != 0) return {};
       SHARDMESH_CHECK(entered);
-      SHARDMESH_TRY(std::vector<checksum_range> ranges, decode(notes));
-      std::vector<dcp::item_place>& places = files.places();
-      places.insert(places.end(), object_places.begin(), object_places.end());
-      SHARDMESH_CHECK(
-          dcp::finish_folder(output, work_.tensors, work_.objects, places, dcp::new_extras(), std::move(ranges)));
+      SHARDMESH_CHECK(writer_->finish(output, written, seen));
       SHARDMESH_CHECK(interruption_.check());
       SHARDMESH_CHECK(output.commit());
       committed = true;
       report_.notes.insert(report_.notes.end(), output.notes().begin(), output.notes().end());
-      return {};
+      return writer_->finish_beside(report_.notes);
     });
     auto told = round_.settle(mine);
     if (!told) {
@@ -208,63 +288,27 @@ class rank_save {
     }
     report_.tensors = static_cast<std::int64_t>(work_.tensors.size());
     report_.objects = static_cast<std::int64_t>(work_.objects.size());
-    report_.bytes = files.data_bytes();
-    report_.files = files.files();
+    report_.bytes = writer_->data_bytes();
+    report_.files = writer_->files();
+    report_.notes.insert(report_.notes.begin(), writer_->notes.begin(), writer_->notes.end());
     return {};
   }
 
-  // This rank's file. All ranks give all items their places, so that rank 0 knows them.
-  result<void> write_file(staged_output& output, dcp::rank_files& files, std::vector<dcp::item_place>& object_places) {
-    if (comm_.rank() == 0) {
-      SHARDMESH_CHECK(output.remove_file(token_file_));
-    }
-    for (std::size_t i = 0; i < work_.objects.size(); ++i) {
-      SHARDMESH_TRY(dcp::item_place at, files.place(work_.objects[i].rank, work_.object_lengths[i]));
-      if (work_.object_indices[i] >= 0) {
-        const std::vector<std::byte>& archive = archives_[static_cast<std::size_t>(work_.object_indices[i])];
-        SHARDMESH_CHECK(files.write_archive(work_.objects[i].rank, at, archive));
-      }
-      object_places.push_back(std::move(at));
-    }
-    for (output_tensor& tensor : work_.tensors)
-      if (auto placed = files.place_tensor(tensor); !placed) return std::move(placed).error().with_key(tensor.key);
+  item_run_options run_options() {
     item_run_options run = run_options_of(options_.saving);
     run.call = {.cancel = interruption_.token()};  // which the deadline fires, too
     run.progress = [this](std::int64_t bytes) {
       interruption_.poll();
-      if (options_.saving.progress) options_.saving.progress(bytes);
+      if (bytes > 0 && options_.saving.progress) options_.saving.progress(bytes);
     };
-    auto written = files.write_tensors(work_.tensors, work_.source, run);
-    if (!written && written.error().code == errc::cancelled) return interruption_.check();
-    return written;
+    return run;
   }
 
-  static std::vector<std::byte> encode(std::span<const checksum_range> ranges) {
-    detail::wire_writer out;
-    out.number(static_cast<std::int64_t>(ranges.size()));
-    for (const checksum_range& range : ranges) {
-      out.number(range.offset);
-      out.number(range.length);
-      out.text(range.digits);
-    }
-    return std::move(out).take();
-  }
-
-  static result<std::vector<checksum_range>> decode(const agreement_notes& notes) {
-    std::vector<checksum_range> ranges;
-    for (std::size_t rank = 0; rank < notes.size(); ++rank) {
-      detail::wire_reader in(notes[rank]);
-      const std::size_t count = in.count();
-      for (std::size_t i = 0; i < count && in.ok(); ++i) {
-        checksum_range range{dcp::file_name(static_cast<std::int32_t>(rank)), in.number(), in.number(), {}};
-        range.digits = in.text();
-        ranges.push_back(std::move(range));
-      }
-      if (!in.finished())
-        return fail(errc::bad_format, "what a rank says that it wrote makes no sense")
-            .with_rank(static_cast<std::int32_t>(rank));
-    }
-    return ranges;
+  // What was stopped says whether the caller or the deadline did it.
+  template <class T>
+  result<T> uncancelled(result<T> done) {
+    if (!done && done.error().code == errc::cancelled) SHARDMESH_CHECK(interruption_.check());
+    return done;
   }
 
   fs::path destination_;
@@ -273,8 +317,9 @@ class rank_save {
   round_of_ranks round_;
   interruption interruption_;
   save_report report_;
-  std::int32_t token_file_ = 0;  // rank 0's, in the staged output
+  std::int32_t token_file_ = 0;  // rank 0's, in the staged folder
   save_assignment work_;
+  std::unique_ptr<rank_writer> writer_;
   std::vector<described_object> described_;
   std::vector<std::vector<std::byte>> archives_;  // of this rank's objects
   std::list<host_tensor> copies_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// save by many ranks: each writes its own file of one DCP folder, which appears whole or not at all. Not here: saving
-// from one process (checkpoint), loading on many ranks (load).
+// save by many ranks: each writes its own file of one DCP folder, or its part of safetensors files that they share; the
+// destination appears whole or not at all. Not here: saving from one process (checkpoint), loading on many ranks
+// (load).
 export module shardmesh.collective_checkpoint:save;
 
 import shardmesh.std;
@@ -8,6 +9,7 @@ import shardmesh.core;
 import shardmesh.tree;
 import shardmesh.comm;
 import shardmesh.catalog;
+import shardmesh.checkpoint;
 
 export namespace shardmesh {
 
@@ -15,9 +17,9 @@ export namespace shardmesh {
 enum class save_phase : std::uint8_t {
   describe,  // tell the others what it holds
   stage,     // make the folder (rank 0) or find it
-  write,     // write its file
-  finish,    // tell the others that its file is on the disk
-  commit,    // rank 0: write the metadata and put the folder in place; the others wait for it
+  write,     // write its bytes
+  finish,    // tell the others that its bytes are on the disk
+  commit,    // rank 0: write the metadata and put the destination in place; the others wait for it
 };
 
 /// How `save` and `start_save` by many ranks write. All but `before` and the parts of `saving` named below is the same
@@ -25,32 +27,43 @@ enum class save_phase : std::uint8_t {
 struct rank_save_options {
   save_options saving{};  // the same on every rank, but for `call` and `progress`; `memory_bytes` is per rank; `call`
                           // bounds the whole save, the waiting for other ranks too
+  target_format to = target_format::dcp;  // dcp, safetensors or hf
+  selection_options selection{};          // which entries, under which names and dtypes: as `convert` has it
+  std::int64_t max_shard_bytes = std::int64_t{5} * 1000 * 1000 * 1000;  // hf: of one file
+  bool skip_objects = false;                                            // save the tensors only
   /// Ranks that hold different values of an object: false, an error naming both; true, the lowest rank's is written.
   bool lowest_rank_objects = false;
   /// Called on this rank before each phase; an error fails the save on every rank. At `commit` only rank 0's counts.
   std::function<result<void>(save_phase)> before{};
 };
 
-/// Collective; blocks. Saves what the ranks hold together as one DCP folder: each rank writes its own file
-/// (`__RANK_0.distcp`), a box that several ranks hold is written once by the one with the least to write (boxes with
-/// one holder are dealt out first, then the largest ones), an object by the lowest rank that has it. Rank 0 writes the
-/// metadata and the checksum record and puts the folder in place in one step, after all ranks said that their files are
-/// on the disk. PyTorch's `torch.distributed.checkpoint.load` reads it.
+/// Collective; blocks. Saves what the ranks hold together as one checkpoint. A box that several ranks hold is written
+/// once by the one with the least to write (boxes with one holder are dealt out first, then the largest ones), an
+/// object by the lowest rank that has it. Rank 0 writes what ends the checkpoint and puts it in place in one step,
+/// after all ranks said that their bytes are on the disk.
 ///
-/// \param destination  the same folder on every rank, of one file system that all ranks see
+/// As DCP each rank writes its own file (`__RANK_0.distcp`), which PyTorch's `torch.distributed.checkpoint.load` reads.
+/// As safetensors (one file, or a Hugging Face folder) tensors are whole: every rank writes its boxes at their places
+/// in files that all of them share; byte for byte what `convert` makes of the DCP folder of the same state. No rank
+/// holds more than its own part and `saving.memory_bytes`.
+///
+/// \param destination  the same path on every rank, of one file system that all ranks see
 /// \param held         this rank's part; its memory does not change until the call returns
 /// \returns the same outcome on every rank; counts are of the whole save
 /// \errors in the report, the same on every rank, before a file exists: errc::shape_mismatch, errc::dtype_mismatch,
 ///         errc::out_of_bounds, errc::unsupported (memory that no backend reaches, a dtype that PyTorch lacks, an
-///         opaque object that is no archive), errc::duplicate_key, errc::disagreement (ranks contradict each other
-///         about a key, the destination, the options), errc::overlap and errc::gap naming key, ranks and boxes;
-///         errc::destination_exists. Later, naming the rank: errc::io, errc::no_space; errc::cancelled,
+///         opaque object that is no archive; what safetensors cannot hold, or an object with tensors inside there; a
+///         format that ranks do not write), errc::duplicate_key, errc::disagreement (ranks contradict each other
+///         about a key, the destination, the options), errc::invalid_argument (a rule of the selection that matches no
+///         key), errc::overlap and errc::gap naming key, ranks and boxes; errc::destination_exists. Later, naming the rank: errc::io, errc::no_space; errc::cancelled,
 ///         errc::deadline_exceeded and those of the communicator, also when a rank is lost. After an error the
 ///         destination is as it was, and the survivors take away what was staged. (When a rank is lost while rank 0
 ///         puts the folder in place, the error says so: then the new folder may be there, whole.)
-/// Cost: five rounds of all_gather: one of the descriptions (a path, a shape and 2·rank numbers per box), one of
-///       32 bytes per chunk written, three of nothing; O(boxes of all ranks · log) on every rank to plan; each byte is
-///       written once and each file synced once. Memory: `saving.memory_bytes` per rank.
+/// Cost: DCP: five rounds of all_gather: one of the descriptions (a path, a shape and 2·rank numbers per box), one of
+///       32 bytes per chunk written, three of nothing; each byte is written once and each file synced once. Safetensors:
+///       one more for objects, if any; and one more when a tensor has several writers: such tensors are read once for
+///       their checksums, each by one rank. A box is one write for each run of it that is contiguous in its tensor.
+///       Both: O(boxes of all ranks · log) on every rank to plan. Memory: `saving.memory_bytes` per rank.
 /// Source: torch.distributed.checkpoint.save
 save_report save(const std::filesystem::path& destination, const const_held_state& held, communicator_ref comm,
                  const rank_save_options& options = {});

@@ -12,7 +12,6 @@ module;
 #include <vector>
 module shardmesh.collective_checkpoint;
 
-import shardmesh.torch_file;
 import :rank_state;
 import :save_assignment;
 
@@ -29,29 +28,35 @@ error cover_error(const cover_problem& problem, const std::string& key) {
   return fail(errc::gap, "is held by no rank").with_key(key).with_box(problem.where);
 }
 
-// Per tensor and box, which of its holders writes it.
-std::vector<std::vector<std::int32_t>> choose_writers(const merged_state& all,
-                                                      std::span<const std::vector<replica_range>> boxes) {
+// A tensor that is saved.
+struct kept_tensor {
+  const merged_tensor* stored = nullptr;
+  const selected* as = nullptr;
+  std::vector<replica_range> boxes;
+  std::vector<std::int32_t> writers;  // per box, which of its holders writes it
+};
+
+void choose_writers(std::span<kept_tensor> tensors) {
   struct shared_box {
     std::int64_t bytes;
     std::size_t tensor, box;
   };
   load_balancer balance;
-  std::vector<std::vector<std::int32_t>> writers(boxes.size());
   std::vector<shared_box> shared;
   const auto holders_of = [&](std::size_t t, std::size_t b) {
     std::vector<owner_id> holders;
-    for (std::size_t i = boxes[t][b].first; i < boxes[t][b].last; ++i) holders.push_back(all.tensors[t].boxes[i].rank);
+    const replica_range& range = tensors[t].boxes[b];
+    for (std::size_t i = range.first; i < range.last; ++i) holders.push_back(tensors[t].stored->boxes[i].rank);
     return holders;
   };
-  for (std::size_t t = 0; t < boxes.size(); ++t) {
-    writers[t].resize(boxes[t].size());
-    for (std::size_t b = 0; b < boxes[t].size(); ++b) {
-      const replica_range& range = boxes[t][b];
+  for (std::size_t t = 0; t < tensors.size(); ++t) {
+    tensors[t].writers.resize(tensors[t].boxes.size());
+    for (std::size_t b = 0; b < tensors[t].boxes.size(); ++b) {
+      const replica_range& range = tensors[t].boxes[b];
       const std::int64_t bytes =
-          size_bytes(all.tensors[t].type, all.tensors[t].boxes[range.first].where.volume()).value_or(0);
+          size_bytes(tensors[t].as->type, tensors[t].stored->boxes[range.first].where.volume()).value_or(0);
       if (range.last - range.first == 1)
-        writers[t][b] = balance.give(holders_of(t, b), bytes);
+        tensors[t].writers[b] = balance.give(holders_of(t, b), bytes);
       else
         shared.push_back({bytes, t, b});
     }
@@ -60,24 +65,27 @@ std::vector<std::vector<std::int32_t>> choose_writers(const merged_state& all,
     return std::tuple(-a.bytes, a.tensor, a.box) < std::tuple(-b.bytes, b.tensor, b.box);
   });
   for (const shared_box& one : shared)
-    writers[one.tensor][one.box] = balance.give(holders_of(one.tensor, one.box), one.bytes);
-  return writers;
+    tensors[one.tensor].writers[one.box] = balance.give(holders_of(one.tensor, one.box), one.bytes);
 }
 
 class assigner {
  public:
   assigner(std::int32_t rank, bool lowest_rank_objects) : rank_(rank), lowest_rank_objects_(lowest_rank_objects) {}
 
-  save_assignment assign(const merged_state& all, const const_held_state& held) {
-    std::vector<std::vector<replica_range>> boxes;
-    for (const merged_tensor& tensor : all.tensors) {
-      boxes.push_back(replicas_of(tensor));
-      check_tensor(tensor, boxes.back());
+  save_assignment assign(const merged_state& all, std::span<const selected> kept, const const_held_state& held) {
+    std::vector<kept_tensor> tensors;
+    for (const selected& one : kept) {
+      if (one.index >= all.tensors.size()) {
+        assign_object(all.objects[one.index - all.tensors.size()], one.key);
+        continue;
+      }
+      const merged_tensor& tensor = all.tensors[one.index];
+      tensors.push_back({&tensor, &one, replicas_of(tensor), {}});
+      check_tensor(tensor, tensors.back().boxes);
     }
-    for (const merged_object& object : all.objects) assign_object(object);
     if (!made_.problems.empty()) return std::move(made_);
-    const std::vector<std::vector<std::int32_t>> writers = choose_writers(all, boxes);
-    for (std::size_t t = 0; t < all.tensors.size(); ++t) add_tensor(all.tensors[t], boxes[t], writers[t], held);
+    choose_writers(tensors);
+    for (const kept_tensor& tensor : tensors) add_tensor(tensor, held);
     return std::move(made_);
   }
 
@@ -85,8 +93,6 @@ class assigner {
   void complain(error e) { made_.problems.add(std::move(e)); }
 
   void check_tensor(const merged_tensor& tensor, std::span<const replica_range> boxes) {
-    if (auto can = torch_file::tensor_archive::make(tensor.type, tensor.shape); !can)
-      return complain(std::move(can).error().with_key(tensor.key));
     std::vector<std::int64_t> offsets, sizes;
     std::vector<owner_id> owners;
     for (const replica_range& range : boxes) {
@@ -102,7 +108,7 @@ class assigner {
       complain(fail(errc::unaligned, fmt::format("{} is not cut", name(tensor.type))).with_key(tensor.key));
   }
 
-  void assign_object(const merged_object& object) {
+  void assign_object(const merged_object& object, const std::string& key) {
     const described_object& first = object.said.front();
     for (std::size_t i = 1; i < object.said.size() && !lowest_rank_objects_; ++i)
       if (object.said[i].digest != first.digest)
@@ -112,23 +118,25 @@ class assigner {
                             .with_rank(object.ranks[i])
                             .with_values(first.summary, object.said[i].summary)
                             .with_hint("lowest_rank_objects takes the lowest rank's"));
-    made_.objects.push_back({object.key, object.where, object.ranks.front(), {}, {}});
+    made_.objects.push_back({key, key == object.key ? object.where : path{key}, object.ranks.front(), {}, {}});
     made_.object_lengths.push_back(first.length);
     made_.object_indices.push_back(object.ranks.front() == rank_ ? object.index_on(rank_) : -1);
   }
 
-  void add_tensor(const merged_tensor& tensor, std::span<const replica_range> boxes,
-                  std::span<const std::int32_t> writers, const const_held_state& held) {
+  void add_tensor(const kept_tensor& kept, const const_held_state& held) {
+    const merged_tensor& tensor = *kept.stored;
+    const std::span<const replica_range> boxes = kept.boxes;
     output_tensor made;
-    made.key = tensor.key;
-    made.where = tensor.where;
-    made.type = made.bytes.from_type = made.bytes.to_type = tensor.type;
+    made.key = kept.as->key;
+    made.where = made.key == tensor.key ? tensor.where : path{made.key};
+    made.type = made.bytes.to_type = kept.as->type;
+    made.bytes.from_type = tensor.type;
     distribution_builder sources(tensor.shape, owner_space::items);
     const std::ptrdiff_t index = tensor.index_on(rank_);
     for (std::size_t b = 0; b < boxes.size(); ++b) {
       const box& where = tensor.boxes[boxes[b].first].where;
-      made.chunks.push_back({where, writers[b]});
-      if (writers[b] != rank_) continue;
+      made.chunks.push_back({where, kept.writers[b]});
+      if (kept.writers[b] != rank_) continue;
       for (std::size_t i = boxes[b].first; i < boxes[b].last; ++i) {
         if (tensor.boxes[i].rank != rank_) continue;
         const auto part = static_cast<std::size_t>(tensor.boxes[i].part);
@@ -151,9 +159,16 @@ class assigner {
 
 }  // namespace
 
-save_assignment assign_writers(const merged_state& all, const const_held_state& held, std::int32_t rank,
-                               bool lowest_rank_objects) {
-  return assigner(rank, lowest_rank_objects).assign(all, held);
+selection_result select_saved(const merged_state& all, const selection_options& options) {
+  std::vector<selectable> entries;
+  for (const merged_tensor& tensor : all.tensors) entries.push_back({tensor.key, tensor.type, true});
+  for (const merged_object& object : all.objects) entries.push_back({object.key, dtype::undefined, false});
+  return select_keys(entries, options);
+}
+
+save_assignment assign_writers(const merged_state& all, std::span<const selected> kept, const const_held_state& held,
+                               std::int32_t rank, bool lowest_rank_objects) {
+  return assigner(rank, lowest_rank_objects).assign(all, kept, held);
 }
 
 }  // namespace shardmesh

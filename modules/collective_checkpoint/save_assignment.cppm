@@ -6,6 +6,7 @@ import shardmesh.std;
 import shardmesh.core;
 import shardmesh.tree;
 import shardmesh.catalog;
+import shardmesh.checkpoint;
 import :rank_state;
 
 namespace shardmesh {
@@ -20,10 +21,14 @@ struct save_assignment {
   problem_list problems;                       // when there are any, the rest is not whole
 };
 
+// Which of all entries are saved, tensors and then objects, under which names and dtypes.
+selection_result select_saved(const merged_state& all, const selection_options& options);
+
 // A box that several ranks hold is written by the one that has the least to write, an object by the lowest rank that
-// has it. Problems: gaps, overlaps of boxes that are not equal, dtypes that cannot be stored or cut, and objects that
-// differ between ranks unless the lowest rank's are taken. Cost: O(n log n) of the n boxes of all ranks.
-save_assignment assign_writers(const merged_state& all, const const_held_state& held, std::int32_t rank,
-                               bool lowest_rank_objects);
+// has it. `kept`: what `select_saved` chose. Problems: gaps, overlaps of boxes that are not equal, dtypes that cannot
+// be cut, and objects that differ between ranks unless the lowest rank's are taken. Cost: O(n log n) of the n boxes of
+// all ranks.
+save_assignment assign_writers(const merged_state& all, std::span<const selected> kept, const const_held_state& held,
+                               std::int32_t rank, bool lowest_rank_objects);
 
 }  // namespace shardmesh

@@ -21,6 +21,8 @@ struct extras {
   /// Texts of the safetensors files that it was made from: the attribute `safetensors_metadata`, a dict of str.
   std::vector<std::pair<std::string, std::string>> texts;
   std::vector<side_file> side_files;  // to be copied beside
+  /// Entries of the reader that lie in a side file, Megatron's common.pt: they go where it goes.
+  std::set<std::string> common_keys;
 };
 
 /// Those of a folder that is made of nothing that had any: the version that PyTorch writes.

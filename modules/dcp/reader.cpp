@@ -23,6 +23,8 @@ module;
 module shardmesh.dcp;
 
 import :file_times;
+import :flattened;
+import :megatron;
 
 namespace shardmesh::dcp {
 namespace fs = std::filesystem;
@@ -126,6 +128,26 @@ class dcp_reader final : public checkpoint_reader, public torch_file::archived_o
 
   const dcp::extras& extras() const { return extras_; }
 
+  // What Megatron adds to the folder, seen as Megatron sees it; this reader itself where there is none of it.
+  static result<std::unique_ptr<checkpoint_reader>> with_megatron(std::unique_ptr<dcp_reader> plain,
+                                                                  const open_options& options) {
+    dcp_reader& reader = *plain;
+    if (auto note = bucket_note(reader.contents_)) reader.notes_.push_back(*std::move(note));
+    std::vector<error> problems;
+    const std::vector<flattened_tensor> flattened = find_flattened(reader.contents_, reader.extras_, problems);
+    for (error& problem : problems)
+      reader.problems_.push_back(std::move(problem).with_file((reader.path_ / ".metadata").string()));
+    std::error_code code;
+    if (flattened.empty() && !fs::exists(fs::symlink_status(reader.path_ / common_file, code)))
+      return std::unique_ptr<checkpoint_reader>(std::move(plain));
+    SHARDMESH_TRY(megatron_view_result seen, megatron_view(std::move(plain), flattened, options));
+    reader.extras_.common_keys = std::move(seen.common_keys);
+    // Whole tensors are not what it describes.
+    if (!flattened.empty())
+      std::erase_if(reader.extras_.attributes, [](const auto& named) { return named.first == megatron_attribute; });
+    return std::move(seen.reader);
+  }
+
   result<std::shared_ptr<const opened_chunk>> open_chunk(const tensor_entry& tensor, std::int32_t chunk) override {
     if (auto known = cache_.find(chunk)) return known;
     if (const auto refusal = budget_->refusal()) return *refusal;
@@ -218,6 +240,7 @@ class dcp_reader final : public checkpoint_reader, public torch_file::archived_o
   }
 
   void identify_opaque_tensors() override {
+    if (std::exchange(is_identified_, true)) return;
     for (tensor_entry& tensor : contents_.tensors) {
       if (tensor.chunk_count == 0 || !tensor.opaque_type.empty()) continue;
       const stored_range& place = contents_.chunk_places[static_cast<std::size_t>(tensor.first_chunk)];
@@ -341,28 +364,48 @@ class dcp_reader final : public checkpoint_reader, public torch_file::archived_o
   folder_files files_;
   chunk_cache cache_;
   std::shared_ptr<read_budget> budget_;
+  bool is_identified_ = false;  // whether every tensor was looked at for what it is
   std::mutex repeated_lock_;
   std::pair<place_key, object_value> repeated_value_{{-1, 0, 0, 0}, {}};
   std::pair<place_key, std::shared_ptr<const byte_source>> decoded_{{-1, 0, 0, 0}, nullptr};
   std::set<std::int32_t> paid_;  // chunks whose repeats were counted
 };
 
+// The entries of these keys alone, as a metadata file of their own; nothing where the file is written in another way
+// than PyTorch's.
+result<std::optional<std::vector<std::byte>>> excerpt_of(const fs::path& file, std::span<const std::string> keys) {
+  static constexpr std::array<std::string_view, 4> dicts{"state_dict_metadata", "planner_data", "storage_data",
+                                                         strides_attribute};
+  file_pool pool(1);
+  SHARDMESH_TRY(const auto source, pool.open(file));
+  const auto read = [&](std::int64_t offset, std::span<std::byte> out) { return source->read(offset, out); };
+  return pickle::excerpt(read, source->size_bytes(), {dicts, keys});
+}
+
 // One metadata file. All of a checkpoint's together stay below the limit of one.
-result<metadata> read_metadata(const fs::path& file, read_budget& budget, std::int64_t& left) {
+result<metadata> read_metadata(const fs::path& file, std::span<const std::string> only_keys, read_budget& budget,
+                               std::int64_t& left) {
   std::error_code code;
   const auto size = static_cast<std::int64_t>(fs::file_size(file, code));
   if (!code && size > left)
     return beyond_limit("the metadata is too long", budget.limits().description_bytes).with_file(file.string());
+  if (!only_keys.empty()) {
+    SHARDMESH_TRY(auto part, excerpt_of(file, only_keys));
+    // What is wrong with it may be wrong with our cut: the whole tells.
+    if (part)
+      if (auto read = parse_metadata(std::move(*part), file.string(), &budget); read) return left -= size, read;
+  }
   SHARDMESH_TRY(std::vector<std::byte> bytes, read_file(file, left));
   left -= static_cast<std::int64_t>(bytes.size());
   return parse_metadata(std::move(bytes), file.string(), &budget);
 }
 
-result<metadata> read_rank_metadata(const fs::path& folder, const folder_listing& listing, read_budget& budget) {
+result<metadata> read_rank_metadata(const fs::path& folder, const folder_listing& listing,
+                                    std::span<const std::string> only_keys, read_budget& budget) {
   std::vector<metadata> parts;
   std::int64_t left = budget.limits().description_bytes;
   for (const auto& [rank, file] : listing.rank_metadata) {
-    SHARDMESH_TRY(metadata part, read_metadata(folder / file, budget, left));
+    SHARDMESH_TRY(metadata part, read_metadata(folder / file, only_keys, budget, left));
     parts.push_back(std::move(part));
   }
   return merge_metadata(std::move(parts));
@@ -390,14 +433,14 @@ result<std::unique_ptr<checkpoint_reader>> open(const fs::path& folder, const op
   metadata description;
   if (listing.has_metadata) {
     std::int64_t left = options.limits.description_bytes;
-    SHARDMESH_TRY(description, read_metadata(folder / ".metadata", *budget, left));
+    SHARDMESH_TRY(description, read_metadata(folder / ".metadata", options.only_keys, *budget, left));
   } else {
-    SHARDMESH_TRY(description, read_rank_metadata(folder, listing, *budget));
+    SHARDMESH_TRY(description, read_rank_metadata(folder, listing, options.only_keys, *budget));
   }
   auto reader = std::make_unique<dcp_reader>(folder, std::move(description), options, budget);
-  reader->note_oddities(listing);
+  if (options.only_keys.empty()) reader->note_oddities(listing);  // of what was left out nothing is known
   reader->check_repeats();
-  return std::unique_ptr<checkpoint_reader>(std::move(reader));
+  return dcp_reader::with_megatron(std::move(reader), options);
 }
 
 }  // namespace shardmesh::dcp

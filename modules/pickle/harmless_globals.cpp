@@ -68,7 +68,7 @@ constexpr auto table = std::to_array<known_names>({
     {"torch.distributed._shard.sharding_spec.chunk_sharding_spec", "ChunkShardingSpec"},
     {"torch.distributed.remote_device", "_remote_device"},
     {"torch.distributed.device_mesh", "DeviceMesh"},
-    {"torch.distributed._mesh_layout", "_MeshLayout"},
+    {"torch.distributed._mesh_layout", "_FlatLayout _MeshLayout"},
     {"torch.distributed.tensor", "DTensor"},
     {"torch.distributed.tensor._api", "DTensor"},
     {"torch.distributed._tensor.api", "DTensor"},

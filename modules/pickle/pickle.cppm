@@ -5,6 +5,7 @@ export module shardmesh.pickle;
 
 export import shardmesh.core;
 
+export import :excerpt;
 export import :names;
 export import :python_object;
 export import :python_text;

@@ -3,6 +3,7 @@ module;
 #include <fmt/format.h>
 #include <try.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -54,6 +55,19 @@ result<std::string> format_objects(std::span<const output_object> objects) {
   }
   text += "\n}}\n";
   return text.replace(opening.size(), digit_count, digest_of(text));
+}
+
+std::vector<error> problems_of_names(std::span<const output_object> objects) {
+  std::vector<error> problems;
+  for (const output_object& object : objects)
+    // A name inside the nested path counts too: our own reader would not take the document back.
+    if (!is_utf8(object.key) || !std::all_of(object.where.begin(), object.where.end(), [](const path_key& step) {
+          return step.is_index() || is_utf8(step.name());
+        }))
+      problems.push_back(fail(errc::unsupported, "an object's name that is not UTF-8 cannot be written to objects.json")
+                             .with_key(object.key)
+                             .with_hint("rename it, or skip_objects"));
+  return problems;
 }
 
 result<std::vector<std::string>> objects_not_held_whole(std::span<const output_object> objects) {

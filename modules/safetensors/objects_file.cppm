@@ -20,6 +20,10 @@ struct stored_object {
   object_value value;
 };
 
+/// The objects whose names, or names inside their nested paths, are not UTF-8: no document can hold them.
+/// errc::unsupported, one per object.
+std::vector<error> problems_of_names(std::span<const output_object> objects);
+
 /// Which of the objects such a document would not hold whole (opaque types; tensors inside), as lines for the user.
 /// \errors those of reading the objects.
 result<std::vector<std::string>> objects_not_held_whole(std::span<const output_object> objects);

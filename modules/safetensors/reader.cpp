@@ -54,6 +54,7 @@ class safetensors_reader final : public checkpoint_reader {
                                                                 name_list(folder.set_aside)))
                               .with_file(path.string())
                               .with_hint("open one of them by its name to read it"));
+    if (format == checkpoint_format::hf) SHARDMESH_CHECK(warn_of_torch_files());
     contents_.stem = stem_for_folders(folder.stem, format);
     for (hf_tensor& tensor : folder.tensors) {
       tensor_entry entry;
@@ -91,6 +92,25 @@ class safetensors_reader final : public checkpoint_reader {
   }
 
  private:
+  // The same model as files of torch.save, from before it was converted: many repositories have both.
+  result<void> warn_of_torch_files() {
+    std::vector<std::string> names;
+    std::error_code code;
+    for (fs::directory_iterator at(path_, code), end; !code && at != end; at.increment(code)) {
+      std::string name = at->path().filename().string();
+      if (parse_torch_model_name(name)) names.push_back(std::move(name));
+    }
+    if (code) return fail_sys(code.value(), "cannot list", path_.string());
+    if (names.empty()) return {};
+    std::sort(names.begin(), names.end());
+    warnings_.push_back(fail(errc::duplicate_key, fmt::format("has the model as files of torch.save, too, which are "
+                                                              "not read: {}",
+                                                              name_list(names)))
+                            .with_file(path_.string())
+                            .with_hint("open one of them by its name to read it"));
+    return {};
+  }
+
   // A folder's stem is kept. A single file may be called anything: only names that have a meaning are.
   static std::string stem_for_folders(const std::string& stem, checkpoint_format format) {
     constexpr auto known = std::to_array<std::string_view>(

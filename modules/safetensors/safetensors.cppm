@@ -6,9 +6,12 @@ export module shardmesh.safetensors;
 export import shardmesh.torch_file;
 
 export import :checksum;
+export import :files;
 export import :header;
 export import :hf;
+export import :objects_copy;
 export import :objects_file;
 export import :reader;
 export import :save;
+export import :torch_model_name;
 export import :writer;

@@ -12,6 +12,7 @@ module;
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -19,7 +20,7 @@ module;
 module shardmesh.storage;
 
 import :descriptors;
-import :seen_destination;
+import :regular_file;
 import :uninterrupted;
 
 namespace shardmesh {
@@ -34,26 +35,6 @@ result<void> check_range(const byte_source& source, std::int64_t offset, std::si
   return {};
 }
 
-result<void> check_regular(const struct stat& status, const std::string& path) {
-  if (S_ISREG(status.st_mode)) return {};
-  return fail(errc::bad_format, fmt::format("is {}, not a file", name_of_kind(status.st_mode & S_IFMT)))
-      .with_file(path);
-}
-
-// For reading. Opening a FIFO would wait for a writer, and opening a device can do things: it is looked at first, and
-// again once it is open.
-result<int> open_regular(const std::string& path) {
-  struct stat status{};
-  if (::stat(path.c_str(), &status) != 0) return fail_sys(errno, "cannot open", path);
-  SHARDMESH_CHECK(check_regular(status, path));
-  const int fd = uninterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC); });
-  if (fd < 0) return fail_sys(errno, "cannot open", path);
-  auto looked = ::fstat(fd, &status) == 0 ? check_regular(status, path) : fail_sys(errno, "cannot stat", path);
-  if (looked) return fd;
-  ::close(fd);
-  return std::move(looked).error();
-}
-
 }  // namespace
 
 result<void> memory_source::read(std::int64_t offset, std::span<std::byte> out) const {
@@ -65,6 +46,12 @@ result<void> memory_source::read(std::int64_t offset, std::span<std::byte> out) 
 result<void> section_source::read(std::int64_t offset, std::span<std::byte> out) const {
   SHARDMESH_CHECK(check_range(*this, offset, out.size()));
   return whole_.read(offset_ + offset, out);
+}
+
+std::optional<file_range> section_source::plain_file() const {
+  auto found = whole_.plain_file();
+  if (found) *found = {std::move(found->path), found->offset + offset_, length_};
+  return found;
 }
 
 struct file_pool::state {
@@ -89,6 +76,7 @@ class pooled_file final : public byte_source {
   }
   std::int64_t size_bytes() const override { return size_; }
   std::string name() const override { return path_; }
+  std::optional<file_range> plain_file() const override { return file_range{path_, 0, size_}; }
   result<void> read(std::int64_t offset, std::span<std::byte> out) const override {
     SHARDMESH_CHECK(check_range(*this, offset, out.size()));
     SHARDMESH_TRY(const auto opened, acquire());

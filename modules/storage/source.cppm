@@ -7,6 +7,12 @@ import shardmesh.core;
 
 export namespace shardmesh {
 
+/// A run of bytes of a file.
+struct file_range {
+  std::string path;
+  std::int64_t offset = 0, length = 0;
+};
+
 /// Random access to a run of bytes. Thread-safe. Every reader of a format takes one of these.
 class byte_source {
  public:
@@ -16,6 +22,9 @@ class byte_source {
   virtual result<void> read(std::int64_t offset, std::span<std::byte> out) const = 0;
   /// The file's path for messages.
   virtual std::string name() const = 0;
+  /// Where these bytes lie as they are, in one file: byte i is the file's byte `offset` + i. Nothing when they are made
+  /// on the way (decoded, computed), or lie in memory.
+  virtual std::optional<file_range> plain_file() const { return std::nullopt; }
 };
 
 /// Bytes in memory, not owned.
@@ -40,6 +49,7 @@ class section_source final : public byte_source {
   std::int64_t size_bytes() const override { return length_; }
   result<void> read(std::int64_t offset, std::span<std::byte> out) const override;
   std::string name() const override { return whole_.name(); }
+  std::optional<file_range> plain_file() const override;
 
  private:
   const byte_source& whole_;

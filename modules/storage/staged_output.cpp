@@ -64,15 +64,15 @@ fs::path resolved(const fs::path& path, std::error_code& code) {
 struct staged_output::state {
   fs::path destination, staging;
   bool is_directory = false;
+  bool joined = false;  // another process made it: files that are there already are shared with others
   output_options options;
   placing place;
   presence ours;  // says that `staging` is being written, and which one is ours
   std::vector<std::string> notes;
-  std::size_t synced = 0;  // files that `prepare` is done with
-  bool staged = false;     // something of ours exists at `staging`
+  bool staged = false;  // something of ours exists at `staging`
   std::vector<std::string> names;
-  std::set<std::int32_t> removed;
   std::mutex lock;
+  std::set<std::int32_t> unsynced;                    // files that were added or written to since the last `prepare`
   std::map<std::int32_t, std::int64_t> unsent_bytes;  // of files: written since the disk was last told to begin
   descriptors opened{most_open};
 
@@ -92,6 +92,7 @@ struct staged_output::state {
     if (!options.durable) return;
     {
       const std::scoped_lock guard(lock);
+      unsynced.insert(file);
       std::int64_t& unsent = unsent_bytes[file];
       unsent += bytes;
       if (unsent < early_write_bytes) return;
@@ -100,12 +101,12 @@ struct staged_output::state {
     static_cast<void>(::sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE));
   }
 
-  // Other processes may be adding files to a directory, or committing it. The rename settles who is first: they find
+  // Other processes may be adding to what is shared, or committing it. The rename settles who is first: they find
   // nothing at its name afterwards. After a commit of theirs the old checkpoint has that name: it is not ours to
   // delete.
   void discard() const {
     if (!ours.is_at(staging)) return;
-    if (!is_directory) {
+    if (!is_directory && !joined) {
       ::unlink(staging.c_str());
       return;
     }
@@ -158,8 +159,10 @@ struct staged_output::state {
     if (::mkdir(staging.c_str(), 0777) != 0) return fail_sys(errno, "cannot create", staging.string());
     return {};
   }
-  static result<void> make_file(const fs::path& path) {
-    const int fd = uninterrupted([&] { return ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666); });
+  // Of what is shared, another process may have made the file.
+  result<void> make_file(const fs::path& path) const {
+    const int flags = O_RDWR | O_CREAT | O_CLOEXEC | (joined ? O_NOFOLLOW : O_EXCL);
+    const int fd = uninterrupted([&] { return ::open(path.c_str(), flags, 0666); });
     if (fd < 0) return fail_sys(errno, "cannot create", path.string());
     ::close(fd);
     return {};
@@ -210,13 +213,15 @@ result<staged_output> staged_output::directory(const fs::path& destination, outp
 result<staged_output> staged_output::join(const fs::path& folder, output_options options) {
   auto made = std::make_unique<state>();
   std::error_code code;
-  if (!fs::is_directory(folder, code))
+  const fs::file_status there = fs::symlink_status(folder, code);
+  if (!fs::is_directory(there) && !fs::is_regular_file(there))
     return fail_sys(code ? code.value() : ENOENT, "does not see the folder of the save", folder.string());
   SHARDMESH_TRY(made->ours, presence::on(folder));
   made->staging = folder;
   made->destination = folder;  // for messages
   made->options = std::move(options);
-  made->is_directory = made->staged = true;
+  made->is_directory = fs::is_directory(there);
+  made->joined = made->staged = true;
   return staged_output(std::move(made));
 }
 
@@ -231,7 +236,11 @@ void staged_output::release() {
 result<std::int32_t> staged_output::add_file(std::string_view name) {
   const auto number = static_cast<std::int32_t>(state_->names.size());
   state_->names.emplace_back(name);
-  SHARDMESH_CHECK(state_->is_directory ? state::make_file(state_->path_of(number)) : state_->make_staging());
+  if (!state_->joined) state_->unsynced.insert(number);
+  if (state_->is_directory)
+    SHARDMESH_CHECK(state_->make_file(state_->path_of(number)));
+  else if (!state_->joined)
+    SHARDMESH_CHECK(state_->make_staging());
   return number;
 }
 
@@ -286,17 +295,17 @@ result<void> staged_output::remove_file(std::int32_t file) {
   state_->opened.close_all();
   const fs::path path = state_->path_of(file);
   if (::unlink(path.c_str()) != 0) return fail_sys(errno, "cannot remove", path.string());
-  state_->removed.insert(file);
+  state_->unsynced.erase(file);
   return {};
 }
 
 result<void> staged_output::prepare() {
   state_->opened.close_all();
   if (!state_->options.durable) return {};
-  for (; state_->synced < state_->names.size(); ++state_->synced)
-    if (const auto file = static_cast<std::int32_t>(state_->synced); !state_->removed.contains(file)) {
-      SHARDMESH_CHECK(sync_path(state_->path_of(file), false));
-    }
+  while (!state_->unsynced.empty()) {
+    SHARDMESH_CHECK(sync_path(state_->path_of(*state_->unsynced.begin()), false));
+    state_->unsynced.erase(state_->unsynced.begin());
+  }
   return state_->is_directory ? sync_path(state_->staging, true) : result<void>{};
 }
 

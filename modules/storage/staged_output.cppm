@@ -28,8 +28,8 @@ class staged_output {
   /// exist; errc::io. Dead leftovers of the same destination are noted, and removed with `overwrite`.
   static result<staged_output> file(const std::filesystem::path& destination, output_options options = {});
   static result<staged_output> directory(const std::filesystem::path& destination, output_options options = {});
-  /// Another process's part of a directory that one process makes: adds files to `folder` (see `folder()`), and never
-  /// commits. errc::io when this process does not see the folder.
+  /// Another process's part of what one process makes (see `folder()`), which never commits: adds files to a folder, or
+  /// shares those that are there; shares the one file. errc::io when this process does not see it.
   static result<staged_output> join(const std::filesystem::path& folder, output_options options = {});
   staged_output(staged_output&&) noexcept;
   staged_output& operator=(staged_output&&) noexcept;
@@ -46,8 +46,8 @@ class staged_output {
   result<void> read(std::int32_t file, std::int64_t offset, std::span<std::byte> bytes) const;
   /// Takes a file away again. Its number is not used afterwards. Not thread-safe.
   result<void> remove_file(std::int32_t file);
-  /// fsync of the files that were added since the last call, and of the folder, so that `commit` has only to rename.
-  /// `commit` does it too. Files are not written to afterwards.
+  /// fsync of the files that were added or written to since the last call, and of the folder, so that `commit` has only
+  /// to rename. `commit` does it too.
   result<void> prepare();
   /// `prepare`, rename, fsync of the parent. After an error the destination is as it was.
   /// errc::destination_exists when it appeared or changed since the output was made, naming what is new.
@@ -55,7 +55,7 @@ class staged_output {
   /// What the user should know: leftovers that were found, what was added to the old folder while it was replaced.
   const std::vector<std::string>& notes() const;
 
-  /// The directory under its temporary name, absolute: where other processes `join`.
+  /// The directory, or the file once it was added, under its temporary name, absolute: where other processes `join`.
   const std::filesystem::path& folder() const;
   /// What a process that joined wrote stays: the one that made the directory goes on with it. Without this, the
   /// destructor of either takes the whole directory away (by one rename first: either that or `commit` comes to pass).

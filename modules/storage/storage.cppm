@@ -15,6 +15,7 @@ export import :first_problems;
 export import :folder_rule;
 export import :json_depth;
 export import :leftover;
+export import :mapped_file;
 export import :read_limits;
 export import :seen_destination;
 export import :source;

@@ -19,6 +19,7 @@ class windowed_source final : public byte_source {
   std::int64_t size_bytes() const override { return source_->size_bytes(); }
   result<void> read(std::int64_t offset, std::span<std::byte> out) const override;
   std::string name() const override { return source_->name(); }
+  std::optional<file_range> plain_file() const override { return source_->plain_file(); }
 
  private:
   explicit windowed_source(const byte_source& source) : source_(&source) {}

@@ -43,10 +43,6 @@ constexpr magic beginnings[] = {
 }  // namespace
 
 error not_torch_archive(const zip_directory& directory, const std::string& wanted) {
-  if (has_record(directory, "/archive_format") || has_record(directory, "models/model.json") ||
-      has_record(directory, "serialized_exported_program.json"))
-    return fail(errc::unsupported, "it is an exported program (.pt2 of torch.export), not a checkpoint")
-        .with_hint("torch.save(torch.export.load(FILE).state_dict, ...)");
   if (has_record(directory, ".npy"))
     return fail(errc::unsupported, "it is an archive of numpy arrays (.npz)").with_hint(std::string(save_again));
   if (has_record(directory, ".weights.h5"))
@@ -63,7 +59,7 @@ std::optional<error> foreign_beginning(std::span<const std::byte> first) {
 }
 
 error tensors_of_bare_pickle() {
-  return fail(errc::unsupported, "its tensors were pickled by pickle.dump, each as a file of its own inside the pickle")
+  return fail(errc::unsupported, "a tensor was pickled by pickle.dump, as a file of its own inside an archive")
       .with_hint("load it in Python and write it with torch.save");
 }
 

@@ -21,34 +21,11 @@ module;
 module shardmesh.torch_file;
 
 import :foreign_file;
+import :pickled_storage;
+import :storage_reference;
 
 namespace shardmesh::torch_file {
 namespace {
-
-struct class_dtype {
-  std::string_view storage_class;
-  dtype type;
-};
-constexpr class_dtype storage_classes[] = {{"FloatStorage", dtype::float32},
-                                           {"DoubleStorage", dtype::float64},
-                                           {"HalfStorage", dtype::float16},
-                                           {"BFloat16Storage", dtype::bfloat16},
-                                           {"LongStorage", dtype::int64},
-                                           {"IntStorage", dtype::int32},
-                                           {"ShortStorage", dtype::int16},
-                                           {"CharStorage", dtype::int8},
-                                           {"ByteStorage", dtype::uint8},
-                                           {"BoolStorage", dtype::boolean},
-                                           {"ComplexFloatStorage", dtype::complex64},
-                                           {"ComplexDoubleStorage", dtype::complex128}};
-
-/// Storages of quantized tensors. Those tensors are not exposed, but in the old format one must know how long each
-/// storage is to find the next.
-constexpr class_dtype quantized_classes[] = {{"QInt8Storage", dtype::int8},
-                                             {"QUInt8Storage", dtype::uint8},
-                                             {"QInt32Storage", dtype::int32},
-                                             {"QUInt4x2Storage", dtype::uint8},
-                                             {"QUInt2x4Storage", dtype::uint8}};
 
 /// Non-negative integers of a tuple, list or torch.Size.
 result<extents> integers_of(pickle::value value, std::string_view what) {
@@ -92,12 +69,6 @@ bool is_any_rebuild(const pickle::value& callable) {
 
 }  // namespace
 
-std::optional<std::string_view> storage_class(dtype type) {
-  for (const class_dtype& entry : storage_classes)
-    if (entry.type == type) return entry.storage_class;
-  return std::nullopt;
-}
-
 /// Builds one torch_file::item; lives only while it is opened.
 class item_reader {
  public:
@@ -113,9 +84,12 @@ class item_reader {
   result<item> open_legacy(std::span<const std::byte> start, bool is_whole);
   result<void> collect(torch_file::item& item);
   result<void> collect_tensor(torch_file::item& item, const pickle::value& record);
+  result<bool> collect_array(torch_file::item& item, const pickle::value& record);
   result<bool> read_tensor(torch_file::item& item, const pickle::value& callable, const pickle::value& args,
                            tensor& out);
   result<std::size_t> storage_of(torch_file::item& item, const pickle::value& reference);
+  result<std::size_t> pickled_storage_of(torch_file::item& item, const pickle::value& reference);
+  std::size_t add_pickled(torch_file::item& item, torch_file::storage storage, std::int64_t begin);
   result<void> locate(torch_file::storage& storage);
   result<void> locate_legacy(torch_file::item& item, const pickle::value& keys, std::int64_t at);
   result<void> check_bytes_text(const pickle::value& record) const;
@@ -126,8 +100,9 @@ class item_reader {
   read_budget own_budget_;
   read_budget& budget_;
   zip_directory directory_;
-  std::string prefix_;      // "archive/"
-  bool is_legacy_ = false;  // storages are located later, all of them
+  std::string prefix_;                  // "archive/"
+  bool is_legacy_ = false;              // storages are located later, all of them
+  std::span<const std::byte> pickled_;  // a bare pickle: the whole file
   std::unordered_map<std::string, std::size_t> by_key_;
 };
 
@@ -169,15 +144,15 @@ result<item> item_reader::open_zip() {
   SHARDMESH_CHECK(check_records());
   const zip_record* data = directory_.find(prefix_ + "data.pkl");
   if (data == nullptr) return not_torch_archive(directory_, prefix_ + "data.pkl").with_file(source_.name());
-  if (directory_.find(prefix_ + "constants.pkl") != nullptr)
-    return fail(errc::unsupported, "a TorchScript archive is not a checkpoint")
-        .with_file(source_.name())
-        .with_hint("torch.save(torch.jit.load(FILE).state_dict(), ...)");
+  const bool is_script = directory_.find(prefix_ + "constants.pkl") != nullptr;
+  if (is_script && !options_.is_file)
+    return fail(errc::unsupported, "an item is a TorchScript archive").with_file(source_.name());
   if (data->method == 8) SHARDMESH_CHECK(charge_inflated(*data));
   SHARDMESH_TRY(auto bytes, read_record(source_, *data, options_.pickle_limit_bytes));
   budget_.add_description(static_cast<std::int64_t>(bytes.size()));
   SHARDMESH_TRY(auto graph, pickle::graph::parse(std::move(bytes)));
   torch_file::item item(std::move(graph));
+  item.is_script_ = is_script;
   if (const zip_record* order = directory_.find(prefix_ + "byteorder")) {
     SHARDMESH_TRY(const auto text, read_record(source_, *order, 64));
     const std::string_view word(reinterpret_cast<const char*>(text.data()), text.size());
@@ -208,6 +183,7 @@ result<item> item_reader::open_stream() {
     if (graph && graph->root().decimal() == "119547037146038801333356") return open_legacy(start, length == size);
     if (graph) budget_.add_description(length);
     if (graph && graph->consumed_bytes() == static_cast<std::size_t>(size)) {
+      pickled_ = start;  // which stays where it is: the graph takes it over
       SHARDMESH_TRY(auto owning, pickle::graph::parse(std::move(start)));
       torch_file::item item(std::move(owning));
       item.format_ = item_format::pickle;
@@ -333,6 +309,10 @@ result<void> item_reader::collect(torch_file::item& item) {
       case pickle::kind::record: {
         if (!seen.insert(value.identity()).second) break;
         SHARDMESH_CHECK(check_bytes_text(value));
+        if (options_.is_file && !pickled_.empty()) {
+          SHARDMESH_TRY(const bool is_array, collect_array(item, value));
+          if (is_array) break;
+        }
         if (is_any_rebuild(value.callable())) {
           SHARDMESH_CHECK(collect_tensor(item, value));
           if (item.tensor_of(value)) break;
@@ -404,8 +384,14 @@ result<bool> item_reader::read_tensor(torch_file::item& item, const pickle::valu
     return fail(errc::bad_format, "a tensor's sizes and strides differ in number");
   if (v2 || v3) out.requires_grad = given[4].as_bool().value_or(false);
   if (given.size() > least) {
-    out.conj = given[least].find("conj").as_bool().value_or(false);
-    out.neg = given[least].find("neg").as_bool().value_or(false);
+    pickle::value bits = given[least];
+    // As TorchScript writes dicts: with their type.
+    if (bits.is_record_of("torch.jit._pickle", "restore_type_tag") && !bits.args().items().empty())
+      bits = bits.args().items()[0];
+    if (bits.kind() != pickle::kind::dict && !bits.is_none())
+      return fail(errc::bad_format, "a tensor's metadata (conj, neg) is no dict");
+    out.conj = bits.find("conj").as_bool().value_or(false);
+    out.neg = bits.find("neg").as_bool().value_or(false);
   }
   const auto count = checked_volume(out.sizes);
   if (!count || !size_bytes(out.type, *count))
@@ -421,31 +407,10 @@ result<bool> item_reader::read_tensor(torch_file::item& item, const pickle::valu
   return true;
 }
 
-/// The storage of a persistent id ("storage", class, key, location, count), made when it is new.
+/// The storage that a value refers to, made when it is new.
 result<std::size_t> item_reader::storage_of(torch_file::item& item, const pickle::value& reference) {
-  if (reference.is_record_of("torch.storage", "_load_from_bytes")) return tensors_of_bare_pickle();
-  const pickle::items id = reference.persistent_id().items();
-  if (id.size() < 5 || id.size() > 6 || id[0].text() != "storage" || !id[2].text() ||
-      id[1].kind() != pickle::kind::global)
-    return fail(errc::bad_format, "a tensor's storage is not a reference to one");
-  if (id.size() == 6 && !id[5].is_none())
-    return fail(errc::unsupported, "storages that view others, of PyTorch's oldest files, are not supported");
-  const std::string_view module_name = id[1].global_module(), storage_class = id[1].global_name();
-  torch_file::storage storage;
-  storage.key = *id[2].text();
-  const bool is_torch = module_name == "torch" || module_name.starts_with("torch.");
-  const bool untyped = storage_class == "UntypedStorage" || storage_class == "_UntypedStorage";
-  for (const class_dtype& entry : storage_classes)
-    if (entry.storage_class == storage_class) storage.type = entry.type;
-  for (const class_dtype& entry : quantized_classes)
-    if (is_legacy_ && entry.storage_class == storage_class) storage.type = entry.type;
-  if (!is_torch || (!untyped && storage.type == dtype::undefined))
-    return fail(errc::unsupported,
-                fmt::format("storages of class {}.{} are not supported", escaped(module_name), escaped(storage_class)));
-  const auto count = id[4].as_int();
-  const auto bytes = count && *count >= 0 ? size_bytes(untyped ? dtype::uint8 : storage.type, *count) : std::nullopt;
-  if (!bytes) return fail(errc::bad_format, fmt::format("storage \"{}\" has an impossible size", escaped(storage.key)));
-  storage.size_bytes = *bytes;
+  if (reference.is_record_of("torch.storage", "_load_from_bytes")) return pickled_storage_of(item, reference);
+  SHARDMESH_TRY(torch_file::storage storage, declared_storage(reference, is_legacy_));
   if (const auto known = by_key_.find(storage.key); known != by_key_.end()) {
     const torch_file::storage& before = item.storages_[known->second];
     if (before.type != storage.type || before.size_bytes != storage.size_bytes)
@@ -456,6 +421,50 @@ result<std::size_t> item_reader::storage_of(torch_file::item& item, const pickle
   by_key_.emplace(storage.key, item.storages_.size());
   item.storages_.push_back(std::move(storage));
   return item.storages_.size() - 1;
+}
+
+// A storage that pickle.dump wrote: a stream of torch.save as bytes inside the pickle. It lies in the file as it is.
+result<std::size_t> item_reader::pickled_storage_of(torch_file::item& item, const pickle::value& reference) {
+  if (pickled_.empty()) return tensors_of_bare_pickle();
+  SHARDMESH_TRY(const pickled_storage found, find_pickled_storage(reference, pickled_));
+  if (found.order != item.byte_order_ && !item.storages_.empty()) return bad("its storages have two byte orders");
+  item.byte_order_ = found.order;
+  const std::string key = fmt::format("at byte {}", found.begin);
+  if (const auto known = by_key_.find(key); known != by_key_.end()) return known->second;
+  SHARDMESH_TRY(torch_file::storage storage, declared_storage(found.reference(), false));
+  const auto counted = size_bytes(storage.type == dtype::undefined ? dtype::uint8 : storage.type, found.count);
+  if (storage.size_bytes != found.length || found.count < 0 || counted != found.length)
+    return bad(fmt::format("the storage {} does not have its declared size", key))
+        .with_values(fmt::format("{} bytes", storage.size_bytes), fmt::format("{} bytes", found.length));
+  storage.key = key;
+  return add_pickled(item, std::move(storage), found.begin);
+}
+
+std::size_t item_reader::add_pickled(torch_file::item& item, torch_file::storage storage, std::int64_t begin) {
+  storage.offset = begin;
+  storage.stored_bytes = storage.size_bytes;
+  by_key_.emplace(storage.key, item.storages_.size());
+  item.storages_.push_back(std::move(storage));
+  return item.storages_.size() - 1;
+}
+
+// False for what is no array of plain numbers: that stays an object.
+result<bool> item_reader::collect_array(torch_file::item& item, const pickle::value& record) {
+  const auto array = find_pickled_array(record, pickled_);
+  if (!array || (item.byte_order_ != std::endian::little)) return false;
+  SHARDMESH_CHECK(budget_.build(sizeof(tensor)));
+  torch_file::storage storage;
+  storage.key = fmt::format("at byte {}", array->begin);
+  storage.size_bytes = array->length;
+  torch_file::tensor tensor;
+  tensor.type = array->type;
+  tensor.sizes = array->sizes;
+  tensor.strides = array->strides;
+  tensor.storage = add_pickled(item, std::move(storage), array->begin);
+  tensor.python_type = "numpy.ndarray";
+  item.tensor_of_.emplace(record.identity(), item.tensors_.size());
+  item.tensors_.push_back(std::move(tensor));
+  return true;
 }
 
 result<void> item_reader::locate(torch_file::storage& storage) {

@@ -36,7 +36,7 @@ struct tensor {
   std::int64_t storage_offset = 0;  // in elements
   bool requires_grad = false;
   bool conj = false, neg = false;  // the stored bytes are unresolved: conjugate or negate them
-  std::string python_type;         // "torch.Tensor", "torch.nn.parameter.Parameter"
+  std::string python_type;         // "torch.Tensor", "torch.nn.parameter.Parameter", "numpy.ndarray"
 };
 
 struct item_options {
@@ -44,6 +44,9 @@ struct item_options {
   std::int64_t pickle_limit_bytes = std::int64_t{1} << 30;
   /// Of the checkpoint that the item belongs to; null: the item has one of its own.
   read_budget* budget = nullptr;
+  /// A TorchScript archive is an item, too (`is_script`), and numpy arrays of plain numbers in a bare pickle are
+  /// tensors.
+  bool is_file = false;
 };
 
 /// An opened item. Owns its pickle; holds no reference to the source.
@@ -57,6 +60,8 @@ class item {
   static result<item> open(const byte_source& source, const item_options& options = {});
 
   item_format format() const { return format_; }
+  /// torch.jit.save wrote it: the root is a module of a class whose code lies beside it.
+  bool is_script() const { return is_script_; }
   /// Byte order of the storages' elements.
   std::endian byte_order() const { return byte_order_; }
   pickle::value root() const { return graph_.root(); }
@@ -73,6 +78,7 @@ class item {
   explicit item(pickle::graph graph) : graph_(std::move(graph)) {}
   pickle::graph graph_;
   item_format format_ = item_format::zip;
+  bool is_script_ = false;
   std::endian byte_order_ = std::endian::little;
   std::vector<storage> storages_;
   std::vector<tensor> tensors_;

@@ -112,7 +112,7 @@ std::optional<std::int64_t> bytes_of_shape(std::span<const std::int64_t> shape, 
     if (!product) return std::nullopt;
     total = *product;
   }
-  return total <= most_bytes ? std::optional(total) : std::nullopt;
+  return total;
 }
 
 std::optional<std::vector<std::int64_t>> shape_of(const pickle::value& value) {
@@ -126,15 +126,15 @@ std::optional<std::vector<std::int64_t>> shape_of(const pickle::value& value) {
   return shape;
 }
 
-// Column-major elements in row-major order.
-std::string row_major(const std::string& data, const std::vector<std::int64_t>& shape, std::size_t item) {
+// Elements with these strides in row-major order.
+std::string row_major(const std::string& data, const std::vector<std::int64_t>& shape,
+                      const std::vector<std::int64_t>& strides, std::size_t item) {
   std::string out(data.size(), '\0');
   std::vector<std::int64_t> index(shape.size(), 0);
   for (std::size_t to = 0; to < data.size(); to += item) {
-    std::size_t from = 0;
-    for (std::size_t d = shape.size(); d-- > 0;)
-      from = from * static_cast<std::size_t>(shape[d]) + static_cast<std::size_t>(index[d]);
-    std::memcpy(out.data() + to, data.data() + from * item, item);
+    std::int64_t from = 0;
+    for (std::size_t d = 0; d < shape.size(); ++d) from += index[d] * strides[d];
+    std::memcpy(out.data() + to, data.data() + static_cast<std::size_t>(from) * item, item);
     for (std::size_t d = shape.size(); d-- > 0;) {
       if (++index[d] < shape[d]) break;
       index[d] = 0;
@@ -143,21 +143,75 @@ std::string row_major(const std::string& data, const std::vector<std::int64_t>& 
   return out;
 }
 
-std::optional<numpy_value> array_of(std::optional<std::string> dtype, const pickle::value& shape,
-                                    std::optional<std::string> data, bool is_column_major) {
-  auto sizes = shape_of(shape);
-  if (!dtype || !sizes || !data) return std::nullopt;
-  const std::int64_t item = parse_code(*dtype)->item_bytes;
-  const auto bytes = bytes_of_shape(*sizes, item);
-  if (!bytes || static_cast<std::int64_t>(data->size()) != *bytes) return std::nullopt;
-  if (is_column_major && sizes->size() > 1 && item > 0) data = row_major(*data, *sizes, static_cast<std::size_t>(item));
-  return numpy_value{*std::move(dtype), *std::move(sizes), *std::move(data), false};
-}
-
 bool is_function(const pickle::value& record, std::string_view function) {
   const std::string_view module_name = record.callable().global_module();
   return record.callable().global_name() == function &&
          (module_name.starts_with("numpy.core.") || module_name.starts_with("numpy._core."));
+}
+
+// What an array is made of, in either of numpy's spellings; absent values for what is none.
+struct array_parts {
+  pickle::value dtype, shape, data;
+  bool is_column_major = false;
+  pickle::value axes{};  // of the row-major array of `shape`, those of the array in order: numpy 2.3's order "K"
+};
+
+array_parts parts_of(const pickle::value& value) {
+  const pickle::items args = value.args().items();
+  if (is_function(value, "_frombuffer") && (args.size() == 4 || args.size() == 5)) {  // protocol 5
+    const bool is_transposed = args.size() == 5 && args[3].text() == "K" && !args[4].is_none();
+    return {args[1], args[2], args[0], args[3].text() == "F", is_transposed ? args[4] : pickle::value()};
+  }
+  const pickle::items state = value.state().items();  // version, shape, dtype, is Fortran's order, bytes
+  if (!is_function(value, "_reconstruct") || args.empty() || !args[0].is_global("numpy", "ndarray") ||
+      state.size() != 5)
+    return {};
+  return {state[2], state[1], state[4], state[3].as_bool().value_or(false)};
+}
+
+struct placed_shape {
+  std::vector<std::int64_t> shape, strides;
+};
+
+// Nothing for a shape that is none, for axes that are no order of its dimensions, and where the elements are not as
+// many as the bytes hold.
+std::optional<placed_shape> placed_shape_of(const array_parts& parts, std::int64_t item_bytes, std::size_t length) {
+  auto stored = shape_of(parts.shape);
+  const auto bytes = stored ? bytes_of_shape(*stored, item_bytes) : std::nullopt;
+  if (!bytes || static_cast<std::uint64_t>(*bytes) != length) return std::nullopt;
+  const std::size_t rank = stored->size();
+  std::vector<std::int64_t> strides(rank, 1);
+  // An empty array's products may be large, and no element is at them.
+  for (std::size_t d = 1; d < rank && *bytes > 0; ++d) {
+    if (parts.is_column_major)
+      strides[d] = strides[d - 1] * (*stored)[d - 1];
+    else
+      strides[rank - 1 - d] = strides[rank - d] * (*stored)[rank - d];
+  }
+  if (!parts.axes) return placed_shape{*std::move(stored), std::move(strides)};
+  const auto axes = shape_of(parts.axes);
+  if (!axes || axes->size() != rank) return std::nullopt;
+  placed_shape made;
+  std::vector<bool> used(rank);
+  for (const std::int64_t axis : *axes) {
+    if (axis < 0 || static_cast<std::size_t>(axis) >= rank || used[static_cast<std::size_t>(axis)]) return std::nullopt;
+    used[static_cast<std::size_t>(axis)] = true;
+    made.shape.push_back((*stored)[static_cast<std::size_t>(axis)]);
+    made.strides.push_back(strides[static_cast<std::size_t>(axis)]);
+  }
+  return made;
+}
+
+std::optional<numpy_value> array_of(const array_parts& parts) {
+  auto dtype = type_string(parts.dtype);
+  auto data = bytes_of(parts.data);
+  if (!dtype || !data || data->size() > static_cast<std::size_t>(most_bytes)) return std::nullopt;
+  const std::int64_t item = parse_code(*dtype)->item_bytes;
+  auto placed = placed_shape_of(parts, item, data->size());
+  if (!placed) return std::nullopt;
+  if ((parts.is_column_major || parts.axes) && placed->shape.size() > 1 && item > 0)
+    data = row_major(*data, placed->shape, placed->strides, static_cast<std::size_t>(item));
+  return numpy_value{*std::move(dtype), std::move(placed->shape), *std::move(data), false};
 }
 
 std::uint64_t number_at(const type_code& code, std::string_view element) {
@@ -263,13 +317,17 @@ std::optional<numpy_value> numpy_value_of(const pickle::value& value) {
       return std::nullopt;
     return numpy_value{*dtype, {}, *std::move(data), true};
   }
-  if (is_function(value, "_frombuffer") && args.size() == 4)  // protocol 5: buffer, dtype, shape, order
-    return array_of(type_string(args[1]), args[2], bytes_of(args[0]), args[3].text() == "F");
-  const pickle::items state = value.state().items();  // version, shape, dtype, is Fortran's order, bytes
-  if (!is_function(value, "_reconstruct") || args.empty() || !args[0].is_global("numpy", "ndarray") ||
-      state.size() != 5)
-    return std::nullopt;
-  return array_of(type_string(state[2]), state[1], bytes_of(state[4]), state[3].as_bool().value_or(false));
+  const array_parts parts = parts_of(value);
+  return parts.data ? array_of(parts) : std::nullopt;
+}
+
+std::optional<numpy_array> numpy_array_of(const pickle::value& value) {
+  const array_parts parts = parts_of(value);
+  const auto data = parts.data.bytes();
+  const auto dtype = data ? type_string(parts.dtype) : std::nullopt;
+  auto placed = dtype ? placed_shape_of(parts, parse_code(*dtype)->item_bytes, data->size()) : std::nullopt;
+  if (!placed) return std::nullopt;
+  return numpy_array{*dtype, std::move(placed->shape), *data, std::move(placed->strides)};
 }
 
 std::string numpy_members(const numpy_value& value) {
@@ -289,7 +347,7 @@ std::string numpy_members(const numpy_value& value) {
 result<void> write_numpy(pickle::writer& out, const numpy_value& value) {
   const auto code = parse_code(value.dtype);
   const auto bytes = code ? bytes_of_shape(value.shape, code->item_bytes) : std::nullopt;
-  if (!bytes || *bytes != static_cast<std::int64_t>(value.data.size()))
+  if (!bytes || *bytes > most_bytes || *bytes != static_cast<std::int64_t>(value.data.size()))
     return fail(errc::bad_format, "a numpy value's dtype, shape and bytes disagree")
         .with_values(bytes ? fmt::format("{} bytes", *bytes) : "a dtype and a shape that numpy knows",
                      fmt::format("{}, {} bytes", escaped(value.dtype), value.data.size()));

@@ -20,6 +20,18 @@ struct numpy_value {
 // shape. Cost: O(bytes).
 std::optional<numpy_value> numpy_value_of(const pickle::value& value);
 
+// An array whose elements lie in the pickle as they are.
+struct numpy_array {
+  std::string dtype;
+  std::vector<std::int64_t> shape;
+  std::span<const std::byte> data;    // of the shape's elements
+  std::vector<std::int64_t> strides;  // in elements: row-major, column-major, or of transposed axes
+};
+
+// As `numpy_value_of`, of arrays of any length; nothing for scalars, and where the bytes are spelled as text.
+// Cost: O(1).
+std::optional<numpy_array> numpy_array_of(const pickle::value& value);
+
 // Members for JSON: `"dtype":"<f4","shape":[2],"values":[..],"data":"<hexadecimal>"`. `values` are for people and only
 // there for a few elements; a scalar has no shape.
 std::string numpy_members(const numpy_value& value);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reader of .pt files: one torch.save archive with a state dict in it. Its keys are those DCP's flattening would
-// give.
+// The reader of .pt files: one archive of torch.save or torch.jit.save, or a pickle. The keys of a state dict are those
+// DCP's flattening would give.
 module;
 #include <fmt/format.h>
 #include <try.hpp>
@@ -9,38 +9,52 @@ module;
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 module shardmesh.torch_file;
 
+import :exported_program;
 import :item_records;
+import :local_tensor;
 import :object_parts;
+import :script_archive;
 import :split_reader;
 
 namespace shardmesh::torch_file {
 namespace fs = std::filesystem;
 namespace {
 
-class torch_file_reader final : public checkpoint_reader {
+constexpr std::int64_t chunk_bytes = 2048;
+
+class torch_file_reader final : public checkpoint_reader, public file_of_ranks, public opaque_values {
  public:
-  torch_file_reader(fs::path file, const open_options& options)
-      : pool_(options.max_open_files), budget_(options.limits) {
+  // `part`: what keys begin with, in a file that is a part of a larger state.
+  torch_file_reader(fs::path file, const open_options& options, std::optional<std::string> part = {})
+      : pool_(options.max_open_files), part_(std::move(part)), budget_(options.limits) {
     path_ = std::move(file);
     contents_.format = checkpoint_format::torch_file;
     contents_.files.push_back(path_.filename().string());
   }
 
-  result<void> open() {
+  // `run`: the archive is a run of the file's bytes.
+  result<void> open(const std::optional<file_run>& run) {
     SHARDMESH_TRY(std::unique_ptr<byte_source> source, pool_.open(path_));
     source_ = std::move(source);
-    auto item = torch_file::item::open(*source_,
-                                       {.pickle_limit_bytes = budget_.limits().description_bytes, .budget = &budget_});
+    if (run) {
+      source_ = std::make_shared<const shared_section>(source_, run->offset, run->length);
+      begin_ = run->offset;
+      notes_ = run->notes;
+    }
+    auto item = torch_file::item::open(
+        *source_, {.pickle_limit_bytes = budget_.limits().description_bytes, .budget = &budget_, .is_file = true});
     if (!item) {
       error cause = std::move(item).error();
       if (cause.file.empty()) cause.file = path_.string();
@@ -53,13 +67,31 @@ class torch_file_reader final : public checkpoint_reader {
     return {};
   }
 
+  // One rank's file by itself.
+  void say_what_is_missing() {
+    if (!first_part_) return;
+    const auto& [tensor, holder] = *first_part_;
+    problems_.push_back(fail(errc::incomplete_save, fmt::format("is one rank's part ({}): the files of all ranks hold "
+                                                                "it together",
+                                                                holder))
+                            .with_key(contents_.tensors[tensor].key)
+                            .with_file(path_.string())
+                            .with_hint("open the folder that they lie in"));
+  }
+
   result<std::shared_ptr<const opened_chunk>> open_chunk(const tensor_entry& tensor, std::int32_t chunk) override {
     if (chunk >= first_expanded_) return *expanded_;
     if (const auto refusal = budget_.refusal()) return *refusal;
-    auto opened = open_tensor(*item_, chunk_tensors_[static_cast<std::size_t>(chunk)], source_, budget_, "");
+    const chunk_place& place = chunks_[static_cast<std::size_t>(chunk)];
+    auto opened = open_tensor(*item_, place.tensor, source_, budget_, "");
     if (!opened) return budget_.keep(std::move(opened).error().with_key(tensor.key).with_file(path_.string()));
+    for (std::size_t d = 0; d < place.local.rank(); ++d)
+      opened->tensor.storage_offset += place.local.offsets[d] * opened->tensor.strides[d];
+    opened->tensor.sizes = place.local.sizes;
     return std::make_shared<const opened_chunk>(std::move(*opened));
   }
+
+  std::int64_t ranks() const override { return ranks_; }
 
   result<object_value> read_object(std::size_t index) override {
     if (const auto refusal = budget_.refusal()) return *refusal;
@@ -67,6 +99,14 @@ class torch_file_reader final : public checkpoint_reader {
     if (!value)
       return budget_.keep(std::move(value).error().with_key(contents_.objects[index].key).with_file(path_.string()));
     return value;
+  }
+
+  // What is lent lives as long as this reader.
+  result<opened_value> open_opaque(std::size_t tensor) override {
+    const auto lent = [](auto& thing) {
+      return std::shared_ptr<std::remove_reference_t<decltype(thing)>>(std::shared_ptr<void>(), &thing);
+    };
+    return opened_value{{source_, lent(std::as_const(*item_)), lent(budget_), ""}, opaque_tensors_.at(tensor)};
   }
 
   // The object's part of the file's pickle, on its own. One that holds tensors would need their storages as well.
@@ -116,7 +156,10 @@ class torch_file_reader final : public checkpoint_reader {
     std::int64_t left = source_->size_bytes();
     for (const tensor_entry& tensor : contents_.tensors) {
       if (tensor.chunk_count == 0) continue;
-      const std::int64_t bytes = size_bytes(tensor.type, checked_volume(tensor.shape).value_or(0)).value_or(0);
+      std::int64_t elements = 0;
+      for (std::int32_t chunk = tensor.first_chunk; chunk < tensor.first_chunk + tensor.chunk_count; ++chunk)
+        elements += checked_volume(contents_.chunk_box(tensor, chunk).sizes).value_or(0);
+      const std::int64_t bytes = size_bytes(tensor.type, elements).value_or(0);
       const std::int64_t stored = std::min(bytes, left);
       left -= stored;
       auto done = budget_.expand(bytes - stored, stored);
@@ -128,54 +171,118 @@ class torch_file_reader final : public checkpoint_reader {
     }
   }
 
-  // A state dict, or what is none and has tensors in it: a list of them, a whole nn.Module.
-  result<void> list() {
+  // A state dict, or what is none and has tensors in it: a list of them, a whole nn.Module. What is one thing without
+  // names gets one.
+  result<taken_apart> entries_of_root() {
     const pickle::value root = item_->root();
+    if (item_->is_script()) return script_weights(*source_, *item_, budget_);
+    const auto alone = [&](std::string key) {
+      return std::vector<flat_entry>{{{key}, key, root, item_->tensor_of(root), 0}};
+    };
     std::vector<flat_entry> entries{{{}, {}, root, {}, 0}};
-    const bool is_tensor = item_->tensor_of(root) || item_->is_opaque_tensor(root);
-    // Every entry takes a byte or two of the pickle, unless parts are shared: then these limits are what ends it.
-    const auto pickle_bytes = static_cast<std::int64_t>(item_->graph().consumed_bytes());
-    if (is_mapping(root) || is_tensor || !holds_tensors(*item_, root)) {
+    if (part_ && !is_mapping(root)) {
+      entries = alone(*part_);
+    } else if (item_->tensor_of(root) || item_->is_opaque_tensor(root)) {
+      entries = alone("tensor");
+    } else if (is_mapping(root)) {
+      // Every entry takes a byte or two of the pickle, unless parts are shared: then these limits are what ends it.
+      const auto pickle_bytes = static_cast<std::int64_t>(item_->graph().consumed_bytes());
       SHARDMESH_TRY(entries, flatten_state_dict(*item_, root,
                                                 {.max_entries = static_cast<std::size_t>(250'000 + pickle_bytes / 2),
                                                  .max_depth = 64,  // it recurses
                                                  .max_path_bytes = static_cast<std::size_t>(budget_.left_to_build())}));
+    } else if (!holds_tensors(*item_, root)) {
+      entries = alone("object");
     }
-    SHARDMESH_TRY(taken_apart parts, take_apart(*item_, std::move(entries)));
-    notes_ = std::move(parts.notes);
-    for (const flat_entry& entry : parts.entries) {
+    if (part_ && is_mapping(root)) begin_with(*part_, entries);
+    return take_apart(*item_, std::move(entries));
+  }
+
+  result<void> list() {
+    SHARDMESH_TRY(taken_apart parts, entries_of_root());
+    std::move(parts.notes.begin(), parts.notes.end(), std::back_inserter(notes_));
+    for (flat_entry& entry : parts.entries) {
       if (entry.path.empty())
         return fail(errc::unsupported, fmt::format("it holds a {}, whose tensors ({}) have no names",
-                                                   escaped(classify(*item_, root).type), entry.hidden_tensors))
+                                                   escaped(classify(*item_, item_->root()).type), entry.hidden_tensors))
             .with_hint("load it in Python and torch.save its state_dict()");
-      add(entry);
+      SHARDMESH_CHECK(add(std::move(entry)));
     }
     return {};
   }
 
-  void add(const flat_entry& entry) {
+  static void begin_with(const std::string& name, std::vector<flat_entry>& entries) {
+    for (flat_entry& entry : entries) {
+      entry.path.insert(entry.path.begin(), name);
+      entry.fqn = name + "." + entry.fqn;
+    }
+  }
+
+  result<void> add(flat_entry entry) {
+    if (part_ && !entry.tensor) entry.tensor = local_tensor_of(*item_, entry.value);
     if (!entry.tensor && !item_->is_opaque_tensor(entry.value)) {
       contents_.objects.push_back({entry.fqn, path_of(entry), {}, entry.hidden_tensors});
       objects_.push_back(entry.value);
-      return;
+      return {};
     }
     contents_.tensors.push_back(tensor_of_entry(*item_, entry));
-    if (!entry.tensor) {
-      opaque_tensors_.emplace(contents_.tensors.size() - 1, entry.value);
-      return;
-    }
-    const torch_file::tensor& tensor = item_->tensors()[*entry.tensor];
-    const torch_file::storage& storage = item_->storages()[tensor.storage];
-    contents_.add_chunk(box::whole(tensor.sizes), {0, 0, storage.offset, storage.stored_bytes});
-    chunk_tensors_.push_back(*entry.tensor);
+    if (!entry.tensor) return add_part(entry);
+    const box whole = box::whole(item_->tensors()[*entry.tensor].sizes);
+    add_chunk(whole, *entry.tensor, whole);
+    return {};
   }
 
+  void add_chunk(const box& where, std::size_t tensor, const box& local) {
+    const torch_file::storage& storage = item_->storages()[item_->tensors()[tensor].storage];
+    contents_.add_chunk(where, {0, 0, begin_ + storage.offset, storage.stored_bytes});
+    chunks_.push_back({tensor, local});
+  }
+
+  // A DTensor or ShardedTensor: the chunks that are here. What is none stays opaque, and so does what cannot be read
+  // as chunks.
+  result<void> add_part(const flat_entry& entry) {
+    tensor_entry& made = contents_.tensors.back();
+    auto part = rank_part_of(*item_, entry.value);
+    if (!part && part.error().code != errc::unsupported) return std::move(part).error().with_key(made.key);
+    if (!part || !*part) {
+      if (!part) made.opaque_kind = part.error().message;
+      opaque_tensors_.emplace(contents_.tensors.size() - 1, entry.value);
+      return {};
+    }
+    // Each is an entry of the catalog, and opened by whoever compares ranks.
+    SHARDMESH_CHECK(budget_.build(chunk_bytes * static_cast<std::int64_t>((*part)->pieces.size())));
+    made.type = (*part)->type;
+    made.shape = (*part)->shape;
+    made.properties.requires_grad = (*part)->requires_grad;
+    made.opaque_type.clear();
+    made.opaque_kind.clear();
+    ranks_ = std::max(ranks_, (*part)->ranks);
+    std::int64_t held = 0;
+    for (const rank_piece& piece : (*part)->pieces) {
+      held += checked_volume(piece.where.sizes).value_or(0);
+      add_chunk(piece.where, piece.tensor, {piece.local_offsets, piece.where.sizes});
+    }
+    if (held < checked_volume(made.shape) && !first_part_)
+      first_part_.emplace(contents_.tensors.size() - 1, std::move((*part)->holder));
+    return {};
+  }
+
+  // What a chunk is of the item's tensor of this index.
+  struct chunk_place {
+    std::size_t tensor = 0;
+    box local;
+  };
+
   file_pool pool_;
+  std::optional<std::string> part_;
   std::shared_ptr<const byte_source> source_;
+  std::int64_t begin_ = 0;  // of the archive in the file
   std::unique_ptr<item> item_;
   std::vector<pickle::value> objects_;
   std::unordered_map<std::size_t, pickle::value> opaque_tensors_;  // by index into the catalog
-  std::vector<std::size_t> chunk_tensors_;
+  std::vector<chunk_place> chunks_;
+  std::int64_t ranks_ = 1;
+  std::optional<std::pair<std::size_t, std::string>> first_part_;  // the first tensor that is not whole; who holds it
   read_budget budget_;
   std::int32_t first_expanded_ = std::numeric_limits<std::int32_t>::max();
   std::optional<error> expanded_;
@@ -184,8 +291,34 @@ class torch_file_reader final : public checkpoint_reader {
 }  // namespace
 
 result<std::unique_ptr<checkpoint_reader>> open(const fs::path& file, const open_options& options) {
+  auto reader = open_run(file, options, std::nullopt);
+  if (reader || reader.error().code != errc::bad_format) return reader;
+  // Without a data.pkl: an exported program?
+  file_pool pool(1);
+  SHARDMESH_TRY(const auto source, pool.open(file));
+  if (!looks_like_zip(*source)) return reader;
+  const auto directory = zip_directory::read(*source);
+  return directory && is_exported_program(*directory) ? open_exported_program(file, options) : std::move(reader);
+}
+
+result<std::unique_ptr<checkpoint_reader>> open_run(const fs::path& file, const open_options& options,
+                                                    const std::optional<file_run>& run) {
   auto reader = std::make_unique<torch_file_reader>(file, options);
-  SHARDMESH_CHECK(reader->open());
+  SHARDMESH_CHECK(reader->open(run));
+  reader->say_what_is_missing();
+  return std::unique_ptr<checkpoint_reader>(std::move(reader));
+}
+
+result<std::unique_ptr<checkpoint_reader>> open_part(const fs::path& file, const std::string& name,
+                                                     const open_options& options) {
+  auto reader = std::make_unique<torch_file_reader>(file, options, name);
+  SHARDMESH_CHECK(reader->open(std::nullopt));
+  return std::unique_ptr<checkpoint_reader>(std::move(reader));
+}
+
+result<std::unique_ptr<checkpoint_reader>> open_rank_file(const fs::path& file, const open_options& options) {
+  auto reader = std::make_unique<torch_file_reader>(file, options);
+  SHARDMESH_CHECK(reader->open(std::nullopt));
   return std::unique_ptr<checkpoint_reader>(std::move(reader));
 }
 

@@ -83,7 +83,8 @@ class pt_save {
       const std::int64_t size = bytes_of(i);
       places.begin_record(fmt::format("data/{}", i), size);
       const std::int64_t begin = places.size_bytes() - size;
-      items.push_back({.file = file, .begin = begin, .data_begin = begin, .size_bytes = size, .wants_crc32 = true});
+      items.push_back(
+          {.file = file, .begin = begin, .data_begin = begin, .size_bytes = size, .sizes = {}, .wants_crc32 = true});
       places.end_record(0);
     }
     places.tail();

@@ -192,7 +192,9 @@ class split_reader final : public checkpoint_reader {
 }  // namespace
 
 result<std::unique_ptr<checkpoint_reader>> split_objects(checkpoint_reader& inner) {
-  if (inner.contents().format != checkpoint_format::dcp) return std::unique_ptr<checkpoint_reader>();
+  const checkpoint_format format = inner.contents().format;
+  if (format != checkpoint_format::dcp && format != checkpoint_format::torchsnapshot)
+    return std::unique_ptr<checkpoint_reader>();
   auto made = std::make_unique<split_reader>(inner);
   SHARDMESH_TRY(const bool is_split, made->split());
   if (!is_split) made.reset();

@@ -144,7 +144,7 @@ TEST_CASE("ranks that save to different places, or with different options, are t
     rows mine(comm.rank(), comm.size(), 1);
     const auto here = folder.path / (comm.rank() == 1 ? "b" : "a");
     if (std::string wrong = must_say(save(here, mine.state, comm).problems,
-                                     {"ranks disagree on 1 of 2 checkpoint options", "(destination)", "/b on rank"});
+                                     {"ranks disagree on 1 of 4 checkpoint options", "(destination)", "/b on rank"});
         !wrong.empty())
       return wrong;
     const save_report report =

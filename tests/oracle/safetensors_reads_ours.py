@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The safetensors package reads what `convert` wrote, as one file and as a Hugging Face folder: names, shapes and bytes are
-the golden ones, objects lie beside them in objects.json."""
+the golden ones, objects lie beside them in objects.json. It reads the same in what four ranks wrote together."""
 import json
+import subprocess
+from pathlib import Path
 
 from common import Oracle, read_safetensors, sha256, skip
 
@@ -61,8 +63,34 @@ def check_objects(oracle, name, case, file):
         oracle.check(not lacking, name, f"{file.name} lacks {lacking[:5]}")
 
 
+def check_ranks(oracle, case, expected):
+    """What four ranks made of the case: the tensors of `expected`, but for those that they say are left out and those
+    inside objects. In both formats."""
+    for to in ("safetensors", "hf"):
+        name = f"{case.name} -> {to} by 4 ranks"
+        folder = oracle.work / f"{case.name}.ranks"
+        destination = folder / to if to == "hf" else folder / "model.safetensors"
+        folder.mkdir(exist_ok=True)
+        run = subprocess.run([oracle.args.ranks.resolve(), case.checkpoint, destination, "4", "--to", to, "--max-shard-bytes", "1000"],
+                             capture_output=True, text=True)
+        if not oracle.check(run.returncode == 0, name, run.stderr.strip()):
+            continue
+        found, contents = {}, {}
+        for part in sorted(destination.glob("*.safetensors")) if to == "hf" else [destination]:
+            contents.update(read_safetensors(part)[0])
+            found.update(read_with_package(oracle, name, part))
+        missing = set(expected) - set(contents) - set(run.stdout.split("\n"))
+        plain = set(case.tensors)
+        oracle.check(not missing & plain, name, f"lacks {sorted(missing & plain)[:5]}")
+        oracle.check(not set(contents) - set(expected), name, f"invents {sorted(set(contents) - set(expected))[:5]}")
+        for key in set(contents) & set(expected):
+            oracle.check(contents[key] == expected[key], name, f"{key} differs")
+        for key, tensor in found.items():
+            oracle.check(raw(tensor) == expected[key][2], name, f"the package gives other bytes for {key}")
+
+
 def main():
-    oracle = Oracle(__doc__)
+    oracle = Oracle(__doc__, lambda parser: parser.add_argument("--ranks", type=Path, required=True, help="rank_copy"))
     for case in oracle.cases():
         if case.unreadable:
             continue
@@ -76,6 +104,7 @@ def main():
             check_tensors(oracle, name, case, read_with_package(oracle, name, file), {k: v[2] for k, v in contents.items()})
             objects = [p for p in folder.iterdir() if p.name.endswith("objects.json")]
             check_objects(oracle, name, case, objects[0] if objects else folder / "objects.json")
+            check_ranks(oracle, case, contents)
 
         name, folder = f"{case.name} -> hf", oracle.work / f"{case.name}.hf"
         if oracle.succeeds(name, "convert", case.checkpoint, folder, "--to", "hf", "--max-shard-size", "1KiB", *dropped) is None:

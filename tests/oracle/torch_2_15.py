@@ -40,6 +40,23 @@ def find_python(oracle):
     return python
 
 
+def check_checkpointable(oracle, python):
+    """Ranks of CheckpointableTensors, several boxes each, load what we wrote of theirs: the same bits in the same boxes."""
+    source = oracle.data / "writers" / "checkpointable" / "checkpoint"
+    script = Path(__file__).with_name("make_checkpointable.py")
+    for name, arguments in {"same_boxes": ("convert", "--to", "dcp"), "other_boxes": ("reshard", "--mesh", "3", "--default", "S(0)")}.items():
+        folder = oracle.work / f"checkpointable_{name}"
+        oracle.succeeds(name, arguments[0], source, folder, *arguments[1:])
+        child = subprocess.run([python, script, oracle.work / f"ranks_{name}", folder], capture_output=True, text=True)
+        oracle.check(child.returncode == 0, name, f"CheckpointableTensor: {child.stderr[-600:]}")
+    # What the ranks compare differs where the checkpoint does.
+    copy = oracle.work / "checkpointable_other"
+    oracle.succeeds("other", "convert", source, copy, "--to", "dcp", "--rename", "rows=r2", "--rename", "line=l2", "--dtype", "float64", "--skip",
+                    "blocks")
+    child = subprocess.run([python, script, oracle.work / "ranks_other", copy], capture_output=True, text=True)
+    oracle.check(child.returncode != 0, "other", "ranks load a checkpoint without their tensors")
+
+
 def main():
     oracle = Oracle(__doc__, lambda parser: parser.add_argument("--python", type=Path, required=True))
     python = find_python(oracle)
@@ -62,6 +79,7 @@ def main():
     for folder, case in made.items():
         expected = {key: tensor["sha256"] for key, tensor in case.tensors.items()}
         oracle.check(said[folder] == expected, folder, f"PyTorch says {str(said[folder])[:300]}")
+    check_checkpointable(oracle, python)
     oracle.finish()
 
 

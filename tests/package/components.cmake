@@ -5,7 +5,10 @@ set(cut "${base};digest;layout")
 set(moved "${cut};comm;kernels;transfer")
 set(sums "OpenSSL;Threads;fmt;libdeflate;xxHash")
 set(files "${sums};RE2;ZLIB;zstd")
-set(formats "${moved};catalog;checkpoint;dcp;pickle;safetensors;storage;torch_file;tree")
+set(
+  formats
+  "${moved};catalog;checkpoint;dcp;deepspeed;pickle;safetensors;storage;torch_checkpointing;torch_file;torchsnapshot;tree"
+)
 set(everything "${formats};collective_checkpoint;draw;fsdp;sharding;shardmesh;state;state_checkpoint")
 
 function(expect components packages targets)

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Run by torch_reads_ours.py and faults.py: ranks (threads) load a checkpoint together, as another layout, and save it
-// together. Prints the keys that it leaves out, one a line; exits 3 when it cannot do it.
-//   rank_copy SOURCE DESTINATION RANKS [--force] [--threads N]
+// Run by torch_reads_ours.py, safetensors_reads_ours.py and faults.py: ranks (threads) load a checkpoint together, as
+// another layout, and save it together. Prints the keys that it leaves out, one a line (opaque tensors; as safetensors
+// also what those cannot hold); exits 3 when it cannot do it.
+//   rank_copy SOURCE DESTINATION RANKS [--force] [--threads N] [--to dcp|safetensors|hf] [--max-shard-bytes N]
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -17,20 +19,33 @@
 #include <vector>
 
 import shardmesh.collective_checkpoint;
+import shardmesh.safetensors;
 
 using namespace shardmesh;
 
 namespace {
 
-// What a rank holds of every tensor that is not opaque: by turns replicated, by rows, by strided rows and on a grid.
-held_state held_on(const checkpoint_reader& reader, std::int32_t rank, std::int32_t ranks,
+// Whether this is to be left out of a checkpoint of that format.
+bool is_left_out(const tensor_entry& tensor, target_format to) {
+  if (!tensor.opaque_type.empty()) return true;
+  const safetensors::tensor entry{tensor.key, tensor.type, tensor.shape};
+  return to != target_format::dcp && !safetensors::problems_of({&entry, 1}).empty();
+}
+bool is_left_out(checkpoint_reader& reader, std::size_t object, target_format to) {
+  if (to == target_format::dcp) return false;
+  const auto value = reader.read_object(object);
+  return !value || !value->tensors.empty();
+}
+
+// What a rank holds of every tensor that is not left out: by turns replicated, by rows, by strided rows and on a grid.
+held_state held_on(checkpoint_reader& reader, std::int32_t rank, std::int32_t ranks, target_format to,
                    std::deque<host_tensor>& memory) {
   held_state made;
   const std::int64_t sizes[] = {ranks / 2, 2};
   const device_mesh mesh = device_mesh::make(sizes).value();
   std::int64_t number = 0;
   for (const tensor_entry& tensor : reader.contents().tensors) {
-    if (!tensor.opaque_type.empty()) continue;
+    if (is_left_out(tensor, to)) continue;
     const std::int64_t turn = tensor.shape.rank() == 0 ? 0 : number++ % 4;
     const auto last = static_cast<std::int32_t>(tensor.shape.rank()) - 1;
     const std::vector<placement> placements = turn == 0   ? std::vector{placement::replicate(), placement::replicate()}
@@ -45,8 +60,11 @@ held_state held_on(const checkpoint_reader& reader, std::int32_t rank, std::int3
     }
     made.tensors.push_back(std::move(held));
   }
-  for (const object_entry& object : reader.contents().objects)
-    made.objects.push_back({object.where.empty() ? path{object.key} : object.where, {}, {plain_value()}});
+  for (std::size_t i = 0; i < reader.contents().objects.size(); ++i) {
+    const object_entry& object = reader.contents().objects[i];
+    if (!is_left_out(reader, i, to))
+      made.objects.push_back({object.where.empty() ? path{object.key} : object.where, {}, {plain_value()}});
+  }
   return made;
 }
 
@@ -59,6 +77,11 @@ int main(int argc, char** argv) {
   for (int i = 4; i < argc; ++i) {
     if (std::string(argv[i]) == "--force") options.saving.output.overwrite = true;
     if (std::string(argv[i]) == "--threads" && i + 1 < argc) options.saving.threads = std::atoi(argv[i + 1]);
+    if (std::string(argv[i]) == "--max-shard-bytes" && i + 1 < argc) options.max_shard_bytes = std::atoll(argv[i + 1]);
+    if (std::string(argv[i]) == "--to" && i + 1 < argc)
+      options.to = std::string(argv[i + 1]) == "hf"            ? target_format::hf
+                   : std::string(argv[i + 1]) == "safetensors" ? target_format::safetensors
+                                                               : target_format::dcp;
   }
   const auto done = run_ranks(std::atoi(argv[3]), [&](any_communicator& comm) -> result<void> {
     auto reader = open_checkpoint(source);
@@ -66,9 +89,9 @@ int main(int argc, char** argv) {
     (*reader)->identify_opaque_tensors();
     if (comm.rank() == 0)
       for (const tensor_entry& tensor : (*reader)->contents().tensors)
-        if (!tensor.opaque_type.empty()) std::printf("%s\n", tensor.key.c_str());
+        if (is_left_out(tensor, options.to)) std::printf("%s\n", tensor.key.c_str());
     std::deque<host_tensor> memory;
-    held_state held = held_on(**reader, comm.rank(), comm.size(), memory);
+    held_state held = held_on(**reader, comm.rank(), comm.size(), options.to, memory);
     const load_report loaded = load(**reader, held, comm, {.sharing = read_sharing::group});
     if (!loaded.ok()) return loaded.problems.front();
     const save_report saved = save(destination, held, comm, options);

@@ -16,6 +16,7 @@ enum exit_status : int { done = 0, problem = 1, wrong_usage = 2, not_completed =
 struct common_options {
   int threads = 0;                // 0: all cores
   std::int64_t limit_factor = 1;  // times the limits of what reading an untrusted file may cost
+  bool all_parts = false;         // a folder of several checkpoints is seen as one
   std::stop_token cancel{};       // of commands that write: SIGINT and SIGTERM (see signals.hpp)
 };
 

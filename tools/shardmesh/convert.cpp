@@ -9,6 +9,7 @@
 
 #include "command.hpp"
 #include "console.hpp"
+#include "opening.hpp"
 #include "report.hpp"
 #include "saving.hpp"
 #include "selection_options.hpp"
@@ -23,7 +24,8 @@ namespace {
 using namespace shardmesh;
 
 struct arguments {
-  std::string source, destination, flat_spec, merge;
+  std::string source, destination, flat_spec, merge, like;
+  bool dequantize = false;
   convert_options options;
   selection_arguments selection;
 };
@@ -41,13 +43,24 @@ int run(arguments& given, const common_options& common, bool format_given) {
     given.options.to = is_safetensors ? target_format::safetensors : target_format::pt;
   }
   if (!given.merge.empty()) given.options.merge = given.merge == "equal" ? dedup::equal : dedup::tied;
-  auto reader = open_checkpoint(given.source, {.limits = read_limits{}.times(common.limit_factor)});
+  auto reader = open_source(given.source, common);
   if (!reader) return report(reader.error());
   if (!given.flat_spec.empty()) {
     if (const auto apart = check_apart(given.destination, given.flat_spec); !apart) return report(apart.error());
     const auto units = read_flat_units(given.flat_spec);
     if (!units) return report(units.error());
     reader = carve_flat_parameters(*std::move(reader), *units);
+    if (!reader) return report(reader.error());
+  }
+  std::unique_ptr<checkpoint_reader> like;
+  if (!given.like.empty()) {
+    auto opened = open_checkpoint(given.like, {.limits = read_limits{}.times(common.limit_factor)});
+    if (!opened) return report(opened.error());
+    like = *std::move(opened);
+    given.options.shapes_like = like.get();
+  }
+  if (given.dequantize) {
+    reader = dequantized(*std::move(reader), {.check_sums = true});
     if (!reader) return report(reader.error());
   }
   auto selection = given.selection.compile();
@@ -66,7 +79,9 @@ int run(arguments& given, const common_options& common, bool format_given) {
 void add_convert(CLI::App& app, invocation& call) {
   auto given = std::make_shared<arguments>();
   CLI::App* command = app.add_subcommand("convert", "Rewrite a checkpoint in another format, streaming");
-  command->add_option("SRC", given->source, "A DCP folder, .pt file, safetensors file or Hugging Face folder")
+  command
+      ->add_option("SRC", given->source,
+                   "A checkpoint of any format that is read (DCP, .pt, safetensors, Hugging Face, DeepSpeed, ...)")
       ->required();
   command->add_option("DST", given->destination, "The file (safetensors, pt) or folder (dcp, hf) to write")->required();
   CLI::Option* to = command
@@ -107,6 +122,16 @@ void add_convert(CLI::App& app, invocation& call) {
                    "JSON that names what lies in the flat parameters of an FSDP1 local state dict, in order: "
                    "{\"units\":[{\"key\":\"model._flat_param\",\"parameters\":[{\"name\":\"w\",\"shape\":[4,3]}]}]}")
       ->type_name("FILE");
+  command
+      ->add_option("--like", given->like,
+                   "Tensors must have the shapes of those of another checkpoint; the ones that it lacks keep theirs")
+      ->type_name("CKPT");
+  command
+      ->add_flag("--allow-shape-mismatch", given->options.allow_shape_mismatch,
+                 "With --like: tensors of another shape there are cut at the end or filled with zeros (padded "
+                 "vocabularies), each with a note")
+      ->needs("--like");
+  add_dequantize_option(*command, given->dequantize);
   add_json_option(*command);
   command->add_flag("--nest", given->options.nest, "dcp, pt: split flat names at dots into nested paths");
   add_saving_options(*command, given->options.saving);

@@ -18,6 +18,7 @@
 
 #include "command.hpp"
 #include "console.hpp"
+#include "opening.hpp"
 #include "report.hpp"
 #include "selection_options.hpp"
 
@@ -120,12 +121,11 @@ void print_text(const diff_report& outcome, std::int64_t limit) {
 }
 
 int run(arguments& given, const common_options& common) {
-  const open_options how{.limits = read_limits{}.times(common.limit_factor)};
   works_on(given.left);
-  auto left = open_checkpoint(given.left, how);
+  auto left = open_source(given.left, common);
   if (!left) return report(left.error());
   works_on(given.right);
-  auto right = open_checkpoint(given.right, how);
+  auto right = open_source(given.right, common);
   if (!right) return report(right.error());
   works_on(given.left);
   const auto selection = given.selection.compile();

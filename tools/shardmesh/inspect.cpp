@@ -23,6 +23,7 @@
 #include "inspect_json.hpp"
 #include "inspect_pictures.hpp"
 #include "inspect_summary.hpp"
+#include "opening.hpp"
 #include "out_buffer.hpp"
 #include "page.hpp"
 #include "report.hpp"
@@ -41,10 +42,31 @@ struct arguments {
   std::string path, html, svg;
   bool json = false, map = false, tree = false, force = false;
   std::int64_t limit = -1;
+  std::vector<std::string> keys;  // exactly these; none: what `selection` says
   selection_arguments selection;
 };
 
-result<shown_entries> choose(const catalog& contents, const arguments& given) {
+// The entries of these very keys. errc::missing_key for one that is not there.
+result<shown_entries> choose_keys(const checkpoint_reader& reader, const std::vector<std::string>& keys) {
+  const catalog& contents = reader.contents();
+  shown_entries shown;
+  for (const std::string& key : keys) {
+    if (const tensor_entry* const tensor = contents.find(key))
+      shown.tensors.push_back(static_cast<std::size_t>(tensor - contents.tensors.data()));
+    else if (const object_entry* const object = contents.find_object(key))
+      shown.objects.push_back(static_cast<std::size_t>(object - contents.objects.data()));
+    else
+      return fail(errc::missing_key, "the checkpoint has no such entry")
+          .with_file(reader.path().string())
+          .with_key(key)
+          .with_hint(did_you_mean(nearest_key(contents, key)));
+  }
+  return shown;
+}
+
+result<shown_entries> choose(const checkpoint_reader& reader, const arguments& given) {
+  if (!given.keys.empty()) return choose_keys(reader, given.keys);
+  const catalog& contents = reader.contents();
   shown_entries shown;
   if (given.selection.only.empty()) {
     const auto all_of = [](const auto& entries) {
@@ -73,8 +95,13 @@ std::string shown_text(const object_value& value) {
   return value.kind.starts_with("opaque") && is_type_alone ? escaped(value.type) : object_text(value.json);
 }
 
+// Null: nobody looked.
+std::string names_text(const global_report* globals) {
+  return globals == nullptr ? std::string() : globals_text(*globals);
+}
+
 int print_tree(const checkpoint_reader& reader, const shown_entries& shown, const arguments& given,
-               const global_report& globals) {
+               const global_report* globals) {
   const auto made = tree_of(reader.contents(), shown);
   if (!made) return report(made.error());
   const std::size_t lines =  // the root is no entry of the limit
@@ -82,17 +109,17 @@ int print_tree(const checkpoint_reader& reader, const shown_entries& shown, cons
   const draw_options options{.color = isatty(STDOUT_FILENO) != 0, .max_columns = widest_tree, .max_lines = lines};
   out_buffer out;
   print_summary(out, reader, shown);
-  out.print("{}{}", globals_text(globals), draw_tree(made->tree, made->labels, options));
+  out.print("{}{}", names_text(globals), draw_tree(made->tree, made->labels, options));
   out.flush();
   return done;
 }
 
 int print_list(checkpoint_reader& reader, const shown_entries& shown, const arguments& given,
-               const global_report& globals) {
+               const global_report* globals) {
   const catalog& contents = reader.contents();
   out_buffer out;
   print_summary(out, reader, shown);
-  out.print("{}", globals_text(globals));
+  out.print("{}", names_text(globals));
   const std::size_t all = shown.tensors.size() + shown.objects.size();
   const std::size_t limit = given.limit < 0 ? all : static_cast<std::size_t>(given.limit);
   std::size_t widest = 0, printed = 0;
@@ -134,19 +161,19 @@ int print_list(checkpoint_reader& reader, const shown_entries& shown, const argu
   return status;
 }
 
-int report_nothing(const error& cause, bool json, const global_report& globals) {
+int report_nothing(const error& cause, bool json, const global_report* globals) {
   if (json) {
     out_buffer out;
     write_document_of_nothing(out, cause, globals);
   } else {
-    print(globals_text(globals));
+    print(names_text(globals));
   }
   return report(cause);
 }
 
 // The page has the document that --json prints; both are made once.
 int print_page(checkpoint_reader& reader, const shown_entries& shown, const arguments& given,
-               const global_report& globals, staged_output destination) {
+               const global_report* globals, staged_output destination) {
   std::string document;
   out_buffer out([&](const std::string& text) { document += text; });
   const int status = write_document(out, reader, shown, globals);
@@ -183,12 +210,18 @@ int run(const arguments& given, const common_options& common) {
   if (!given.svg.empty())
     if (const auto outside = check_outside("--svg", given.svg, given.path); !outside) return refuse(outside.error());
   const read_limits limits = read_limits{}.times(common.limit_factor);
-  auto reader = open_checkpoint(given.path, {.limits = limits});
-  // Also of what cannot be read: Python runs a damaged pickle up to its defect.
-  const global_report globals =
-      find_globals(given.path, reader ? reader->get() : nullptr, {.threads = common.threads, .limits = limits});
+  auto reader = open_source(given.path, common, given.keys);
+  if (reader && !given.keys.empty() && !choose(**reader, given))  // what is near is known of the whole alone
+    reader = open_source(given.path, common);
+  // Also of what cannot be read: Python runs a damaged pickle up to its defect. A few keys are asked for in order to
+  // learn of them alone.
+  std::optional<global_report> found;
+  if (given.keys.empty())
+    found = find_globals(reader ? (*reader)->path() : std::filesystem::path(given.path),
+                         reader ? reader->get() : nullptr, {.threads = common.threads, .limits = limits});
+  const global_report* const globals = found ? &*found : nullptr;
   if (!reader) return report_nothing(reader.error(), given.json, globals);
-  const auto shown = choose((*reader)->contents(), given);
+  const auto shown = choose(**reader, given);
   if (!shown) return report_nothing(shown.error(), given.json, globals);
   int status = done;
   if (!given.svg.empty())
@@ -206,7 +239,7 @@ int run(const arguments& given, const common_options& common) {
   } else {
     status = print_list(**reader, *shown, given, globals);
   }
-  for (const error& e : globals.problems) status = std::max(status, report(e));
+  for (const error& e : found ? found->problems : std::vector<error>{}) status = std::max(status, report(e));
   for (const error& e : (*reader)->problems()) status = std::max(status, report(e));
   for (const error& e : (*reader)->warnings()) print_warning(e);
   print_notes((*reader)->notes());
@@ -221,13 +254,24 @@ void add_inspect(CLI::App& app, invocation& call) {
       app.add_subcommand("inspect",
                          "Show what is in a checkpoint: a summary, what its pickles name beside plain data, and the\n"
                          "list of tensors and objects. Nothing in it is run: safe for what was downloaded");
-  command->add_option("PATH", given->path, "A DCP folder, .pt file, safetensors file or Hugging Face folder")
+  command
+      ->add_option("PATH", given->path,
+                   "A checkpoint of any format that is read (DCP, .pt, safetensors, Hugging Face, DeepSpeed, ...)")
       ->required();
   command->add_flag("--json", given->json, "Print one JSON document");
   command->add_option("--only", given->selection.only, "Show only keys that match RE (RE2, whole key; repeatable)")
       ->type_name("RE")
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command
+      ->add_option(
+          "--key", given->keys,
+          "Show only the entry of this very KEY (repeatable), and read nothing of all others: at once, however\n"
+          "many there are. What pickles name is not looked for then")
+      ->type_name("KEY")
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->excludes("--only");
   command->add_option("--limit", given->limit, "List at most N entries")->type_name("N")->check(whole_number());
   command->add_flag("--map", given->map, "Draw who holds what, tensor by tensor");
   command->add_flag("--tree", given->tree, "Draw the entries as the tree of their paths, instead of the list");

@@ -53,9 +53,9 @@ void print_tensors_inside(out_buffer& out, const std::vector<tensor_entry>& tens
 }
 
 // A list of what is wrong ends a document, where there is something.
-void end_json(out_buffer& out, std::vector<error> problems, const global_report& globals) {
-  problems.insert(problems.end(), globals.problems.begin(), globals.problems.end());
-  out.print(R"(,"globals":[{}])", to_json(globals));
+void end_json(out_buffer& out, std::vector<error> problems, const global_report* globals) {
+  if (globals != nullptr) problems.insert(problems.end(), globals->problems.begin(), globals->problems.end());
+  out.print(R"(,"globals":{})", globals == nullptr ? "null" : fmt::format("[{}]", to_json(*globals)));
   if (!problems.empty()) out.print(R"(,"ok":false,"problems":[{}])", to_json(problems));
   out.print("}}\n");
   out.flush();
@@ -118,7 +118,7 @@ texts_by_key different_texts(const catalog& contents) {
 }
 
 int write_document(out_buffer& out, checkpoint_reader& reader, const shown_entries& shown,
-                   const global_report& globals) {
+                   const global_report* globals) {
   const catalog& contents = reader.contents();
   // Objects are read first: a document that was begun must be whole.
   std::map<std::size_t, object_value> values;
@@ -168,7 +168,7 @@ int write_document(out_buffer& out, checkpoint_reader& reader, const shown_entri
   return status;
 }
 
-void write_document_of_nothing(out_buffer& out, const error& cause, const global_report& globals) {
+void write_document_of_nothing(out_buffer& out, const error& cause, const global_report* globals) {
   out.print(R"({{"format":null,"version":null,"tensors":{{}},"objects":{{}})");
   end_json(out, {cause}, globals);
 }

@@ -28,8 +28,8 @@ texts_by_key different_texts(const shardmesh::catalog& contents);
 
 /// The whole document. Returns the exit status: what cannot be read is said and stands in it as a problem.
 int write_document(out_buffer& out, shardmesh::checkpoint_reader& reader, const shown_entries& shown,
-                   const shardmesh::global_report& globals);
+                   const shardmesh::global_report* globals);
 /// The document of a checkpoint that cannot be opened.
-void write_document_of_nothing(out_buffer& out, const shardmesh::error& cause, const shardmesh::global_report& globals);
+void write_document_of_nothing(out_buffer& out, const shardmesh::error& cause, const shardmesh::global_report* globals);
 
 }  // namespace tool

@@ -53,6 +53,10 @@ int run(int argc, char** argv) {
   tool::add_diff(app, call);
   tool::add_convert(app, call);
   tool::add_reshard(app, call);
+  for (const char* const reads : {"inspect", "verify", "diff", "convert", "reshard"})
+    app.get_subcommand(reads)->add_flag(
+        "--all", call.common.all_parts,
+        "Take every checkpoint in a folder (model, optimizer, ...) as one, with keys PART.KEY");
   tool::add_layout(app, call);
   tool::add_plan(app, call);
   tool::add_check_shards(app, call);

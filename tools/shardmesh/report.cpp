@@ -40,6 +40,7 @@ constexpr spelling hints[] = {
     {errc::destination_exists, "overwrite replaces it", "--force replaces it"},
     {errc::invalid_argument, "allow_unused lets it pass", "--allow-unused lets it pass"},
     {errc::invalid_argument, "allow_unused ignores this", "--allow-unused ignores this"},
+    {errc::shape_mismatch, "allow_shape_mismatch cuts", "--allow-shape-mismatch cuts"},
     {errc::unsupported, "rename it, or skip_objects", "rename it, or --skip-objects"},
 };
 constexpr spelling messages[] = {

@@ -13,6 +13,7 @@
 
 #include "command.hpp"
 #include "console.hpp"
+#include "opening.hpp"
 #include "report.hpp"
 #include "saving.hpp"
 #include "selection_options.hpp"
@@ -29,7 +30,7 @@ using namespace shardmesh;
 struct arguments {
   std::string source, destination, mesh, like, defaults;
   std::vector<std::string> places;
-  bool dry_run = false;
+  bool dry_run = false, dequantize = false;
   reshard_options options;
   selection_arguments selection;
 };
@@ -93,8 +94,12 @@ int run(arguments& given, const common_options& common) {
     given.options.mesh = std::move(*mesh);
     if (auto parsed = parse_rules(given); !parsed) return refuse(parsed.error());
   }
-  auto reader = open_checkpoint(given.source, {.limits = read_limits{}.times(common.limit_factor)});
+  auto reader = open_source(given.source, common);
   if (!reader) return report(reader.error());
+  if (given.dequantize) {
+    reader = dequantized(*std::move(reader), {.check_sums = true});
+    if (!reader) return report(reader.error());
+  }
   std::unique_ptr<checkpoint_reader> like;
   if (!given.like.empty()) {
     auto opened = open_checkpoint(given.like, {.limits = read_limits{}.times(common.limit_factor)});
@@ -125,7 +130,9 @@ void add_reshard(CLI::App& app, invocation& call) {
   auto given = std::make_shared<arguments>();
   CLI::App* command =
       app.add_subcommand("reshard", "Rewrite a checkpoint as DCP for another mesh: each rank's bytes in its own file");
-  command->add_option("SRC", given->source, "A DCP folder, .pt file, safetensors file or Hugging Face folder")
+  command
+      ->add_option("SRC", given->source,
+                   "A checkpoint of any format that is read (DCP, .pt, safetensors, Hugging Face, DeepSpeed, ...)")
       ->required();
   command->add_option("DST", given->destination, "The DCP folder to write")->required();
   command->add_option("--mesh", given->mesh, "The new mesh, such as 3 or dp=2,tp=4")->type_name("MESH");
@@ -143,8 +150,14 @@ void add_reshard(CLI::App& app, invocation& call) {
       "Optimizer state does not take its parameter's placement");
   command->add_option("--like", given->like, "Take boxes and ranks of every tensor from another checkpoint")
       ->type_name("CKPT");
+  command
+      ->add_flag("--allow-shape-mismatch", given->options.allow_shape_mismatch,
+                 "With --like: tensors of another shape there are cut at the end or filled with zeros (padded "
+                 "vocabularies), each with a note")
+      ->needs("--like");
   command->add_flag("--skip-unsupported", given->options.skip_unsupported,
                     "Drop tensors that cannot be cut or written, and objects that hold such, instead of refusing");
+  add_dequantize_option(*command, given->dequantize);
   add_json_option(*command);
   command->add_flag("--dry-run", given->dry_run, "Say what each rank's file would hold, write nothing");
   add_saving_options(*command, given->options.saving);

@@ -73,6 +73,12 @@ void add_selection_options(CLI::App& command, selection_arguments& into) {
     option->allow_extra_args(false)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }
 
+void add_dequantize_option(CLI::App& command, bool& into) {
+  command.add_flag("--dequantize", into,
+                   "Read FP8 weights with block scales (weight, weight_scale_inv) and MXFP4 (_blocks, _scales) as the "
+                   "float32 numbers that they stand for; --dtype casts those");
+}
+
 void add_saving_options(CLI::App& command, shardmesh::save_options& into) {
   command
       .add_option_function<std::string>(

@@ -25,6 +25,9 @@ void add_selection_options(CLI::App& command, selection_arguments& into);
 /// The options of every command that writes: --memory, --force. They fill `into`.
 void add_saving_options(CLI::App& command, shardmesh::save_options& into);
 
+/// --dequantize, of commands that read elements.
+void add_dequantize_option(CLI::App& command, bool& into);
+
 /// --json for a command that looks at `is_json`: main sees the flag before anything is parsed.
 void add_json_option(CLI::App& command);
 

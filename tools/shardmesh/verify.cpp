@@ -9,6 +9,7 @@
 #include "command.hpp"
 #include "console.hpp"
 #include "leftovers.hpp"
+#include "opening.hpp"
 #include "report.hpp"
 
 import shardmesh;
@@ -45,7 +46,7 @@ std::string unchecked(const verify_report& report) {
 int run(const arguments& given, const common_options& common) {
   works_on(given.path);
   const read_limits limits = read_limits{}.times(common.limit_factor);
-  auto reader = open_checkpoint(given.path, {.limits = limits});
+  auto reader = open_source(given.path, common);
   verify_report report;
   if (reader) {
     report = verify(**reader, {.quick = given.quick, .threads = common.threads, .limits = limits});
@@ -80,7 +81,9 @@ void add_verify(CLI::App& app, invocation& call) {
       app.add_subcommand("verify",
                          "Check that a checkpoint is whole: every chunk present, readable, of the declared\n"
                          "dtype, shape and storage, without overlap or gap, and unchanged where checksums exist");
-  command->add_option("PATH", given->path, "A DCP folder, .pt file, safetensors file or Hugging Face folder")
+  command
+      ->add_option("PATH", given->path,
+                   "A checkpoint of any format that is read (DCP, .pt, safetensors, Hugging Face, DeepSpeed, ...)")
       ->required();
   command->add_flag("--json", given->json, "Print one JSON document");
   command->add_flag("--quick", given->quick, "Open every item, but read no tensor bytes (no checksums)");

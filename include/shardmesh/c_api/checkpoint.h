@@ -10,11 +10,16 @@ SHARDMESH_C_BEGIN
 typedef struct shardmesh_checkpoint shardmesh_checkpoint;
 
 typedef int32_t shardmesh_format;
-enum {
-  SHARDMESH_FORMAT_DCP = 0,         /* a folder of torch.distributed.checkpoint */
-  SHARDMESH_FORMAT_TORCH = 1,       /* a file of torch.save */
-  SHARDMESH_FORMAT_SAFETENSORS = 2, /* a safetensors file */
-  SHARDMESH_FORMAT_HF = 3           /* a Hugging Face folder of safetensors files */
+enum {                                     /* later versions may read more */
+       SHARDMESH_FORMAT_DCP = 0,           /* a folder of torch.distributed.checkpoint */
+       SHARDMESH_FORMAT_TORCH = 1,         /* a file of torch.save */
+       SHARDMESH_FORMAT_SAFETENSORS = 2,   /* a safetensors file */
+       SHARDMESH_FORMAT_HF = 3,            /* a Hugging Face folder of safetensors files */
+       SHARDMESH_FORMAT_TORCH_FILES = 4,   /* files of torch.save that are one checkpoint: parts of a model, ranks' */
+       SHARDMESH_FORMAT_DEEPSPEED = 5,     /* a DeepSpeed folder: ZeRO 0 to 3 */
+       SHARDMESH_FORMAT_TORCHSNAPSHOT = 6, /* a torchsnapshot folder */
+       SHARDMESH_FORMAT_TORCH_CHECKPOINTING = 7, /* a folder of torch_checkpointing */
+       SHARDMESH_FORMAT_PARTS = 8                /* a folder of several checkpoints, seen as one */
 };
 
 typedef struct shardmesh_open_options {

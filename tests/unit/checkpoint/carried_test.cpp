@@ -215,8 +215,10 @@ TEST_CASE("the side files of Megatron and Lightning go with a DCP folder, throug
   const safetensors_files::temporary_folder folder;
   const fs::path source = folder.path() / "source";
   convert_to(folder.write("a.safetensors", tensor_file({"x"}, {})), source, target_format::dcp);
-  for (const char* name : {"common.pt", "metadata.json", "meta.pt"})
+  for (const char* name : {"metadata.json", "meta.pt"})
     folder.write(std::string("source/") + name, std::string("content of ") + name);
+  convert_to(folder.write("b.safetensors", tensor_file({"y"}, {})), source / "common.pt", target_format::pt);
+  const std::string common = read_text(source / "common.pt");
   folder.write("source/events.out.tfevents", "x");
   const std::vector<std::string> note{"not copied: events.out.tfevents"};
   CHECK(convert_to(source, folder.path() / "copy", target_format::dcp).notes == note);
@@ -226,9 +228,13 @@ TEST_CASE("the side files of Megatron and Lightning go with a DCP folder, throug
   const save_report resharded = reshard(*reader, folder.path() / "resharded", options);
   REQUIRE(resharded.ok());
   CHECK(resharded.notes == note);
-  for (const char* to : {"copy", "resharded"})
-    for (const char* name : {"common.pt", "metadata.json", "meta.pt"})
+  for (const char* to : {"copy", "resharded"}) {
+    for (const char* name : {"metadata.json", "meta.pt"})
       CHECK(read_text(folder.path() / to / name) == std::string("content of ") + name);
+    CHECK(read_text(folder.path() / to / "common.pt") == common);
+    // What it holds is in no item as well.
+    CHECK(metadata_of(folder.path() / to).contents.tensors.size() == 1);
+  }
   CHECK(verify(*open_checkpoint(folder.path() / "resharded").value()).ok());
   // A destination with side files of ours can be replaced like any other.
   convert_options again;

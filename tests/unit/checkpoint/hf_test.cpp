@@ -266,14 +266,16 @@ TEST_CASE("a folder of checkpoints names them, two levels deep, and follows no l
   REQUIRE_FALSE(opened);
   CHECK(opened.error().code == errc::bad_format);
   CHECK(opened.error().file == folder.path().string());
-  CHECK(opened.error().hint == "it holds these: hf (hf), model.pt (torch), runs/step-2 (dcp), step-10 (dcp)");
+  CHECK(opened.error().hint ==
+        "it holds these: hf (hf), model.pt (torch), runs/step-2 (dcp), step-10 (dcp); "
+        "open one by its name");
   for (int i = 100; i < 120; ++i) {
     fs::create_directory(folder.path() / std::to_string(i));
     folder.write(std::to_string(i) + "/.metadata", "");
   }
   CHECK(open_checkpoint(folder.path()).error().hint ==
         "it holds these: 100 (dcp), 101 (dcp), 102 (dcp), 103 (dcp), 104 (dcp), 105 (dcp), 106 (dcp), 107 (dcp), 108 "
-        "(dcp), 109 (dcp) and 14 more");
+        "(dcp), 109 (dcp) and 14 more; open one by its name");
   const auto nothing = open_checkpoint(folder.path() / "empty");
   REQUIRE_FALSE(nothing);
   CHECK(nothing.error().hint.empty());

@@ -87,6 +87,25 @@ TEST_CASE("optimizer state of equal shape follows its parameter, also a prefixed
   CHECK(placed(off, 1) == "R, R");
 }
 
+TEST_CASE("Megatron's optimizer state, whose keys end with the parameter, follows it") {
+  const std::vector<keyed_shape> tensors{{"decoder.qkv.weight", {8, 8}},
+                                         {"optimizer.state.exp_avg.decoder.qkv.weight", {8, 8}},
+                                         {"chained_0.optimizer.state.fp32_param.decoder.qkv.weight", {8, 8}},
+                                         {"optimizer.state.exp_avg.decoder.qkv.bias", {8, 8}},
+                                         {"optim.state.w.exp_avg", {8, 8}},
+                                         {"optim2.state.v.exp_avg", {8, 8}},
+                                         {"optimizer.state.exp_avg_sq.decoder.qkv.weight", {64}}};
+  const std::vector<placement_rule> rules{rule(R"(decoder\.qkv\.weight=S(1),S(0))"), rule(R"(optim2\..*=S(0),R)")};
+  const auto r = resolve_placements(tensors, mesh, rules);
+  REQUIRE(r.ok());
+  CHECK(r.notes.empty());
+  for (const std::size_t i : {0, 1, 2}) CHECK(placed(r, i) == "S(1), S(0)");
+  CHECK(placed(r, 3) == "R, R");  // there is no such parameter
+  CHECK(placed(r, 4) == "R, R");  // state of the same kind is no parameter
+  CHECK(placed(r, 5) == "S(0), R");
+  CHECK(placed(r, 6) == "R, R");  // another shape
+}
+
 TEST_CASE("optimizer state that could follow two parameters follows none unless they agree") {
   const std::vector<keyed_shape> tensors{
       {"model.w", {4}}, {"ema.w", {4}}, {"opt.state.w.m", {4}}, {"w.state.1.m", {4}}};

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include <fmt/format.h>
+#include <try.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+module shardmesh.checkpoint;
+
+import shardmesh.torch_file;
+import :rank_files;
+
+namespace shardmesh {
+namespace fs = std::filesystem;
+namespace {
+
+// An entry of a rank's file: the part that the file is, and the index in its catalog.
+struct held_entry {
+  std::size_t part = 0, index = 0;
+};
+
+// Every entry of one key, over all ranks.
+struct key_entries {
+  std::string key;
+  std::vector<held_entry> tensors, objects;
+};
+
+// Random states are each rank's own.
+bool is_own_of_rank(const path& where) {
+  return std::any_of(where.begin(), where.end(), [](const path_key& step) {
+    if (step.is_index()) return false;
+    const std::string_view name = step.name();
+    return name.find("rng") != std::string_view::npos || name.find("random") != std::string_view::npos;
+  });
+}
+
+bool is_same_view(const stored_tensor& a, const stored_tensor& b) {
+  return a.size_bytes == b.size_bytes && a.strides == b.strides && a.storage_offset == b.storage_offset &&
+         a.swap_bytes == b.swap_bytes && a.conjugate == b.conjugate && a.negative == b.negative;
+}
+
+// Whether two opened chunks of one dtype and shape have the same elements: by their checksums where both have one.
+result<bool> have_same_elements(const opened_chunk& a, const opened_chunk& b) {
+  constexpr std::int64_t slab_bytes = 8 << 20;
+  const dtype type = a.tensor.type;
+  if (a.crc32 != 0 && a.crc32 == b.crc32 && a.crc_length == b.crc_length && is_same_view(a.tensor, b.tensor))
+    return true;
+  slab_walk walk(box::whole(a.tensor.sizes), slab_bytes / std::max<std::int64_t>(1, item_bytes(type)));
+  while (const auto slab = walk.next()) {
+    SHARDMESH_TRY(host_tensor left, host_tensor::make(type, slab->sizes));
+    SHARDMESH_TRY(host_tensor right, host_tensor::make(type, slab->sizes));
+    SHARDMESH_CHECK(read_box(*a.source, a.tensor, *slab, adapter<host_tensor>::view(left)));
+    SHARDMESH_CHECK(read_box(*b.source, b.tensor, *slab, adapter<host_tensor>::view(right)));
+    if (!std::ranges::equal(left.bytes(), right.bytes())) return false;
+  }
+  return true;
+}
+
+class rank_reader final : public composed_reader {
+ public:
+  rank_reader(const fs::path& folder, rank_file_group group)
+      : composed_reader(checkpoint_format::torch_files, folder), group_(std::move(group)) {}
+
+  result<void> open(const open_options& options) {
+    SHARDMESH_CHECK(open_files(options));
+    SHARDMESH_CHECK(check_ranks());
+    for (const key_entries& entries : gather()) {
+      if (!entries.tensors.empty() && !entries.objects.empty())
+        return at(fail(errc::disagreement, "is a tensor in one rank's file and none in another's"), entries.key,
+                  entries.objects.front().part);
+      if (entries.tensors.empty())
+        SHARDMESH_CHECK(merge_objects(entries));
+      else
+        SHARDMESH_CHECK(merge_tensors(entries));
+    }
+    return {};
+  }
+
+ private:
+  const catalog& contents_of(std::size_t part) { return this->part(part).contents(); }
+  const tensor_entry& tensor_of(const held_entry& held) { return contents_of(held.part).tensors[held.index]; }
+  std::string file_of(std::size_t part) { return this->part(part).path().string(); }
+  error at(error problem, const std::string& key, std::size_t part) {
+    return std::move(problem).with_key(key).with_file(file_of(part));
+  }
+
+  result<void> open_files(const open_options& options) {
+    const std::int64_t ranks = std::max(group_.world_size.value_or(0), group_.files.rbegin()->first + 1);
+    if (group_.world_size && ranks > *group_.world_size)
+      return fail(errc::bad_format, fmt::format("is no rank of {}", *group_.world_size))
+          .with_file((path_ / group_.files.rbegin()->second).string());
+    SHARDMESH_CHECK(check_complete(ranks));
+    for (const auto& [rank, name] : group_.files) {
+      SHARDMESH_TRY(auto opened, torch_file::open_rank_file(path_ / name, options));
+      const auto* file = dynamic_cast<const torch_file::file_of_ranks*>(opened.get());
+      meshes_.push_back(file == nullptr ? 1 : file->ranks());
+      add_part(std::move(opened));
+      ranks_.push_back(rank);
+    }
+    return {};
+  }
+
+  result<void> check_complete(std::int64_t ranks) const {
+    if (static_cast<std::int64_t>(group_.files.size()) == ranks) return {};
+    std::int64_t missing = 0;
+    while (group_.files.contains(missing)) ++missing;
+    return fail(errc::incomplete_save, fmt::format("the file of rank {} is missing", missing))
+        .with_file((path_ / group_.files.begin()->second).string())
+        .with_values(fmt::format("the files of {} ranks", ranks), fmt::format("{}", group_.files.size()));
+  }
+
+  // Ranks that share a tensor know how many they are: all saved together, and all are here. A rank may hold none that
+  // is shared.
+  result<void> check_ranks() {
+    const auto first = std::find_if(meshes_.begin(), meshes_.end(), [](std::int64_t ranks) { return ranks > 1; });
+    for (auto other = first; other != meshes_.end(); ++other)
+      if (*other > 1 && *other != *first)
+        return fail(errc::incomplete_save,
+                    fmt::format("is of another save than {}: its tensors are shared by another number of ranks",
+                                name_of(static_cast<std::size_t>(first - meshes_.begin()))))
+            .with_file(file_of(static_cast<std::size_t>(other - meshes_.begin())))
+            .with_values(fmt::format("{}", *first), fmt::format("{}", *other));
+    if (first != meshes_.end() && *first > static_cast<std::int64_t>(ranks_.size())) return check_complete(*first);
+    return {};
+  }
+
+  // By key, in the order in which they are met.
+  std::vector<key_entries> gather() {
+    std::vector<key_entries> all;
+    std::unordered_map<std::string, std::size_t> known;
+    const auto of_key = [&](const std::string& key) -> key_entries& {
+      const auto [place, is_new] = known.emplace(key, all.size());
+      if (is_new) all.push_back({key, {}, {}});
+      return all[place->second];
+    };
+    for (std::size_t part = 0; part < part_count(); ++part) {
+      const catalog& contents = contents_of(part);
+      for (std::size_t i = 0; i < contents.tensors.size(); ++i)
+        of_key(contents.tensors[i].key).tensors.push_back({part, i});
+      for (std::size_t i = 0; i < contents.objects.size(); ++i)
+        of_key(contents.objects[i].key).objects.push_back({part, i});
+    }
+    return all;
+  }
+
+  result<void> merge_tensors(const key_entries& entries) {
+    const tensor_entry& first = tensor_of(entries.tensors.front());
+    SHARDMESH_TRY(const bool is_same, are_same_tensors(entries));
+    if (!is_same && is_own_of_rank(first.where)) return add_each(entries.tensors, true);
+    if (!first.opaque_type.empty())
+      return add_whole_tensor(first.key, first.where, entries.tensors.front().part, entries.tensors.front().index);
+    SHARDMESH_CHECK(add_tensor(first));
+    std::set<box> known;
+    for (const held_entry& held : entries.tensors) {
+      const tensor_entry& tensor = tensor_of(held);
+      for (std::int32_t chunk = tensor.first_chunk; chunk < tensor.first_chunk + tensor.chunk_count; ++chunk) {
+        const box where = contents_of(held.part).chunk_box(tensor, chunk);
+        if (!known.insert(where).second) continue;  // a replica
+        SHARDMESH_CHECK(add_chunk(where, {held.part, held.index, chunk, 0, where.sizes}));
+      }
+    }
+    return {};
+  }
+
+  // Whether no two ranks hold different elements for one box. Dtypes and shapes are the same, or it is an error (of
+  // random states it is "no").
+  result<bool> are_same_tensors(const key_entries& entries) {
+    const tensor_entry& first = tensor_of(entries.tensors.front());
+    const bool is_own = is_own_of_rank(first.where);
+    std::map<box, std::shared_ptr<const opened_chunk>> known;
+    for (const held_entry& held : entries.tensors) {
+      const tensor_entry& tensor = tensor_of(held);
+      if (tensor.type != first.type || tensor.shape != first.shape || tensor.opaque_type != first.opaque_type) {
+        if (is_own) return false;
+        return at(differing(first, tensor), tensor.key, held.part);
+      }
+      for (std::int32_t chunk = tensor.first_chunk; chunk < tensor.first_chunk + tensor.chunk_count; ++chunk) {
+        auto opened = part(held.part).open_chunk(tensor, chunk);
+        if (!opened) return std::move(opened).error();
+        const auto [before, is_new] = known.try_emplace(contents_of(held.part).chunk_box(tensor, chunk), *opened);
+        if (is_new) continue;
+        auto same = have_same_elements(*before->second, **opened);
+        if (!same) return at(std::move(same).error(), tensor.key, held.part);
+        if (*same) continue;
+        if (!is_own)
+          problems_.push_back(at(
+              fail(errc::disagreement, fmt::format("its values differ from those of {}: ranks of different saves, or a "
+                                                   "tensor that is cut without saying how",
+                                                   name_of(entries.tensors.front().part))),
+              tensor.key, held.part));
+        return false;
+      }
+    }
+    return true;
+  }
+
+  static error differing(const tensor_entry& a, const tensor_entry& b) {
+    if (a.opaque_type != b.opaque_type)
+      return fail(errc::disagreement, "is of another kind than in the first rank's file");
+    if (a.type != b.type)
+      return fail(errc::dtype_mismatch, "has another dtype than in the first rank's file")
+          .with_values(std::string(name(a.type)), std::string(name(b.type)));
+    return fail(errc::shape_mismatch, "has another shape than in the first rank's file")
+        .with_values(to_string(a.shape), to_string(b.shape));
+  }
+
+  std::string name_of(std::size_t part) { return this->part(part).path().filename().string(); }
+
+  result<void> merge_objects(const key_entries& entries) {
+    const held_entry& first = entries.objects.front();
+    const object_entry& entry = contents_of(first.part).objects[first.index];
+    for (const held_entry& held : entries.objects) {
+      SHARDMESH_TRY(const bool same, are_same_objects(first, held));
+      if (same) continue;
+      if (is_own_of_rank(entry.where)) return add_each(entries.objects, false);
+      problems_.push_back(
+          at(fail(errc::disagreement, fmt::format("its value differs from that of {}", name_of(first.part))), entry.key,
+             held.part)
+              .with_hint("are these files of one save?"));
+      break;
+    }
+    return add_object(entry.key, entry.where, first.part, first.index);
+  }
+
+  result<bool> are_same_objects(const held_entry& a, const held_entry& b) {
+    if (a.part == b.part) return true;
+    SHARDMESH_TRY(const object_value left, part(a.part).read_object(a.index));
+    SHARDMESH_TRY(const object_value right, part(b.part).read_object(b.index));
+    if (left.kind != right.kind || left.type != right.type || left.json != right.json) return false;
+    if (!torch_file::has_unknown_values(left.json)) return true;
+    SHARDMESH_TRY(const auto one, part(a.part).content_of({false, a.index}));
+    SHARDMESH_TRY(const auto other, part(b.part).content_of({false, b.index}));
+    return one == other;
+  }
+
+  // An entry for each rank.
+  result<void> add_each(const std::vector<held_entry>& entries, bool is_tensor) {
+    for (const held_entry& held : entries) {
+      const std::string rank = fmt::format("rank_{}", ranks_[held.part]);
+      const std::string& key = is_tensor ? tensor_of(held).key : contents_of(held.part).objects[held.index].key;
+      shardmesh::path where = is_tensor ? tensor_of(held).where : contents_of(held.part).objects[held.index].where;
+      where.push_back(rank);
+      SHARDMESH_CHECK(is_tensor ? add_whole_tensor(key + "." + rank, std::move(where), held.part, held.index)
+                                : add_object(key + "." + rank, std::move(where), held.part, held.index));
+    }
+    return {};
+  }
+
+  rank_file_group group_;
+  std::vector<std::int64_t> ranks_, meshes_;  // per part: its rank, and how many share its tensors
+};
+
+}  // namespace
+
+result<std::unique_ptr<checkpoint_reader>> open_rank_files(const fs::path& folder, const rank_file_group& group,
+                                                           const open_options& options) {
+  auto reader = std::make_unique<rank_reader>(folder, group);
+  SHARDMESH_CHECK(reader->open(options));
+  return std::unique_ptr<checkpoint_reader>(std::move(reader));
+}
+
+}  // namespace shardmesh

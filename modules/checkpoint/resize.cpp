@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include <fmt/format.h>
+#include <try.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+module shardmesh.checkpoint;
+
+import shardmesh.catalog;
+
+namespace shardmesh {
+namespace {
+
+constexpr std::array<std::byte, 16> zeros{};  // one element of any dtype
+
+// What of `wanted` lies outside of `stored`, as at most one box per dimension. Both begin at 0.
+std::vector<box> beyond(const extents& stored, const extents& wanted) {
+  std::vector<box> boxes;
+  box rest = box::whole(wanted);
+  for (std::size_t d = 0; d < wanted.rank(); ++d) {
+    const std::int64_t kept = std::min(stored[d], wanted[d]);
+    box outside = rest;
+    outside.offsets[d] = kept;
+    outside.sizes[d] = wanted[d] - kept;
+    if (!outside.is_empty()) boxes.push_back(outside);
+    rest.sizes[d] = kept;
+  }
+  return boxes;
+}
+
+result<void> check_resizable(const checkpoint_reader& reader, const tensor_entry& stored, const extents& wanted) {
+  const auto refuse = [&](errc code, std::string message) {
+    return fail(code, std::move(message))
+        .with_key(stored.key)
+        .with_file(reader.path().string())
+        .with_values(to_string(wanted), to_string(stored.shape));
+  };
+  if (wanted.rank() != stored.shape.rank())
+    return refuse(errc::shape_mismatch, "has another number of dimensions than is wanted");
+  if (!stored.opaque_type.empty())
+    return refuse(errc::unsupported, fmt::format("a {} has no other sizes", stored.opaque_kind));
+  if (bits(stored.type) % 8 != 0) return refuse(errc::unaligned, fmt::format("{} is not cut", name(stored.type)));
+  const auto volume = checked_volume(wanted);
+  if (!volume || !size_bytes(stored.type, *volume))
+    return refuse(errc::overflow, "the wanted size does not fit in 64 bits");
+  return {};
+}
+
+class resized_reader final : public checkpoint_reader {
+ public:
+  explicit resized_reader(checkpoint_reader& inner) : inner_(inner) {
+    const catalog& stored = inner.contents();
+    contents_.format = stored.format;
+    contents_.version = stored.version;
+    contents_.files = stored.files;
+    contents_.transforms = stored.transforms;
+    contents_.objects = stored.objects;
+    contents_.texts = stored.texts;
+    contents_.stem = stored.stem;
+    path_ = inner.path();
+    warnings_ = inner.warnings();
+    problems_ = inner.problems();
+    notes_ = inner.notes();
+  }
+
+  // `wanted`: the shapes of those that change, by their index.
+  void add_tensors(const std::unordered_map<std::size_t, extents>& wanted) {
+    const catalog& stored = inner_.contents();
+    for (std::size_t i = 0; i < stored.tensors.size(); ++i) {
+      const tensor_entry& tensor = stored.tensors[i];
+      const auto shape = wanted.find(i);
+      contents_.tensors.push_back(tensor);
+      contents_.tensors.back().first_chunk = static_cast<std::int32_t>(chunks_.size());
+      contents_.tensors.back().chunk_count = 0;
+      if (shape != wanted.end()) contents_.tensors.back().shape = shape->second;
+      const box all = box::whole(contents_.tensors.back().shape);
+      for (std::int32_t chunk = tensor.first_chunk; chunk < tensor.first_chunk + tensor.chunk_count; ++chunk) {
+        const box held = stored.chunk_box(tensor, chunk);
+        if (shape == wanted.end())
+          add(held, stored.chunk_places[static_cast<std::size_t>(chunk)], {i, chunk, std::nullopt});
+        else if (const auto kept = intersect(held, all); kept && !kept->is_empty())
+          add(*kept, stored.chunk_places[static_cast<std::size_t>(chunk)], {i, chunk, kept->sizes});
+      }
+      if (shape == wanted.end()) continue;
+      contents_.tensors.back().properties.strides.reset();
+      for (const box& outside : beyond(tensor.shape, shape->second))
+        add(outside, zeros_place(), {i, -1, outside.sizes});
+    }
+  }
+
+  result<std::shared_ptr<const opened_chunk>> open_chunk(const tensor_entry&, std::int32_t chunk) override {
+    const origin& from = chunks_[static_cast<std::size_t>(chunk)];
+    const tensor_entry& stored = inner_.contents().tensors[from.tensor];
+    if (from.chunk < 0) return zeros_of(stored.type, *from.sizes);
+    SHARDMESH_TRY(auto opened, inner_.open_chunk(stored, from.chunk));
+    if (!from.sizes || *from.sizes == opened->tensor.sizes) return opened;
+    // Only ends are cut: what stays begins where the chunk does.
+    auto cut = std::make_shared<opened_chunk>(*opened);
+    cut->tensor.sizes = *from.sizes;
+    return std::shared_ptr<const opened_chunk>(std::move(cut));
+  }
+  result<object_value> read_object(std::size_t index) override { return inner_.read_object(index); }
+  result<std::vector<std::byte>> object_archive(std::size_t index) override { return inner_.object_archive(index); }
+  const checkpoint_reader& stored() const override { return inner_.stored(); }
+  void identify_opaque_tensors() override {
+    inner_.identify_opaque_tensors();
+    for (std::size_t i = 0; i < contents_.tensors.size(); ++i) {
+      contents_.tensors[i].opaque_type = inner_.contents().tensors[i].opaque_type;
+      contents_.tensors[i].opaque_kind = inner_.contents().tensors[i].opaque_kind;
+    }
+  }
+  result<std::vector<std::byte>> chunk_archive(const tensor_entry&, std::int32_t chunk) override {
+    const origin& from = chunks_[static_cast<std::size_t>(chunk)];
+    return inner_.chunk_archive(inner_.contents().tensors[from.tensor], from.chunk);
+  }
+  check_outcome check_whole(std::span<const whole_entry> entries, const check_options& options) override {
+    return inner_.check_whole(entries, options);
+  }
+  result<std::optional<digest128>> content_of(const whole_entry& entry) override { return inner_.content_of(entry); }
+
+ private:
+  // What a chunk is made of: one of the inner reader's, cut to `sizes` where they are given; -1: zeros.
+  struct origin {
+    std::size_t tensor = 0;
+    std::int32_t chunk = 0;
+    std::optional<extents> sizes;
+  };
+  void add(const box& where, const stored_range& place, origin from) {
+    contents_.add_chunk(where, place);
+    chunks_.push_back(std::move(from));
+  }
+
+  // Zeros lie in no file, but a chunk without one would be a defect.
+  stored_range zeros_place() {
+    if (zeros_file_ < 0) {
+      zeros_file_ = static_cast<std::int32_t>(contents_.files.size());
+      contents_.files.emplace_back("(zeros)");
+    }
+    return {zeros_file_, 0, 0, 0};
+  }
+  static result<std::shared_ptr<const opened_chunk>> zeros_of(dtype type, const extents& sizes) {
+    auto made = std::make_shared<opened_chunk>();
+    made->source = std::make_shared<const memory_source>(zeros, "(zeros)");
+    made->tensor.size_bytes = bits(type) / 8;
+    made->tensor.type = type;
+    made->tensor.sizes = sizes;
+    made->tensor.strides = extents::filled(sizes.rank(), 0);
+    return std::shared_ptr<const opened_chunk>(std::move(made));
+  }
+
+  checkpoint_reader& inner_;
+  std::vector<origin> chunks_;
+  std::int32_t zeros_file_ = -1;
+};
+
+}  // namespace
+
+std::string to_string(const resized_tensor& tensor) {
+  std::string text =
+      fmt::format("{}: {} becomes {}", escaped(tensor.key), to_string(tensor.stored), to_string(tensor.wanted));
+  std::string_view separator = ": ";
+  for (std::size_t d = 0; d < std::min(tensor.stored.rank(), tensor.wanted.rank()); ++d) {
+    if (tensor.stored[d] == tensor.wanted[d]) continue;
+    text += tensor.stored[d] < tensor.wanted[d]
+                ? fmt::format("{}dimension {} is filled with zeros from {} on", separator, d, tensor.stored[d])
+                : fmt::format("{}dimension {} is cut at {}", separator, d, tensor.wanted[d]);
+    separator = ", ";
+  }
+  return text;
+}
+
+result<std::unique_ptr<checkpoint_reader>> resize_tensors(checkpoint_reader& inner,
+                                                          std::span<const resized_tensor> tensors) {
+  const catalog& contents = inner.contents();
+  std::unordered_map<std::size_t, extents> wanted;
+  for (const resized_tensor& tensor : tensors) {
+    const tensor_entry* const stored = contents.find(tensor.key);
+    if (!stored) return no_such_entry(inner, tensor.key, entry_kind::tensor);
+    SHARDMESH_CHECK(check_resizable(inner, *stored, tensor.wanted));
+    wanted.insert_or_assign(static_cast<std::size_t>(stored - contents.tensors.data()), tensor.wanted);
+  }
+  auto made = std::make_unique<resized_reader>(inner);
+  made->add_tensors(wanted);
+  return std::unique_ptr<checkpoint_reader>(std::move(made));
+}
+
+std::vector<resized_tensor> shape_differences(const checkpoint_reader& reader, const selection_options& selection,
+                                              const checkpoint_reader& like) {
+  std::vector<selectable> candidates;
+  for (const tensor_entry& tensor : reader.contents().tensors) candidates.push_back({tensor.key, tensor.type, true});
+  std::vector<resized_tensor> found;
+  for (const selected& one : select_keys(candidates, selection).kept) {
+    const tensor_entry& stored = reader.contents().tensors[one.index];
+    const tensor_entry* const wanted = like.contents().find(one.key);
+    if (wanted && wanted->shape != stored.shape) found.push_back({stored.key, stored.shape, wanted->shape});
+  }
+  return found;
+}
+
+result<std::unique_ptr<checkpoint_reader>> resize_like(checkpoint_reader& reader, const selection_options& selection,
+                                                       const checkpoint_reader& like, std::vector<std::string>& notes) {
+  const std::vector<resized_tensor> differences = shape_differences(reader, selection, like);
+  if (differences.empty()) return std::unique_ptr<checkpoint_reader>();
+  reader.identify_opaque_tensors();  // what is no plain tensor is not resized
+  SHARDMESH_TRY(auto resized, resize_tensors(reader, differences));
+  for (const resized_tensor& tensor : differences) notes.push_back(to_string(tensor));
+  return resized;
+}
+
+}  // namespace shardmesh

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include <fmt/format.h>
+
+#include <atomic>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <new>
+#include <span>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+module shardmesh.checkpoint;
+
+namespace shardmesh {
+namespace {
+
+load_report report_of(error problem) {
+  load_report report;
+  report.problems.push_back(std::move(problem));
+  return report;
+}
+
+load_report run_guarded(const std::function<load_report()>& work) {
+  try {
+    return work();
+  } catch (const exception& e) {
+    return report_of(e.error());
+  } catch (const std::bad_alloc&) {
+    return report_of(fail(errc::no_memory, "there is not enough memory"));
+  } catch (const std::exception& e) {
+    return report_of(fail(errc::invalid_argument, fmt::format("an exception was thrown: {}", e.what())));
+  } catch (...) {
+    return report_of(fail(errc::invalid_argument, "something was thrown"));
+  }
+}
+
+}  // namespace
+
+struct load_in_progress::state {
+  std::function<load_report()> work;
+  load_report report;
+  std::atomic<bool> done = false;
+  std::thread thread;
+};
+
+result<load_in_progress> load_in_progress::start(std::function<load_report()> work) {
+  auto made = std::make_unique<state>();
+  made->work = std::move(work);
+  try {
+    made->thread = std::thread([running = made.get()] {
+      running->report = run_guarded(running->work);
+      running->done = true;
+    });
+  } catch (const std::system_error& e) {
+    return fail(errc::no_memory, fmt::format("no thread can be started: {}", e.what()));
+  }
+  return load_in_progress(std::move(made));
+}
+
+load_in_progress::load_in_progress(std::unique_ptr<state> made) : state_(std::move(made)) {}
+load_in_progress::load_in_progress(load_in_progress&&) noexcept = default;
+load_in_progress& load_in_progress::operator=(load_in_progress&& other) noexcept {
+  if (this != &other) {
+    if (state_) wait();
+    state_ = std::move(other.state_);
+  }
+  return *this;
+}
+load_in_progress::~load_in_progress() {
+  if (state_) wait();
+}
+
+bool load_in_progress::done() const {
+  return state_->done;
+}
+
+const load_report& load_in_progress::wait() {
+  if (state_->thread.joinable()) state_->thread.join();
+  return state_->report;
+}
+
+result<load_in_progress> start_load(checkpoint_reader& reader, std::vector<load_request> requests,
+                                    load_options options) {
+  return load_in_progress::start([&reader, requests = std::move(requests), options = std::move(options)] {
+    auto loaded = load(reader, requests, options);
+    return loaded ? *std::move(loaded) : report_of(std::move(loaded).error());
+  });
+}
+
+}  // namespace shardmesh

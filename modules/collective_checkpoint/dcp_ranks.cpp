@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// A DCP folder by many ranks: each writes a file of its own.
+module;
+#include <try.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+module shardmesh.collective_checkpoint;
+
+import shardmesh.dcp;
+import shardmesh.torch_file;
+import :rank_writer;
+import :save_assignment;
+
+namespace shardmesh {
+namespace {
+
+class dcp_ranks final : public rank_writer {
+ public:
+  explicit dcp_ranks(const rank_write_request& request) : request_(request), work_(*request.work) {}
+
+  result<std::vector<error>> plan(const agreement_notes&) override {
+    std::vector<error> problems = find_path_conflicts(work_.tensors, work_.objects);
+    for (const output_tensor& tensor : work_.tensors)
+      if (auto can = torch_file::tensor_archive::make(tensor.type, tensor.bytes.from.global_shape()); !can)
+        problems.push_back(std::move(can).error().with_key(tensor.key));
+    return problems;
+  }
+
+  result<staged_output> make(const output_options& options) override {
+    SHARDMESH_TRY(staged_output output, staged_output::directory(request_.destination, options));
+    SHARDMESH_CHECK(output.reserve(dcp::data_bytes_of(work_.tensors)));  // of all ranks, before any of them writes
+    return output;
+  }
+
+  // All ranks give all items their places, so that rank 0 knows them.
+  result<std::vector<std::byte>> write(staged_output& output, const item_run_options& run) override {
+    files_.emplace(output, request_.rank);
+    for (std::size_t i = 0; i < work_.objects.size(); ++i) {
+      SHARDMESH_TRY(dcp::item_place at, files_->place(work_.objects[i].rank, work_.object_lengths[i]));
+      if (work_.object_indices[i] >= 0) {
+        const std::vector<std::byte>& archive = request_.archives[static_cast<std::size_t>(work_.object_indices[i])];
+        SHARDMESH_CHECK(files_->write_archive(work_.objects[i].rank, at, archive));
+      }
+      object_places_.push_back(std::move(at));
+    }
+    for (output_tensor& tensor : work_.tensors)
+      if (auto placed = files_->place_tensor(tensor); !placed) return std::move(placed).error().with_key(tensor.key);
+    SHARDMESH_CHECK(files_->write_tensors(work_.tensors, work_.source, run));
+    return encode(files_->ranges());
+  }
+
+  result<void> finish(staged_output& output, const agreement_notes& written, const agreement_notes&) override {
+    SHARDMESH_TRY(std::vector<checksum_range> ranges, decode(written));
+    std::vector<dcp::item_place>& places = files_->places();
+    places.insert(places.end(), object_places_.begin(), object_places_.end());
+    return dcp::finish_folder(output, work_.tensors, work_.objects, places, dcp::new_extras(), std::move(ranges));
+  }
+
+  std::int64_t data_bytes() const override { return files_->data_bytes(); }
+  std::int64_t files() const override { return files_->files(); }
+
+ private:
+  static std::vector<std::byte> encode(std::span<const checksum_range> ranges) {
+    detail::wire_writer out;
+    out.number(static_cast<std::int64_t>(ranges.size()));
+    for (const checksum_range& range : ranges) {
+      out.number(range.offset);
+      out.number(range.length);
+      out.text(range.digits);
+    }
+    return std::move(out).take();
+  }
+
+  static result<std::vector<checksum_range>> decode(const agreement_notes& notes) {
+    std::vector<checksum_range> ranges;
+    for (std::size_t rank = 0; rank < notes.size(); ++rank) {
+      detail::wire_reader in(notes[rank]);
+      const std::size_t count = in.count();
+      for (std::size_t i = 0; i < count && in.ok(); ++i) {
+        checksum_range range{dcp::file_name(static_cast<std::int32_t>(rank)), in.number(), in.number(), {}};
+        range.digits = in.text();
+        ranges.push_back(std::move(range));
+      }
+      if (!in.finished()) return no_sense(rank);
+    }
+    return ranges;
+  }
+
+  rank_write_request request_;
+  save_assignment& work_;
+  std::optional<dcp::rank_files> files_;
+  std::vector<dcp::item_place> object_places_;
+};
+
+}  // namespace
+
+std::unique_ptr<rank_writer> dcp_rank_writer(const rank_write_request& request) {
+  return std::make_unique<dcp_ranks>(request);
+}
+
+}  // namespace shardmesh

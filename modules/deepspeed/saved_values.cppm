@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Not exported: one rank's file as a part of the checkpoint, and small values of it. Not here: what they mean.
+module shardmesh.deepspeed:saved_values;
+
+import shardmesh.std;
+import shardmesh.core;
+import shardmesh.catalog;
+
+namespace shardmesh::deepspeed {
+
+// A file of torch.save that is a part of a composed reader.
+struct saved_file {
+  std::size_t part = 0;
+  checkpoint_reader* reader = nullptr;
+  std::string file() const { return reader->path().string(); }
+};
+
+// A step of a path as text: keys that were numbers and indices of lists alike.
+std::string text_of(const path_key& step);
+// The number that a step is, as a group's number is spelled.
+std::optional<std::size_t> number_of(const path_key& step);
+// The path begins with these names.
+bool begins_with(const shardmesh::path& where, std::initializer_list<std::string_view> names);
+// The keys from `first` on, joined with ".".
+std::string joined(const shardmesh::path& where, std::size_t first);
+
+// Values of objects (indices into the file's catalog). errc::bad_format naming key and file when they are of another
+// kind.
+result<extents> read_shape(const saved_file& from, std::size_t object);
+result<std::string> read_text(const saved_file& from, std::size_t object);
+result<std::vector<std::string>> read_texts(const saved_file& from, std::size_t object);
+// An integer, or the largest of a list of them.
+result<std::int64_t> read_largest(const saved_file& from, std::size_t object);
+// A stage of ZeRO: an integer, or a member of DeepSpeed's enumeration, by its value or (Python 3.11) by its name.
+result<std::int64_t> read_stage(const saved_file& from, std::size_t object);
+// A list of lists of integers.
+result<std::vector<std::vector<std::int64_t>>> read_lists(const saved_file& from, std::size_t object);
+// Whether the object is None.
+result<bool> is_none(const saved_file& from, std::size_t object);
+// The elements of a tensor of rank 0, as they are stored.
+result<std::vector<std::byte>> read_scalar(const saved_file& from, std::size_t tensor);
+
+}  // namespace shardmesh::deepspeed

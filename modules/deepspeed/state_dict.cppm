@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Not exported: the model's state dict as zero_to_fp32.py gives it. Not here: where trained parameters lie (partition).
+// Source: _get_fp32_state_dict_from_zero2_checkpoint, _get_fp32_state_dict_from_zero3_checkpoint
+module shardmesh.deepspeed:state_dict;
+
+import shardmesh.std;
+import shardmesh.core;
+import shardmesh.storage;
+import :flat_run;
+import :model_states;
+import :partition;
+
+namespace shardmesh::deepspeed {
+
+// Tensors by name, in the order in which the names came first.
+struct planned_state {
+  std::vector<std::pair<std::string, planned_tensor>> entries;
+  std::map<std::string, std::size_t> places;
+  const planned_tensor* find(const std::string& name) const;
+  void set(const std::string& name, planned_tensor tensor);  // replaces one that has the name
+};
+
+// `models` are the files that have parts of the model: rank 0's, or (ZeRO 3) those of all ranks. `buffers` are rank 0's
+// buffers. What names repeat counts against `budget`.
+// errc::missing_key (a frozen parameter without elements), errc::shape_mismatch; each names key and file.
+result<planned_state> plan_state(std::span<const model_states> models, const partition& trained, planned_state buffers,
+                                 read_budget& budget);
+
+}  // namespace shardmesh::deepspeed

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include <try.hpp>
+
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+module shardmesh.safetensors;
+
+namespace shardmesh::safetensors {
+
+result<objects_copy> objects_copy::look(const std::filesystem::path& destination, std::string_view document,
+                                        const output_options& options) {
+  objects_copy made;
+  made.destination_ = destination;
+  made.beside_ = objects_beside(destination);
+  made.document_ = document;
+  made.options_ = options;
+  if (!options.overwrite) return made;
+  SHARDMESH_TRY(made.old_, look_at(made.beside_));
+  if (!made.old_.self) return made;
+  const bool is_copy = made.old_.is_file() && is_objects_file(made.beside_);
+  if (!is_copy && !document.empty())
+    return fail(errc::destination_exists, "is not a file of objects that shardmesh wrote, and is not replaced")
+        .with_file(made.beside_.string());
+  if (!is_copy) made.old_ = {};
+  return made;
+}
+
+result<void> objects_copy::stage() {
+  if (document_.empty()) return {};
+  SHARDMESH_TRY(output_, staged_output::file(beside_, options_));
+  return {};
+}
+
+result<void> objects_copy::prepare() {
+  if (!output_) return {};
+  SHARDMESH_TRY(const std::int32_t number, output_->add_file(""));
+  SHARDMESH_CHECK(output_->write(number, 0, std::as_bytes(std::span(document_.data(), document_.size()))));
+  return output_->prepare();
+}
+
+result<void> objects_copy::commit(std::vector<std::string>& notes) {
+  if (output_) {
+    auto placed = output_->commit();
+    if (!placed)
+      return std::move(placed).error().with_hint("the file itself was written, with the objects in its header");
+    notes.insert(notes.end(), output_->notes().begin(), output_->notes().end());
+    return {};
+  }
+  const auto now = look_at(beside_);
+  if (!old_.self || !now || change_between(old_, *now, false)) return {};
+  std::error_code ignored;
+  std::filesystem::remove(beside_, ignored);
+  return {};
+}
+
+}  // namespace shardmesh::safetensors

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include <fmt/format.h>
+#include <try.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+module shardmesh.torch_file;
+
+import :known_wrapper;
+
+namespace shardmesh::torch_file {
+namespace {
+
+class component_reader final : public checkpoint_reader {
+ public:
+  explicit component_reader(checkpoint_reader& inner) : inner_(inner) {
+    const catalog& stored = inner.contents();
+    contents_.format = stored.format;
+    contents_.version = stored.version;
+    contents_.files = stored.files;
+    contents_.transforms = stored.transforms;
+    contents_.objects = stored.objects;
+    contents_.texts = stored.texts;
+    contents_.stem = stored.stem;
+    path_ = inner.path();
+    warnings_ = inner.warnings();
+    problems_ = inner.problems();
+    notes_ = inner.notes();
+  }
+
+  // False when nothing was taken apart.
+  result<bool> unwrap() {
+    inner_.identify_opaque_tensors();
+    std::vector<std::string> taken;
+    for (std::size_t i = 0; i < inner_.contents().tensors.size(); ++i) {
+      const tensor_entry& tensor = inner_.contents().tensors[i];
+      auto opened = tensor.opaque_type.empty() ? std::nullopt : open_opaque(i);
+      auto parts = opened ? take_wrapper_apart(*opened->in.item, opened->value) : std::nullopt;
+      if (!parts) {
+        add_stored(i);
+        continue;
+      }
+      taken.push_back(fmt::format("{} ({})", tensor.key, tensor.opaque_kind));
+      SHARDMESH_CHECK(add_components(i, *opened, *std::move(parts)));
+    }
+    if (taken.empty()) return false;
+    notes_.push_back("written as their components: " + name_list(taken));
+    SHARDMESH_CHECK(check_names());
+    return true;
+  }
+
+  result<std::shared_ptr<const opened_chunk>> open_chunk(const tensor_entry& tensor, std::int32_t chunk) override {
+    const origin& from = origins_[tensor_of_chunk(chunk)];
+    if (!from.wrapper) {
+      const tensor_entry& stored = inner_.contents().tensors[from.tensor];
+      return inner_.open_chunk(stored, stored.first_chunk + chunk - tensor.first_chunk);
+    }
+    auto opened =
+        open_tensor(*from.wrapper->item, from.tensor, from.wrapper->source, *from.wrapper->budget, from.wrapper->place);
+    if (!opened) return located(std::move(opened).error(), tensor.key);
+    return std::make_shared<const opened_chunk>(std::move(*opened));
+  }
+
+  result<object_value> read_object(std::size_t index) override {
+    if (index < first_description()) return inner_.read_object(index);
+    const std::vector<std::byte>& archive = descriptions_[index - first_description()];
+    const memory_source source(archive, path_.string());
+    read_budget budget;
+    SHARDMESH_TRY(const torch_file::item item, torch_file::item::open(source, {.budget = &budget}));
+    return describe_object(item, item.root(), source, budget);
+  }
+
+  result<std::vector<std::byte>> object_archive(std::size_t index) override {
+    if (index < first_description()) return inner_.object_archive(index);
+    return descriptions_[index - first_description()];
+  }
+
+  const checkpoint_reader& stored() const override { return inner_.stored(); }
+  result<std::shared_ptr<const byte_source>> item_bytes(const stored_range& place) override {
+    return inner_.item_bytes(place);
+  }
+
+  result<std::vector<std::byte>> chunk_archive(const tensor_entry& tensor, std::int32_t chunk) override {
+    const origin& from = origins_[tensor_of_chunk(chunk)];
+    if (from.wrapper) return checkpoint_reader::chunk_archive(tensor, chunk);
+    const tensor_entry& stored = inner_.contents().tensors[from.tensor];
+    return inner_.chunk_archive(stored, stored.first_chunk + chunk - tensor.first_chunk);
+  }
+
+  // A description was made of a pickle that was read whole; the components are checked as they are read.
+  check_outcome check_whole(std::span<const whole_entry> entries, const check_options& options) override {
+    std::vector<whole_entry> stored;
+    for (const whole_entry& entry : entries)
+      if (const auto there = inner_entry(entry)) stored.push_back(*there);
+    return inner_.check_whole(stored, options);
+  }
+
+  result<std::optional<digest128>> content_of(const whole_entry& entry) override {
+    const auto there = inner_entry(entry);
+    return there ? inner_.content_of(*there) : result<std::optional<digest128>>(std::nullopt);
+  }
+
+ private:
+  // A tensor of the inner reader, or a tensor of a wrapper's archive.
+  struct origin {
+    std::size_t tensor = 0;
+    std::shared_ptr<const opened_object> wrapper;
+  };
+
+  std::size_t first_description() const { return inner_.contents().objects.size(); }
+
+  std::optional<whole_entry> inner_entry(const whole_entry& entry) const {
+    if (!entry.is_tensor) return entry.index < first_description() ? std::optional(entry) : std::nullopt;
+    const origin& from = origins_[entry.index];
+    return from.wrapper ? std::nullopt : std::optional(whole_entry{true, from.tensor});
+  }
+
+  error located(error e, const std::string& key) const {
+    if (e.file.empty()) e.file = path_.string();
+    return e.key.empty() ? std::move(e).with_key(key) : e;
+  }
+
+  // Nothing where it cannot be opened: whoever writes says why.
+  std::optional<opened_value> open_opaque(std::size_t index) {
+    if (auto* const values = dynamic_cast<opaque_values*>(&inner_)) {
+      auto opened = values->open_opaque(index);
+      return opened ? std::optional(*std::move(opened)) : std::nullopt;
+    }
+    const tensor_entry& tensor = inner_.contents().tensors[index];
+    if (tensor.chunk_count != 1) return std::nullopt;
+    const stored_range& place = inner_.contents().chunk_places[static_cast<std::size_t>(tensor.first_chunk)];
+    auto source = inner_.item_bytes(place);
+    if (!source) return std::nullopt;
+    auto budget = std::make_shared<read_budget>();
+    auto item = torch_file::item::open(**source, {.budget = budget.get()});
+    if (!item) return std::nullopt;
+    opened_object object{*std::move(source), std::make_shared<const torch_file::item>(*std::move(item)),
+                         std::move(budget), fmt::format("{}:{}:{}", place.file, place.offset, place.length)};
+    const pickle::value root = object.item->root();
+    return opened_value{std::move(object), root};
+  }
+
+  void add_stored(std::size_t index) {
+    const catalog& stored = inner_.contents();
+    tensor_entry entry = stored.tensors[index];
+    const std::int32_t first = entry.first_chunk, count = entry.chunk_count;
+    entry.first_chunk = static_cast<std::int32_t>(contents_.chunk_places.size());
+    entry.chunk_count = 0;
+    contents_.tensors.push_back(std::move(entry));
+    origins_.push_back({index, nullptr});
+    for (std::int32_t chunk = first; chunk < first + count; ++chunk)
+      contents_.add_chunk(stored.chunk_box(stored.tensors[index], chunk),
+                          stored.chunk_places[static_cast<std::size_t>(chunk)]);
+  }
+
+  result<void> add_components(std::size_t index, const opened_value& opened, wrapper_parts parts) {
+    const tensor_entry& whole = inner_.contents().tensors[index];
+    const stored_range place = whole.chunk_count > 0
+                                   ? inner_.contents().chunk_places[static_cast<std::size_t>(whole.first_chunk)]
+                                   : stored_range{inner_.contents().files.empty() ? -1 : 0, 0, 0, 0};
+    const auto wrapper = std::make_shared<const opened_object>(opened.in);
+    const auto below = [&](const std::string& name) {
+      shardmesh::path where = whole.where;
+      where.push_back(name);
+      return where;
+    };
+    for (const wrapper_component& component : parts.components) {
+      const torch_file::tensor& tensor = wrapper->item->tensors()[component.tensor];
+      // A view may repeat what is stored.
+      const std::int64_t bytes = size_bytes(tensor.type, checked_volume(tensor.sizes).value_or(0)).value_or(0);
+      const std::int64_t held = std::min(bytes, wrapper->item->storages()[tensor.storage].size_bytes);
+      if (auto done = wrapper->budget->expand(bytes - held, held); !done)
+        return located(std::move(done).error(), whole.key);
+      tensor_entry made;
+      made.key = whole.key + "." + component.name;
+      made.where = below(component.name);
+      made.type = tensor.type;
+      made.shape = tensor.sizes;
+      made.first_chunk = static_cast<std::int32_t>(contents_.chunk_places.size());
+      contents_.tensors.push_back(std::move(made));
+      origins_.push_back({component.tensor, wrapper});
+      contents_.add_chunk(box::whole(tensor.sizes), place);
+    }
+    contents_.objects.push_back({whole.key + ".wrapper", below("wrapper"), {}, 0});
+    descriptions_.push_back(std::move(parts.description));
+    return {};
+  }
+
+  result<void> check_names() const {
+    std::unordered_set<std::string_view> names;
+    const auto add = [&](const std::string& key) -> result<void> {
+      if (names.insert(key).second) return {};
+      return fail(errc::duplicate_key, "an entry and a component of a tensor have one name")
+          .with_key(key)
+          .with_file(path_.string());
+    };
+    for (const tensor_entry& tensor : contents_.tensors) SHARDMESH_CHECK(add(tensor.key));
+    for (const object_entry& object : contents_.objects) SHARDMESH_CHECK(add(object.key));
+    return {};
+  }
+
+  checkpoint_reader& inner_;
+  std::vector<origin> origins_;                       // one per tensor
+  std::vector<std::vector<std::byte>> descriptions_;  // archives of the objects behind the inner reader's
+};
+
+}  // namespace
+
+result<std::unique_ptr<checkpoint_reader>> unwrap_tensors(checkpoint_reader& inner) {
+  auto made = std::make_unique<component_reader>(inner);
+  SHARDMESH_TRY(const bool is_unwrapped, made->unwrap());
+  if (!is_unwrapped) made.reset();
+  return std::unique_ptr<checkpoint_reader>(std::move(made));
+}
+
+}  // namespace shardmesh::torch_file

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// component_reader: a checkpoint whose tensors of known wrapping representations (sparse, nested, torchao's) are seen
+// as their component tensors: for destinations that have no place for the wrapper. Not here: which those are
+// (known_wrapper).
+export module shardmesh.torch_file:component_reader;
+
+import shardmesh.std;
+import shardmesh.core;
+import shardmesh.pickle;
+import shardmesh.catalog;
+import :archived_objects;
+
+export namespace shardmesh::torch_file {
+
+/// A value in an archive.
+struct opened_value {
+  opened_object in;
+  pickle::value value;
+};
+
+/// Implemented by a checkpoint_reader whose opaque tensors have no archives of their own.
+class opaque_values {
+ public:
+  virtual ~opaque_values() = default;
+  /// `tensor` is the index of an opaque tensor in the catalog. The result is valid as long as the reader.
+  virtual result<opened_value> open_opaque(std::size_t tensor) = 0;
+};
+
+/// `inner`, which must outlive the result, with the components of its tensors of known representations in their place,
+/// `KEY.indices`, `KEY.values`, and an object `KEY.wrapper`, a dict that says how they belong together
+/// (docs/formats.md); null when it has none. Sharded ones, and those of other classes or unknown versions of theirs,
+/// stay. errc::duplicate_key when another entry has the name of a component. Cost: opens an item of every tensor, as
+/// `identify_opaque_tensors` does.
+result<std::unique_ptr<checkpoint_reader>> unwrap_tensors(checkpoint_reader& inner);
+
+}  // namespace shardmesh::torch_file

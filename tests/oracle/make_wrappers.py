@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Makes tests/data/writers/wrappers: `wrappers.pt`, sparse and nested tensors of PyTorch and tensors of torchao 0.18; `dcp`, the
+latter (sparse ones PyTorch does not save there); and `expected.json`, their components as PyTorch's own accessors give them.
+Run by hand, its output is committed. Needs PyTorch and torchao: make_wrappers.py FOLDER"""
+import hashlib
+import json
+import shutil
+import sys
+import warnings
+from pathlib import Path
+
+import torch
+import torch.distributed.checkpoint as dcp
+
+warnings.filterwarnings("ignore")
+
+
+def described(tensor):
+    data = tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+    return {"dtype": str(tensor.dtype).removeprefix("torch."), "shape": list(tensor.shape), "sha256": hashlib.sha256(data).hexdigest()}
+
+
+def sparse_tensors(dense):
+    """Each with its components by PyTorch's accessors."""
+    coo = dense.to_sparse().coalesce()
+    yield "coo", coo, {"indices": coo.indices(), "values": coo.values()}
+    loose = torch.sparse_coo_tensor(torch.tensor([[1, 1], [0, 0]]), torch.tensor([2.0, 3.0]), (3, 2))
+    yield "uncoalesced", loose, {"indices": loose._indices(), "values": loose._values()}
+    empty = torch.sparse_coo_tensor(size=(0, 5))
+    yield "empty", empty, {"indices": empty._indices(), "values": empty._values()}
+    for name, one in (("csr", dense.to_sparse_csr()), ("bsr", dense.to_sparse_bsr((2, 3)))):
+        yield name, one, {"crow_indices": one.crow_indices(), "col_indices": one.col_indices(), "values": one.values()}
+    for name, one in (("csc", dense.to_sparse_csc()), ("bsc", dense.to_sparse_bsc((2, 3)))):
+        yield name, one, {"ccol_indices": one.ccol_indices(), "row_indices": one.row_indices(), "values": one.values()}
+
+
+def nested_tensor():
+    nested = torch.nested.nested_tensor([torch.arange(6.0).reshape(2, 3), torch.zeros(1, 3)])
+    return nested, {"buffer": nested.values(), "sizes": nested._nested_tensor_size(), "strides": nested._nested_tensor_strides(),
+                    "offsets": nested._nested_tensor_storage_offsets()}
+
+
+def torchao_tensors():
+    from torchao.quantization import Float8WeightOnlyConfig, Int8WeightOnlyConfig, quantize_
+    for name, config in (("int8", Int8WeightOnlyConfig(version=2)), ("float8", Float8WeightOnlyConfig())):
+        layer = torch.nn.Linear(48, 5, bias=False, dtype=torch.bfloat16)
+        quantize_(layer, config)
+        weight = layer.state_dict()["weight"]
+        tensors = {key: value for key, value in vars(weight).items() if type(value) is torch.Tensor}
+        yield name, weight, tensors
+
+
+def main(folder):
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    torch.manual_seed(0)
+    dense = torch.randn(4, 9) * (torch.rand(4, 9) < 0.3)
+    state, expected = {"plain": torch.arange(3)}, {}
+    nested, parts = nested_tensor()
+    for name, tensor, components in [*sparse_tensors(dense), ("nested", nested, parts), *torchao_tensors()]:
+        state[f"m.{name}"] = tensor
+        expected[f"m.{name}"] = {key: described(value) for key, value in components.items()}
+    coo = state["m.coo"]
+    state["m.parameter"] = torch.nn.Parameter(coo)
+    expected["m.parameter"] = expected["m.coo"]
+    torch.save(state, folder / "wrappers.pt")
+    dcp.save({key: state[key] for key in ("m.int8", "m.float8", "plain")}, checkpoint_id=folder / "dcp", no_dist=True)
+    (folder / "expected.json").write_text(json.dumps(expected, indent=1, sort_keys=True) + "\n")
+    print({key: list(value) for key, value in expected.items()})
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

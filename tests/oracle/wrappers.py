@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sparse, nested and torchao's tensors become their component tensors, bit for bit, where a format has no place for the wrapper,
+with an object beside them that says how they belong together; others are refused by name."""
+import json
+import zipfile
+
+from common import Oracle, read_safetensors, sha256
+
+DTYPES = {"I64": "int64", "F32": "float32", "I8": "int8", "BF16": "bfloat16", "F8_E4M3": "float8_e4m3fn", "I32": "int32"}
+WRAPPERS = {
+    "m.coo": {"type": "torch.sparse_coo", "size": {"$size": [4, 9]}, "is_coalesced": True, "components": ["indices", "values"]},
+    "m.uncoalesced": {"type": "torch.sparse_coo", "size": {"$size": [3, 2]}, "is_coalesced": False,
+                      "components": ["indices", "values"]},
+    "m.empty": {"type": "torch.sparse_coo", "size": {"$size": [0, 5]}, "is_coalesced": True, "components": ["indices", "values"]},
+    "m.csr": {"type": "torch.sparse_csr", "size": {"$size": [4, 9]}, "components": ["crow_indices", "col_indices", "values"]},
+    "m.bsr": {"type": "torch.sparse_bsr", "size": {"$size": [4, 9]}, "components": ["crow_indices", "col_indices", "values"]},
+    "m.csc": {"type": "torch.sparse_csc", "size": {"$size": [4, 9]}, "components": ["ccol_indices", "row_indices", "values"]},
+    "m.bsc": {"type": "torch.sparse_bsc", "size": {"$size": [4, 9]}, "components": ["ccol_indices", "row_indices", "values"]},
+    "m.nested": {"type": "torch.nested", "components": ["buffer", "sizes", "strides", "offsets"]},
+    "m.parameter": {"type": "torch.sparse_coo", "size": {"$size": [4, 9]}, "is_coalesced": True, "parameter": True,
+                    "requires_grad": True, "components": ["indices", "values"]}}
+
+TORCHAO = {
+    "m.int8": {"type": "torchao.quantization.Int8Tensor", "dtype": {"$dtype": "bfloat16"}, "size": {"$tuple": [5, 48]},
+               "attributes": {"block_size": [1, 48], "act_quant_kwargs": None, "act_quant_scale": None, "act_quant_zero_point": None,
+                              "act_pre_scale": None, "reduce_range": False}, "components": ["qdata", "scale", "zero_point"]},
+    "m.float8": {"type": "torchao.quantization.Float8Tensor", "dtype": {"$dtype": "bfloat16"}, "size": {"$tuple": [5, 48]},
+                 "attributes": {"block_size": [1, 48], "mm_config": None, "act_quant_kwargs": None, "kernel_preference":
+                                "torchao.quantization.quantize_.common.kernel_preference.KernelPreference.AUTO"},
+                 "components": ["qdata", "scale"]}}
+
+
+def plain(value):
+    """A dict that JSON spells as pairs, as one."""
+    if isinstance(value, dict) and "$dict" in value:
+        return {key: plain(item) for key, item in value["$dict"]}
+    return value
+
+
+def check_components(oracle, case, made, expected):
+    tensors, _ = read_safetensors(made)
+    other = tensors.pop("plain")
+    oracle.check(other[:2] == ("I64", [3]), case, f"plain is {other[:2]}")
+    found = {key: {"dtype": DTYPES[dtype], "shape": shape, "sha256": sha256(data)} for key, (dtype, shape, data) in tensors.items()}
+    wanted = {f"{key}.{part}": value for key, parts in expected.items() for part, value in parts.items()}
+    oracle.check(found == wanted, case, f"{ {key for key in found.keys() | wanted if found.get(key) != wanted.get(key)} }")
+
+
+def check_descriptions(oracle, case, made, keys):
+    objects = json.loads(made.with_suffix(".objects.json").read_text())["objects"]
+    found = {key.removesuffix(".wrapper"): plain(entry["value"]) for key, entry in objects.items()}
+    oracle.check(found.keys() == set(keys), case, f"{sorted(objects)}")
+    for key, value in found.items():
+        oracle.check(value == {**WRAPPERS, **TORCHAO}[key], case, f"{key}: {value}")
+
+
+def check_refusals(oracle, sample):
+    out = oracle.work / "refused.safetensors"
+    status, _, err = oracle.run("convert", oracle.data / "unusual" / "quantized.pt", out)
+    oracle.check(status == 1 and not out.exists() and [line.count("a quantized tensor cannot be written") for line in
+                 err.splitlines()].count(1) == 2, "unknown wrapper", f"exits {status}: {err}")
+    # A state with a tensor, or a layout, of a later version.
+    for old, new, key in ((b"zero_point", b"zero_pOint", "m.int8"), (b"torch.sparse_bsr", b"torch.sparse_xsr", "m.bsr")):
+        changed = oracle.work / "changed.pt"
+        with zipfile.ZipFile(sample) as source, zipfile.ZipFile(changed, "w") as target:
+            for record in source.infolist():
+                target.writestr(record.filename, source.read(record).replace(old, new))
+        status, _, err = oracle.run("convert", changed, out)
+        lines = [line for line in err.splitlines() if not line.startswith("note: ")]
+        oracle.check(status == 1 and len(lines) == 1 and key in lines[0] and "changed.pt" in lines[0] and not out.exists(),
+                     "unknown version", f"{key} exits {status}: {err}")
+    # A component's name is taken.
+    try:
+        import torch
+    except Exception as error:
+        print(f"without PyTorch no name was taken, and no tensor made again: {error}")
+        return
+    taken = oracle.work / "taken.pt"
+    torch.save({"a": torch.eye(2).to_sparse(), "a.values": torch.ones(1)}, taken)
+    status, _, err = oracle.run("convert", taken, out)
+    oracle.check(status == 1 and "a.values" in err and not out.exists(), "taken", f"exits {status}: {err}")
+
+
+def check_made_again(oracle, made):
+    """PyTorch makes the sparse tensors again of what is in the file and the description."""
+    try:
+        import warnings
+        warnings.filterwarnings("ignore")
+        import torch
+        from safetensors.torch import load_file
+    except Exception:
+        return
+    tensors = load_file(made)
+    state = {}
+    for key, one in WRAPPERS.items():
+        parts = [tensors[f"{key}.{name}"] for name in one["components"]]
+        if one["type"] == "torch.sparse_coo":
+            state[key] = torch.sparse_coo_tensor(*parts, one["size"]["$size"], is_coalesced=one["is_coalesced"])
+        elif one["type"] != "torch.nested":
+            state[key] = torch.sparse_compressed_tensor(*parts, one["size"]["$size"],
+                                                        layout=getattr(torch, one["type"].removeprefix("torch.")))
+    empty = torch.sparse_coo_tensor(size=(0, 5))
+    oracle.check(empty.is_coalesced() == WRAPPERS["m.empty"]["is_coalesced"], "made again", "m.empty")
+    dense = state["m.coo"].to_dense()
+    for key in ("m.csr", "m.bsr", "m.csc", "m.bsc", "m.parameter"):
+        oracle.check(torch.equal(state[key].to_dense(), dense) and bool(dense.any()), "made again", key)
+
+
+def main():
+    oracle = Oracle(__doc__)
+    sample = oracle.data / "writers" / "wrappers"
+    expected = json.loads((sample / "expected.json").read_text())
+    some = {key: expected[key] for key in ("m.int8", "m.float8")}
+    for case, source, wanted in (("pt", sample / "wrappers.pt", expected), ("dcp", sample / "dcp", some)):
+        made = oracle.work / f"{case}.safetensors"
+        if oracle.succeeds(case, "convert", source, made):
+            check_components(oracle, case, made, wanted)
+            check_descriptions(oracle, case, made, wanted)
+        folder = oracle.work / f"{case}_hf"
+        if oracle.succeeds(case, "convert", source, folder, "--to", "hf"):
+            oracle.succeeds(case, "verify", folder)
+            check_components(oracle, case, folder / "model.safetensors", wanted)
+        # Into a pickle and back: the components stay as they are.
+        back, again = oracle.work / f"{case}_back", oracle.work / f"{case}_again.safetensors"
+        if oracle.succeeds(case, "convert", made, back, "--to", "dcp") and oracle.succeeds(case, "convert", back, again):
+            check_components(oracle, case, again, wanted)
+    copy = oracle.work / "copy"
+    oracle.succeeds("dcp to dcp", "convert", sample / "dcp", copy, "--to", "dcp")
+    status, out, err = oracle.run("diff", sample / "dcp", copy)
+    oracle.check(status == 0, "dcp to dcp", f"{out}{err}")
+    check_made_again(oracle, oracle.work / "pt.safetensors")
+    check_refusals(oracle, sample / "wrappers.pt")
+    oracle.finish()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+// Any box of an FP8 or MXFP4 tensor, however it is sharded and however its scales are, against a model that decodes one
+// element after the other. What PyTorch's own reader gives is compared by tests/oracle/dequantize.py.
+#include <catch2/catch_test_macros.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <random>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+import shardmesh.catalog;
+import shardmesh.checkpoint;
+
+using namespace shardmesh;
+namespace fs = std::filesystem;
+
+namespace {
+
+struct scratch_folder {
+  fs::path path = fs::temp_directory_path() / ("shardmesh-dequantized-" + std::to_string(std::random_device{}()));
+  scratch_folder() { fs::create_directory(path); }
+  ~scratch_folder() { fs::remove_all(path); }
+};
+
+tensor_view view_of(void* data, dtype type, const extents& sizes) {
+  return {static_cast<std::byte*>(data), type, {}, sizes, contiguous_strides(sizes)};
+}
+
+// E4M3: one sign bit, four of the exponent (bias 7), three of the fraction; all ones is not a number.
+float decode_e4m3(std::uint8_t code) {
+  const int exponent = (code >> 3) & 15, fraction = code & 7;
+  if (exponent == 15 && fraction == 7) return std::nanf("");
+  const float magnitude = exponent == 0 ? std::ldexp(static_cast<float>(fraction), -9)
+                                        : std::ldexp(static_cast<float>(8 + fraction), exponent - 10);
+  return (code & 128) != 0 ? -magnitude : magnitude;
+}
+
+// E2M1: one sign bit, two of the exponent (bias 1), one of the fraction.
+float decode_e2m1(int code) {
+  const int exponent = (code >> 1) & 3, fraction = code & 1;
+  const float magnitude = exponent == 0 ? 0.5F * static_cast<float>(fraction)
+                                        : std::ldexp(1.0F + 0.5F * static_cast<float>(fraction), exponent - 1);
+  return (code & 8) != 0 ? -magnitude : magnitude;
+}
+
+// A tensor cut along each dimension at random places, its pieces written by several ranks.
+template <class V>
+struct sharded {
+  std::vector<V> values;
+  extents sizes;
+  std::vector<std::vector<V>> pieces;
+
+  save_tensor as(const std::string& key, dtype type, std::mt19937& random, bool cut_last) {
+    save_tensor made{key, {key}, sizes, {}};
+    const std::size_t rank = sizes.rank();
+    box piece = box::whole(sizes);
+    std::vector<std::vector<std::int64_t>> cuts(rank);
+    for (std::size_t d = 0; d < rank; ++d) {
+      cuts[d] = {0, sizes[d]};
+      if ((d + 1 < rank || cut_last) && sizes[d] > 1)
+        cuts[d].push_back(std::uniform_int_distribution<std::int64_t>(1, sizes[d] - 1)(random));
+      std::sort(cuts[d].begin(), cuts[d].end());
+    }
+    std::vector<std::size_t> at(rank);
+    for (std::int32_t owner = 0;; ++owner) {
+      for (std::size_t d = 0; d < rank; ++d) {
+        piece.offsets[d] = cuts[d][at[d]];
+        piece.sizes[d] = cuts[d][at[d] + 1] - piece.offsets[d];
+      }
+      std::vector<V> cells(static_cast<std::size_t>(piece.volume()));
+      for (std::size_t i = 0; i < cells.size(); ++i) {
+        auto left = static_cast<std::int64_t>(i);
+        std::int64_t from = 0, step = 1;
+        for (std::size_t d = rank; d-- > 0; left /= piece.sizes[d], step *= sizes[d])
+          from += (piece.offsets[d] + left % piece.sizes[d]) * step;
+        cells[i] = values[static_cast<std::size_t>(from)];
+      }
+      pieces.push_back(std::move(cells));
+      made.parts.push_back({piece, view_of(pieces.back().data(), type, piece.sizes), owner % 3});
+      std::size_t d = rank;
+      while (d > 0 && at[d - 1] + 2 == cuts[d - 1].size()) at[--d] = 0;
+      if (d == 0) return made;
+      ++at[d - 1];
+    }
+  }
+};
+
+// Compares random boxes, and boxes of one element, with the model's whole tensor; bits, not values.
+void check_boxes(checkpoint_reader& reader, const std::string& key, const std::vector<float>& model,
+                 const extents& shape, std::mt19937& random) {
+  const tensor_entry* const entry = reader.contents().find(key);
+  REQUIRE(entry != nullptr);
+  REQUIRE(entry->type == dtype::float32);
+  REQUIRE(entry->shape == shape);
+  for (int round = 0; round < 24; ++round) {
+    box part = box::whole(shape);
+    for (std::size_t d = 0; round > 0 && d < shape.rank(); ++d) {
+      part.offsets[d] = std::uniform_int_distribution<std::int64_t>(0, shape[d] - 1)(random);
+      part.sizes[d] =
+          round % 6 == 1 ? 1 : std::uniform_int_distribution<std::int64_t>(1, shape[d] - part.offsets[d])(random);
+    }
+    const auto loaded = load_tensor(reader, key, part);
+    INFO(key << " " << to_string(part) << (loaded ? std::string() : to_string(loaded.error())));
+    REQUIRE(loaded);
+    const auto found = loaded->values<float>();
+    std::size_t wrong = 0;
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      auto left = static_cast<std::int64_t>(i);
+      std::int64_t from = 0, step = 1;
+      for (std::size_t d = shape.rank(); d-- > 0; left /= part.sizes[d], step *= shape[d])
+        from += (part.offsets[d] + left % part.sizes[d]) * step;
+      const float wanted = model[static_cast<std::size_t>(from)];
+      const bool is_same = std::isnan(wanted)
+                               ? std::isnan(found[i])
+                               : std::bit_cast<std::uint32_t>(wanted) == std::bit_cast<std::uint32_t>(found[i]);
+      wrong += is_same ? 0 : 1;
+    }
+    REQUIRE(wrong == 0);
+  }
+}
+
+std::unique_ptr<checkpoint_reader> open_dequantized(const fs::path& path, const dequantize_options& options = {}) {
+  auto opened = dequantized(open_checkpoint(path).value(), options);
+  REQUIRE(opened);
+  return *std::move(opened);
+}
+
+TEST_CASE("any box of a sharded FP8 weight is its elements times the scales of their blocks") {
+  std::mt19937 random(20261);
+  for (int round = 0; round < 6; ++round) {
+    const std::int64_t block = round % 2 == 0 ? 128 : 5;
+    const auto size = [&] { return std::uniform_int_distribution<std::int64_t>(1, round % 2 == 0 ? 300 : 23)(random); };
+    sharded<std::uint8_t> weight{{}, {size(), size()}, {}};
+    sharded<float> scales{{}, {(weight.sizes[0] + block - 1) / block, (weight.sizes[1] + block - 1) / block}, {}};
+    for (std::int64_t i = 0; i < weight.sizes[0] * weight.sizes[1]; ++i)
+      weight.values.push_back(static_cast<std::uint8_t>(random()));
+    for (std::int64_t i = 0; i < scales.sizes[0] * scales.sizes[1]; ++i)
+      scales.values.push_back(std::uniform_real_distribution<float>(-3.0F, 3.0F)(random));
+    std::vector<float> model;
+    for (std::int64_t row = 0; row < weight.sizes[0]; ++row)
+      for (std::int64_t column = 0; column < weight.sizes[1]; ++column)
+        model.push_back(decode_e4m3(weight.values[static_cast<std::size_t>(row * weight.sizes[1] + column)]) *
+                        scales.values[static_cast<std::size_t>(row / block * scales.sizes[1] + column / block)]);
+    scratch_folder scratch;
+    const save_tensor tensors[] = {weight.as("m.weight", dtype::float8_e4m3fn, random, true),
+                                   scales.as("m.weight_scale_inv", dtype::float32, random, true)};
+    REQUIRE(save(scratch.path / "dcp", tensors, target_format::dcp).ok());
+    const auto reader = open_dequantized(scratch.path / "dcp", {.block_size = block});
+    CHECK(reader->problems().empty());
+    CHECK(reader->contents().tensors.size() == 1);
+    check_boxes(*reader, "m.weight", model, weight.sizes, random);
+  }
+}
+
+TEST_CASE("any box of sharded MXFP4 is its numbers times two to their group's exponent") {
+  std::mt19937 random(20262);
+  for (int round = 0; round < 6; ++round) {
+    const auto size = [&](std::int64_t most) { return std::uniform_int_distribution<std::int64_t>(1, most)(random); };
+    sharded<std::uint8_t> blocks{{}, {size(4), size(5), size(9), round % 2 == 0 ? 16 : size(7)}, {}};
+    if (round == 5) blocks.sizes = {size(30), 16};
+    sharded<std::uint8_t> scales{{}, blocks.sizes, {}};
+    const std::size_t rank = blocks.sizes.rank();
+    scales.sizes.resize(rank - 1);
+    const std::int64_t group = blocks.sizes[rank - 1];
+    for (std::int64_t i = 0; i < box::whole(scales.sizes).volume(); ++i)
+      scales.values.push_back(static_cast<std::uint8_t>(random()));
+    std::vector<float> model;
+    for (std::int64_t i = 0; i < box::whole(blocks.sizes).volume(); ++i) {
+      blocks.values.push_back(static_cast<std::uint8_t>(random()));
+      const int exponent = scales.values[static_cast<std::size_t>(i / group)] - 127;
+      model.push_back(std::ldexp(decode_e2m1(blocks.values.back() & 15), exponent));
+      model.push_back(std::ldexp(decode_e2m1(blocks.values.back() >> 4), exponent));
+    }
+    extents shape = scales.sizes;
+    shape[rank - 2] *= group * 2;
+    scratch_folder scratch;
+    const save_tensor tensors[] = {blocks.as("m_blocks", dtype::uint8, random, false),
+                                   scales.as("m_scales", dtype::uint8, random, true)};
+    REQUIRE(save(scratch.path / "dcp", tensors, target_format::dcp).ok());
+    const auto reader = open_dequantized(scratch.path / "dcp");
+    CHECK(reader->problems().empty());
+    CHECK(reader->contents().tensors.size() == 1);
+    check_boxes(*reader, "m_blocks", model, shape, random);
+  }
+}
+
+TEST_CASE("MXFP4 whose groups are cut is refused with the box of the chunk") {
+  std::mt19937 random(20263);
+  sharded<std::uint8_t> blocks{std::vector<std::uint8_t>(32), {2, 16}, {}},
+      scales{std::vector<std::uint8_t>(2), {2}, {}};
+  scratch_folder scratch;
+  const save_tensor tensors[] = {blocks.as("m_blocks", dtype::uint8, random, true),
+                                 scales.as("m_scales", dtype::uint8, random, false)};
+  REQUIRE(save(scratch.path / "dcp", tensors, target_format::dcp).ok());
+  const auto reader = open_dequantized(scratch.path / "dcp");
+  REQUIRE(reader->problems().size() == 1);
+  CHECK(reader->problems()[0].key == "m_blocks");
+  CHECK(reader->problems()[0].boxes.size() == 1);
+  CHECK(to_string(reader->problems()[0]).find("within its groups") != std::string::npos);
+}
+
+TEST_CASE("a computed chunk is read at any byte, as the source of a file is") {
+  const auto reader = open_dequantized(fs::path(SHARDMESH_TEST_DATA) / "writers" / "quantized_hf" / "checkpoint");
+  for (const std::string key : {"a.weight", "experts.up_blocks"}) {
+    const tensor_entry& entry = *reader->contents().find(key);
+    const auto chunk = reader->open_chunk(entry, entry.first_chunk);
+    REQUIRE(chunk);
+    const byte_source& source = *(*chunk)->source;
+    std::vector<std::byte> all(static_cast<std::size_t>(source.size_bytes())), part(1000);
+    REQUIRE(source.read(0, all));
+    for (std::size_t offset : {std::size_t{1}, std::size_t{2}, std::size_t{599}, all.size() - 1000})
+      for (std::size_t length : {std::size_t{0}, std::size_t{1}, std::size_t{7}, std::size_t{997}}) {
+        REQUIRE(source.read(static_cast<std::int64_t>(offset), std::span(part).first(length)));
+        CHECK(std::memcmp(part.data(), all.data() + offset, length) == 0);
+      }
+    CHECK_FALSE(source.read(source.size_bytes() - 3, std::span(part).first(4)));
+    CHECK_FALSE(source.read(-1, std::span(part).first(4)));
+  }
+}
+
+TEST_CASE("a block has at least one row and column") {
+  const fs::path sample = fs::path(SHARDMESH_TEST_DATA) / "writers" / "quantized_hf" / "checkpoint";
+  const auto refused = dequantized(open_checkpoint(sample).value(), {.block_size = 0});
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().code == errc::invalid_argument);
+}
+
+}  // namespace
