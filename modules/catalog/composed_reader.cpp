@@ -136,7 +136,7 @@ result<std::shared_ptr<const opened_chunk>> composed_reader::open_chunk(const te
   auto made = std::make_shared<opened_chunk>(*opened);
   made->tensor.storage_offset += from.first;
   made->tensor.sizes = from.sizes;
-  made->tensor.strides = contiguous_stored_tensor(made->tensor.type, from.sizes, 0, 0).strides;
+  made->tensor.strides = contiguous_strides(from.sizes);
   return std::shared_ptr<const opened_chunk>(std::move(made));
 }
 

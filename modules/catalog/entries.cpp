@@ -6,8 +6,10 @@ module;
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <system_error>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 module shardmesh.catalog;
@@ -106,6 +108,17 @@ std::int64_t catalog::tensor_bytes() const {
     total = *sum;
   }
   return total;
+}
+
+result<void> check_distinct_keys(const catalog& entries, std::string_view message) {
+  std::unordered_set<std::string_view> keys;
+  const auto add = [&](const std::string& key) -> result<void> {
+    if (keys.insert(key).second) return {};
+    return fail(errc::duplicate_key, std::string(message)).with_key(key);
+  };
+  for (const tensor_entry& tensor : entries.tensors) SHARDMESH_CHECK(add(tensor.key));
+  for (const object_entry& object : entries.objects) SHARDMESH_CHECK(add(object.key));
+  return {};
 }
 
 }  // namespace shardmesh

@@ -150,4 +150,7 @@ class catalog {
   key_index tensor_of_key_, object_of_key_;
 };
 
+/// No two entries have one key. errc::duplicate_key with `message` and the key. Cost: O(entries).
+result<void> check_distinct_keys(const catalog& entries, std::string_view message);
+
 }  // namespace shardmesh

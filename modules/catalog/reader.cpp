@@ -23,6 +23,21 @@ module shardmesh.catalog;
 namespace shardmesh {
 namespace fs = std::filesystem;
 
+void checkpoint_reader::describe_as(const checkpoint_reader& shown) {
+  const catalog& from = shown.contents();
+  contents_.format = from.format;
+  contents_.version = from.version;
+  contents_.files = from.files;
+  contents_.transforms = from.transforms;
+  contents_.objects = from.objects;
+  contents_.texts = from.texts;
+  contents_.stem = from.stem;
+  path_ = shown.path();
+  warnings_ = shown.warnings();
+  problems_ = shown.problems();
+  notes_ = shown.notes();
+}
+
 result<std::vector<std::byte>> checkpoint_reader::chunk_archive(const tensor_entry& tensor, std::int32_t) {
   return fail(errc::unsupported, "the format has no archive of a chunk").with_key(tensor.key);
 }

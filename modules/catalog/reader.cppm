@@ -109,6 +109,8 @@ class checkpoint_reader {
   std::size_t tensor_of_chunk(std::int32_t chunk) const;
 
  protected:
+  /// Is described as `shown` is: path, files, objects, texts, what is odd about it. Its tensors are not taken over.
+  void describe_as(const checkpoint_reader& shown);
   /// Checks the entries one by one, on several threads; of each the bytes that had a checksum and those that had none.
   check_outcome check_each(
       std::span<const whole_entry> entries, const check_options& options,

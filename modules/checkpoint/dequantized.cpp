@@ -47,18 +47,7 @@ class dequantized_reader final : public checkpoint_reader, public torch_file::ar
  public:
   dequantized_reader(std::unique_ptr<checkpoint_reader> inner, chunk_source source, std::int64_t block_size)
       : inner_(std::move(inner)), source_(std::move(source)), block_size_(block_size) {
-    const catalog& stored = inner_->contents();
-    contents_.format = stored.format;
-    contents_.version = stored.version;
-    contents_.files = stored.files;
-    contents_.transforms = stored.transforms;
-    contents_.objects = stored.objects;
-    contents_.texts = stored.texts;
-    contents_.stem = stored.stem;
-    path_ = inner_->path();
-    warnings_ = inner_->warnings();
-    problems_ = inner_->problems();
-    notes_ = inner_->notes();
+    describe_as(*inner_);
     list();
   }
 

@@ -59,20 +59,7 @@ result<void> check_resizable(const checkpoint_reader& reader, const tensor_entry
 
 class resized_reader final : public checkpoint_reader {
  public:
-  explicit resized_reader(checkpoint_reader& inner) : inner_(inner) {
-    const catalog& stored = inner.contents();
-    contents_.format = stored.format;
-    contents_.version = stored.version;
-    contents_.files = stored.files;
-    contents_.transforms = stored.transforms;
-    contents_.objects = stored.objects;
-    contents_.texts = stored.texts;
-    contents_.stem = stored.stem;
-    path_ = inner.path();
-    warnings_ = inner.warnings();
-    problems_ = inner.problems();
-    notes_ = inner.notes();
-  }
+  explicit resized_reader(checkpoint_reader& inner) : inner_(inner) { describe_as(inner); }
 
   // `wanted`: the shapes of those that change, by their index.
   void add_tensors(const std::unordered_map<std::size_t, extents>& wanted) {

@@ -30,31 +30,6 @@ std::optional<extents> part_of(const extents& stored, const extents& shape) {
   return part;
 }
 
-// The elements [begin, end) of a row-major tensor as the fewest boxes that are runs of it: at most 2 * rank - 1.
-std::vector<whole_piece> boxes_of_run(const extents& sizes, std::int64_t begin, std::int64_t end) {
-  const std::size_t rank = sizes.rank();
-  if (begin == end) return {};
-  if (rank == 0) return {{box::whole(sizes), 0}};
-  extents step = extents::filled(rank, 1);  // elements of one index of each dimension
-  for (std::size_t d = rank - 1; d-- > 0;) step[d] = step[d + 1] * sizes[d + 1];
-  std::vector<whole_piece> boxes;
-  for (std::int64_t at = begin; at < end;) {
-    // The slowest dimension of which whole indices begin here and fit.
-    std::size_t level = 0;
-    while (at % step[level] != 0 || step[level] > end - at) ++level;
-    const std::int64_t index = at / step[level] % sizes[level];
-    const std::int64_t count = std::min(sizes[level] - index, (end - at) / step[level]);
-    whole_piece found{box::whole(sizes), at - begin};
-    for (std::size_t d = 0; d <= level; ++d) {
-      found.where.offsets[d] = at / step[d] % sizes[d];
-      found.where.sizes[d] = d == level ? count : 1;
-    }
-    boxes.push_back(found);
-    at += count * step[level];
-  }
-  return boxes;
-}
-
 }  // namespace
 
 std::vector<flattened_tensor> find_flattened(const catalog& stored, const extras& extras,
@@ -93,15 +68,15 @@ result<std::vector<whole_piece>> pieces_of(const flattened_tensor& tensor, const
   if (chunk.is_empty()) return pieces;
   const std::size_t rank = tensor.shape.rank();
   const std::int64_t begin = chunk.offsets[rank], size = chunk.sizes[rank];
-  const std::vector<whole_piece> run = boxes_of_run(tensor.part, begin, begin + size);
+  const std::vector<flat_box> run = boxes_of_range(tensor.part, {begin, size});
   const std::int64_t parts = chunk.volume() / size;
   if (parts > static_cast<std::int64_t>(most / run.size()))
     return beyond_limit("a tensor of Megatron's is cut into too many pieces", static_cast<std::int64_t>(most),
                         "pieces");
   extents at = extents::filled(rank, 0);  // the part's place in the chunk's grid of them
   for (std::int64_t number = 0; number < parts; ++number) {
-    for (whole_piece piece : run) {
-      piece.first += number * size;
+    for (const flat_box& one : run) {
+      whole_piece piece{one.where, number * size + one.begin - begin};
       for (std::size_t d = 0; d < rank; ++d) piece.where.offsets[d] += (chunk.offsets[d] + at[d]) * tensor.part[d];
       pieces.push_back(piece);
     }

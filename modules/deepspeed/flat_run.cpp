@@ -33,31 +33,6 @@ bool flat_run::cut(std::int64_t begin, std::int64_t count, std::vector<flat_piec
   return is_whole;
 }
 
-std::vector<box> boxes_of_run(const extents& shape, std::int64_t begin, std::int64_t count) {
-  std::vector<box> boxes;
-  if (count == 0) return boxes;
-  const std::size_t rank = shape.rank();
-  if (rank == 0) return {box::whole(shape)};
-  extents step = extents::filled(rank, 1);  // elements of one index of each dimension
-  for (std::size_t d = rank - 1; d-- > 0;) step[d] = step[d + 1] * shape[d + 1];
-  const std::int64_t end = begin + count;
-  for (std::int64_t at = begin; at < end;) {
-    // The slowest dimension of which whole indices begin here and fit.
-    std::size_t level = 0;
-    while (at % step[level] != 0 || step[level] > end - at) ++level;
-    const std::int64_t index = at / step[level] % shape[level];
-    const std::int64_t size = std::min(shape[level] - index, (end - at) / step[level]);
-    box found = box::whole(shape);
-    for (std::size_t d = 0; d <= level; ++d) {
-      found.offsets[d] = at / step[d] % shape[d];
-      found.sizes[d] = d == level ? size : 1;
-    }
-    boxes.push_back(found);
-    at += size * step[level];
-  }
-  return boxes;
-}
-
 result<void> add_planned(composed_reader& reader, const std::string& key, shardmesh::path where,
                          const planned_tensor& planned) {
   if (planned.whole) return reader.add_whole_tensor(key, std::move(where), planned.whole->first, planned.whole->second);
@@ -70,11 +45,9 @@ result<void> add_planned(composed_reader& reader, const std::string& key, shardm
   std::int64_t at = 0;
   for (const flat_piece& piece : planned.pieces) {
     const std::int32_t chunk = reader.part(piece.part).contents().tensors[piece.tensor].first_chunk;
-    std::int64_t first = piece.first;
-    for (const box& run : boxes_of_run(planned.shape, at, piece.count)) {
-      SHARDMESH_CHECK(reader.add_chunk(run, {piece.part, piece.tensor, chunk, first, run.sizes}));
-      first += run.volume();
-    }
+    for (const flat_box& run : boxes_of_range(planned.shape, {at, piece.count}))
+      SHARDMESH_CHECK(reader.add_chunk(
+          run.where, {piece.part, piece.tensor, chunk, piece.first + run.begin - at, run.where.sizes}));
     at += piece.count;
   }
   return {};

@@ -36,10 +36,6 @@ class flat_run {
   std::vector<std::int64_t> ends_;
 };
 
-// The elements [begin, begin + count) of a row-major tensor as the fewest boxes that are runs of it: at most
-// 2 * rank - 1, one for a scalar. Precondition: the range lies in the tensor.
-std::vector<box> boxes_of_run(const extents& shape, std::int64_t begin, std::int64_t count);
-
 // A tensor as it will be seen: pieces that are its elements in row-major order, or a part's tensor as it is.
 struct planned_tensor {
   dtype type = dtype::undefined;

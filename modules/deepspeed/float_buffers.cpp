@@ -13,7 +13,6 @@ module;
 module shardmesh.deepspeed;
 
 import :float_buffers;
-import :flat_run;
 
 namespace shardmesh::deepspeed {
 namespace {
@@ -44,11 +43,10 @@ class float_source final : public byte_source {
  private:
   result<void> convert(std::int64_t first, std::span<std::byte> out) const {
     const auto count = static_cast<std::int64_t>(out.size()) / float_bytes;
-    for (const box& run : boxes_of_run(stored_->tensor.sizes, first, count)) {
-      const extents strides = contiguous_stored_tensor(dtype::float32, run.sizes, 0, 0).strides;
-      SHARDMESH_CHECK(
-          read_box(*stored_->source, stored_->tensor, run, {out.data(), dtype::float32, {}, run.sizes, strides}));
-      out = out.subspan(static_cast<std::size_t>(run.volume() * float_bytes));
+    for (const auto& [run, begin] : boxes_of_range(stored_->tensor.sizes, {first, count})) {
+      std::byte* const to = out.data() + (begin - first) * float_bytes;
+      SHARDMESH_CHECK(read_box(*stored_->source, stored_->tensor, run,
+                               {to, dtype::float32, {}, run.sizes, contiguous_strides(run.sizes)}));
     }
     return {};
   }

@@ -7,7 +7,6 @@ import shardmesh.std;
 import shardmesh.core;
 import shardmesh.layout;
 import :flat_parameter;
-import :flat_range;
 import :shard_group;
 
 export namespace shardmesh {

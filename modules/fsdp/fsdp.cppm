@@ -6,7 +6,6 @@ export module shardmesh.fsdp;
 export import shardmesh.state;
 
 export import :keys;
-export import :flat_range;
 export import :flat_parameter;
 export import :shard_group;
 export import :flat_distribution;

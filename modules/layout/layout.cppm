@@ -8,6 +8,7 @@ import shardmesh.digest;
 
 export import :cut;
 export import :split_rule;
+export import :flat_range;
 export import :mesh;
 export import :placement;
 export import :layout_rules;

@@ -42,20 +42,7 @@ class carved_reader final : public checkpoint_reader, public torch_file::archive
     SHARDMESH_CHECK(made->build(units));
     return std::unique_ptr<checkpoint_reader>(std::move(made));
   }
-  explicit carved_reader(std::unique_ptr<checkpoint_reader> inner) : inner_(std::move(inner)) {
-    const catalog& stored = inner_->contents();
-    contents_.format = stored.format;
-    contents_.version = stored.version;
-    contents_.files = stored.files;
-    contents_.transforms = stored.transforms;
-    contents_.objects = stored.objects;
-    contents_.texts = stored.texts;
-    contents_.stem = stored.stem;
-    path_ = inner_->path();
-    warnings_ = inner_->warnings();
-    problems_ = inner_->problems();
-    notes_ = inner_->notes();
-  }
+  explicit carved_reader(std::unique_ptr<checkpoint_reader> inner) : inner_(std::move(inner)) { describe_as(*inner_); }
 
   result<std::shared_ptr<const opened_chunk>> open_chunk(const tensor_entry&, std::int32_t chunk) override {
     const piece& from = pieces_[static_cast<std::size_t>(chunk)];

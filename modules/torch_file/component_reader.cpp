@@ -11,7 +11,6 @@ module;
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_set>
 #include <utility>
 #include <vector>
 module shardmesh.torch_file;
@@ -23,20 +22,7 @@ namespace {
 
 class component_reader final : public checkpoint_reader {
  public:
-  explicit component_reader(checkpoint_reader& inner) : inner_(inner) {
-    const catalog& stored = inner.contents();
-    contents_.format = stored.format;
-    contents_.version = stored.version;
-    contents_.files = stored.files;
-    contents_.transforms = stored.transforms;
-    contents_.objects = stored.objects;
-    contents_.texts = stored.texts;
-    contents_.stem = stored.stem;
-    path_ = inner.path();
-    warnings_ = inner.warnings();
-    problems_ = inner.problems();
-    notes_ = inner.notes();
-  }
+  explicit component_reader(checkpoint_reader& inner) : inner_(inner) { describe_as(inner); }
 
   // False when nothing was taken apart.
   result<bool> unwrap() {
@@ -55,7 +41,8 @@ class component_reader final : public checkpoint_reader {
     }
     if (taken.empty()) return false;
     notes_.push_back("written as their components: " + name_list(taken));
-    SHARDMESH_CHECK(check_names());
+    if (auto distinct = check_distinct_keys(contents_, "an entry and a component of a tensor have one name"); !distinct)
+      return std::move(distinct).error().with_file(path_.string());
     return true;
   }
 
@@ -193,19 +180,6 @@ class component_reader final : public checkpoint_reader {
     }
     contents_.objects.push_back({whole.key + ".wrapper", below("wrapper"), {}, 0});
     descriptions_.push_back(std::move(parts.description));
-    return {};
-  }
-
-  result<void> check_names() const {
-    std::unordered_set<std::string_view> names;
-    const auto add = [&](const std::string& key) -> result<void> {
-      if (names.insert(key).second) return {};
-      return fail(errc::duplicate_key, "an entry and a component of a tensor have one name")
-          .with_key(key)
-          .with_file(path_.string());
-    };
-    for (const tensor_entry& tensor : contents_.tensors) SHARDMESH_CHECK(add(tensor.key));
-    for (const object_entry& object : contents_.objects) SHARDMESH_CHECK(add(object.key));
     return {};
   }
 

@@ -59,8 +59,10 @@ class split_reader final : public checkpoint_reader {
         objects_.push_back({nullptr, {}, i});
       }
     }
-    if (is_split) SHARDMESH_CHECK(check_names());
-    return is_split;
+    if (!is_split) return false;
+    if (auto distinct = check_distinct_keys(contents_, "an entry and a part of an object have one name"); !distinct)
+      return std::move(distinct).error().with_file(path_.string());
+    return true;
   }
 
   result<std::shared_ptr<const opened_chunk>> open_chunk(const tensor_entry& tensor, std::int32_t chunk) override {
@@ -168,19 +170,6 @@ class split_reader final : public checkpoint_reader {
       contents_.add_chunk(box::whole(contents_.tensors.back().shape), whole.place);
       tensors_.push_back({object, *entry.tensor});
     }
-    return {};
-  }
-
-  result<void> check_names() const {
-    std::unordered_set<std::string_view> names;
-    const auto add = [&](const std::string& key) -> result<void> {
-      if (names.insert(key).second) return {};
-      return fail(errc::duplicate_key, "an entry and a part of an object have one name")
-          .with_key(key)
-          .with_file(path_.string());
-    };
-    for (const tensor_entry& tensor : contents_.tensors) SHARDMESH_CHECK(add(tensor.key));
-    for (const object_entry& object : contents_.objects) SHARDMESH_CHECK(add(object.key));
     return {};
   }
 

@@ -54,7 +54,6 @@ static_assert(!fsdp_extension<tensor_parallel_extension, int>);  // int is no te
 static_assert(std::regular<parallel_parameter_info>);
 static_assert(std::semiregular<parallel_parameters>);
 static_assert(std::regular<parameter_info>);
-static_assert(std::regular<flat_box>);
 static_assert(std::regular<load_entry>);
 static_assert(std::copyable<flat_parameter> && std::equality_comparable<flat_parameter>);
 static_assert(std::copyable<shard_group> && std::equality_comparable<shard_group>);

@@ -12,6 +12,7 @@ using namespace shardmesh;
 namespace {
 
 using grid = static_layout<static_extents{2, 3}, static_extents{10, 7}, placement::shard(0), placement::shard(1)>;
+static_assert(std::regular<flat_box>);
 static_assert(grid::size() == 6);
 static_assert(grid::local_shape(0) == extents{5, 3});
 static_assert(grid::local_shape(5) == extents{5, 1});

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A range of a tensor's elements in memory order, as boxes. Not here: which range a rank holds (flat_parameter).
-export module shardmesh.fsdp:flat_range;
+// A range of a tensor's elements in memory order, as boxes. Not here: which range a rank holds (fsdp's flat_parameter).
+export module shardmesh.layout:flat_range;
 
 import shardmesh.std;
 import shardmesh.core;
-import shardmesh.layout;
+import :split_rule;
 
 export namespace shardmesh {
 
@@ -26,5 +26,7 @@ struct flat_box {
 /// \param order  its `memory_order`
 /// Precondition: the range lies in the tensor. Cost: O(rank^2).
 std::vector<flat_box> boxes_of_range(const extents& sizes, const extents& order, index_range range);
+/// Of a row-major tensor.
+std::vector<flat_box> boxes_of_range(const extents& sizes, index_range range);
 
 }  // namespace shardmesh

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <tuple>
 #include <vector>
-module shardmesh.fsdp;
+module shardmesh.layout;
+
+import :flat_range;
+import :split_rule;
 
 namespace shardmesh {
 
@@ -59,6 +63,12 @@ std::vector<flat_box> boxes_of_range(const extents& sizes, const extents& order,
     at += count * step[level];
   }
   return boxes;
+}
+
+std::vector<flat_box> boxes_of_range(const extents& sizes, index_range range) {
+  extents order;
+  for (std::size_t d = 0; d < sizes.rank(); ++d) order.push_back(static_cast<std::int64_t>(d));
+  return boxes_of_range(sizes, order, range);
 }
 
 }  // namespace shardmesh

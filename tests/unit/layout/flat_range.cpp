@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "random_seed.hpp"
-import shardmesh.fsdp;
+import shardmesh.layout;
 
 using namespace shardmesh;
 
