@@ -14,8 +14,9 @@ from pathlib import Path
 
 import against
 import deepspeed_folders
-import python_package
+import disk
 import kernels
+import python_package
 import ranks
 import redistribute
 import validate
@@ -53,6 +54,14 @@ class Bench:
             shutil.rmtree(folder, ignore_errors=True)
             note("writing a Hugging Face folder of FP8 blocks and MXFP4")
             self.torch("make_quantized", folder, capture=False)
+        return folder
+
+    def moe_sample(self):
+        folder = self.work / "moe"
+        if not (folder / "moe.safetensors").exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            note("writing a mixture-of-experts model of 18,867 tensors, 1 GiB")
+            self.torch("make_moe", folder, capture=False)
         return folder
 
     def chunk_sample(self, chunks):
@@ -109,7 +118,7 @@ class Bench:
                   f"{len(sums)} runs)  x{ratio:.1f}   {parts}", flush=True)
 
     def compare(self, title, path, sides):
-        """Times the sides in two alternating blocks and prints them; the first side is ours."""
+        """Times the sides in two alternating blocks and prints them; the first side is ours. Gives each side's median."""
         warm(path)
         times, sizes = {name: [] for name in sides}, {}
         for _ in range(2):
@@ -123,6 +132,7 @@ class Bench:
             median = statistics.median(seconds)
             print(f"  {name:<44} {median:8.3f} s  ({min(seconds):.3f}..{max(seconds):.3f}, {len(seconds)} runs)"
                   f"  {sizes[name] / median / 1e9:7.2f} GB/s   x{median / base:.2f}", flush=True)
+        return [statistics.median(seconds) for seconds in times.values()]
 
 
 def note(text):
@@ -285,7 +295,7 @@ CASES = {"tree": tree, "load_200": load(200), "load_16": load(16), "columns_200"
          "safetensors_copy_cached": safetensors_copy_cached, "torch_file": torch_file, "dequantize": dequantize,
          "inspect_200k": inspect(200_000), "inspect_2m": inspect(2_000_000), "reshard_memory": reshard_memory,
          **validate.CASES, **redistribute.CASES, **ranks.CASES, **kernels.CASES, **python_package.CASES,
-         **deepspeed_folders.CASES}
+         **disk.CASES, **deepspeed_folders.CASES}
 
 
 def main():

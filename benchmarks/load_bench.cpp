@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Our side of ./dev bench: one case, timed N times in one process, as one line of JSON. benchmarks/bench.py runs it
-// beside its peers. Also the plain side: the same bytes read with pread or written with pwrite, which no checkpoint
-// library can beat.
-//   shardmesh_bench load|map|columns|columns_at_once|dequantize|convert_cached|plain_read|plain_write|plain_copy_cached PATH
-//                   [--repeat N] [--threads N] [--ranks N]
-#include <fcntl.h>
-#include <unistd.h>
-
+// beside its peers. Also the plain side (plain_files).
+//   shardmesh_bench load|load_cold|map|columns|columns_at_once|dequantize|convert_cached|plain_read|plain_write|
+//                   plain_copy_cached|direct_read|memcpy PATH [--repeat N] [--threads N] [--ranks N]
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
@@ -18,6 +14,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <plain_files.hpp>
 #include <span>
 #include <string>
 #include <string_view>
@@ -29,6 +26,7 @@ import shardmesh;
 namespace {
 namespace fs = std::filesystem;
 using namespace shardmesh;
+using namespace plain;
 
 struct arguments {
   std::string what;
@@ -37,11 +35,6 @@ struct arguments {
   int threads = static_cast<int>(std::thread::hardware_concurrency());
   std::int64_t ranks = 8;
 };
-
-[[noreturn]] void stop(const std::string& why) {
-  std::fprintf(stderr, "shardmesh_bench: %s\n", why.c_str());
-  std::exit(1);
-}
 
 template <class T>
 T need(result<T> outcome) {
@@ -84,89 +77,6 @@ wanted columns(const checkpoint_reader& reader, std::int64_t rank, std::int64_t 
     made.add(tensor, part);
   }
   return made;
-}
-
-struct plain_file {
-  int fd = -1;
-  std::vector<std::byte> bytes;
-};
-
-std::vector<plain_file> files_of(const fs::path& path) {
-  std::vector<plain_file> files;
-  const auto add = [&](const fs::path& file) {
-    const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd < 0) stop("cannot open " + file.string());
-    files.push_back({fd, std::vector<std::byte>(fs::file_size(file), std::byte{1})});
-  };
-  if (!fs::is_directory(path)) return add(path), std::move(files);
-  for (const auto& entry : fs::directory_iterator(path))
-    if (entry.is_regular_file()) add(entry.path());
-  return files;
-}
-
-/// Calls `act(file, offset, length)` for pieces of all files, on `threads` threads.
-void in_pieces(std::vector<plain_file>& files, int threads,
-               const std::function<void(plain_file&, std::size_t, std::size_t)>& act) {
-  constexpr std::size_t piece = std::size_t{8} << 20;
-  std::vector<std::jthread> workers;
-  for (int t = 0; t < threads; ++t)
-    workers.emplace_back([&, t] {
-      std::size_t number = 0;
-      for (plain_file& file : files)
-        for (std::size_t at = 0; at < file.bytes.size(); at += piece, ++number)
-          if (number % static_cast<std::size_t>(threads) == static_cast<std::size_t>(t))
-            act(file, at, std::min(piece, file.bytes.size() - at));
-    });
-}
-
-void plain_read(std::vector<plain_file>& files, int threads) {
-  in_pieces(files, threads, [](plain_file& file, std::size_t at, std::size_t length) {
-    for (std::size_t done = 0; done < length;) {
-      const ssize_t got = ::pread(file.fd, file.bytes.data() + at + done, length - done, static_cast<off_t>(at + done));
-      if (got <= 0) stop("short read");
-      done += static_cast<std::size_t>(got);
-    }
-  });
-}
-
-/// The same bytes into one new file each, made durable.
-void plain_write(std::vector<plain_file>& files, const fs::path& folder, int threads) {
-  std::vector<plain_file> targets;
-  for (std::size_t i = 0; i < files.size(); ++i) {
-    const int fd = ::open((folder / std::to_string(i)).c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (fd < 0) stop("cannot create in " + folder.string());
-    targets.push_back({fd, {}});
-    std::swap(targets.back().bytes, files[i].bytes);
-  }
-  in_pieces(targets, threads, [](plain_file& file, std::size_t at, std::size_t length) {
-    for (std::size_t done = 0; done < length;) {
-      const ssize_t put =
-          ::pwrite(file.fd, file.bytes.data() + at + done, length - done, static_cast<off_t>(at + done));
-      if (put <= 0) stop("short write");
-      done += static_cast<std::size_t>(put);
-    }
-  });
-  for (std::size_t i = 0; i < files.size(); ++i) {
-    ::fsync(targets[i].fd);
-    ::close(targets[i].fd);
-    std::swap(targets[i].bytes, files[i].bytes);
-  }
-}
-
-/// Read and written again, piece by piece, without an fsync: what a copy in the cache costs.
-void plain_copy(std::vector<plain_file>& files, const fs::path& folder, int threads) {
-  std::vector<int> targets;
-  for (std::size_t i = 0; i < files.size(); ++i) {
-    targets.push_back(::open((folder / std::to_string(i)).c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-    if (targets.back() < 0) stop("cannot create in " + folder.string());
-  }
-  in_pieces(files, threads, [&](plain_file& file, std::size_t at, std::size_t length) {
-    std::byte* memory = file.bytes.data() + at;
-    if (::pread(file.fd, memory, length, static_cast<off_t>(at)) != static_cast<ssize_t>(length)) stop("short read");
-    const int to = targets[static_cast<std::size_t>(&file - files.data())];
-    if (::pwrite(to, memory, length, static_cast<off_t>(at)) != static_cast<ssize_t>(length)) stop("short write");
-  });
-  for (const int target : targets) ::close(target);
 }
 
 double seconds_of(const std::function<void()>& act) {
@@ -218,7 +128,7 @@ std::vector<double> time_dequantize(const arguments& given, std::int64_t& bytes)
 std::vector<double> time_load(const arguments& given, std::int64_t& bytes) {
   const auto reader = need(open_checkpoint(given.path));
   std::vector<wanted> parts;
-  if (given.what == "load")
+  if (given.what == "load" || given.what == "load_cold")
     parts.push_back(whole_tensors(*reader));
   else
     for (std::int64_t rank = 0; rank < given.ranks; ++rank) parts.push_back(columns(*reader, rank, given.ranks));
@@ -227,7 +137,8 @@ std::vector<double> time_load(const arguments& given, std::int64_t& bytes) {
   if (given.what == "columns_at_once")
     for (const wanted& part : parts) together.insert(together.end(), part.requests.begin(), part.requests.end());
   std::vector<double> times;
-  for (int run = 0; run < given.repeat; ++run)
+  for (int run = 0; run < given.repeat; ++run) {
+    if (given.what == "load_cold") evict(files_of(given.path));
     times.push_back(seconds_of([&] {
       if (!together.empty()) {  // one process holds all destination ranks: shared ranges are read once
         const auto opened = need(open_checkpoint(given.path));
@@ -239,6 +150,7 @@ std::vector<double> time_load(const arguments& given, std::int64_t& bytes) {
         need(load(*opened, part.requests, {.threads = given.threads}));
       }
     }));
+  }
   return times;
 }
 
@@ -281,12 +193,19 @@ std::vector<double> time_plain(const arguments& given, std::int64_t& bytes) {
   auto files = files_of(given.path);
   for (const plain_file& file : files) bytes += static_cast<std::int64_t>(file.bytes.size());
   const fs::path target = given.path.parent_path() / "plain_write";
-  if (given.what != "plain_read") fs::create_directories(target);
+  if (given.what == "plain_write" || given.what == "plain_copy_cached") fs::create_directories(target);
+  std::vector<std::vector<std::byte>> copies;
+  if (given.what == "memcpy")
+    for (const plain_file& file : files) copies.emplace_back(file.bytes.size(), std::byte{1});
   std::vector<double> times;
   for (int run = 0; run < given.repeat; ++run)
     times.push_back(seconds_of([&] {
       if (given.what == "plain_read")
         plain_read(files, given.threads);
+      else if (given.what == "direct_read")
+        direct_read(given.path, 32);
+      else if (given.what == "memcpy")
+        copy_memory(files, copies, given.threads);
       else if (given.what == "plain_copy_cached")
         plain_copy(files, target, given.threads);
       else
@@ -303,7 +222,7 @@ int main(int argc, char** argv) {
   const arguments given = parse(argc, argv);
   std::int64_t bytes = 0;
   std::vector<double> times;
-  if (given.what == "load" || given.what == "columns" || given.what == "columns_at_once")
+  if (given.what == "load" || given.what == "load_cold" || given.what == "columns" || given.what == "columns_at_once")
     times = time_load(given, bytes);
   else if (given.what == "map")
     times = time_map(given, bytes);
@@ -311,7 +230,8 @@ int main(int argc, char** argv) {
     times = time_dequantize(given, bytes);
   else if (given.what == "convert_cached")
     times = time_convert(given, bytes);
-  else if (given.what == "plain_read" || given.what == "plain_write" || given.what == "plain_copy_cached")
+  else if (given.what == "plain_read" || given.what == "plain_write" || given.what == "plain_copy_cached" ||
+           given.what == "direct_read" || given.what == "memcpy")
     times = time_plain(given, bytes);
   else
     stop("unknown case " + given.what);

@@ -168,6 +168,34 @@ def dequantize(path, repeat):
     return sum(t.numel() * t.element_size() for t in state.values()), timed(act, repeat)
 
 
+def moe_shapes():
+    """Names and shapes of a mixture-of-experts model's 18,867 tensors (48 layers of 128 experts), as small as 1 GiB."""
+    shapes = {"model.embed_tokens.weight": (1024, 128), "model.norm.weight": (128,), "lm_head.weight": (1024, 128)}
+    for layer in range(48):
+        at = f"model.layers.{layer}"
+        for name in ("input_layernorm", "post_attention_layernorm", "self_attn.q_norm", "self_attn.k_norm"):
+            shapes[f"{at}.{name}.weight"] = (128,)
+        for name in ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj", "mlp.gate"):
+            shapes[f"{at}.{name}.weight"] = (128, 128)
+        for expert in range(128):
+            for name in ("gate_proj", "up_proj", "down_proj"):
+                shapes[f"{at}.mlp.experts.{expert}.{name}.weight"] = (128, 224)
+    return shapes
+
+
+def make_moe(path, _):
+    """A safetensors file of such a model in bfloat16, and one of a single tensor of as many bytes."""
+    from safetensors.torch import save_file
+    os.makedirs(path, exist_ok=True)
+    shapes = moe_shapes()
+    elements = sum(torch.Size(shape).numel() for shape in shapes.values())
+    values = torch.arange(elements, dtype=torch.int32).to(torch.bfloat16)
+    save_file({"weight": values}, os.path.join(path, "one.safetensors"))
+    parts = values.split([torch.Size(shape).numel() for shape in shapes.values()])
+    save_file({name: part.view(shape).clone() for (name, shape), part in zip(shapes.items(), parts)},
+              os.path.join(path, "moe.safetensors"))
+
+
 def make_quantized(path, _):
     """A Hugging Face folder of one file: FP8 weights with block scales, and MXFP4."""
     from safetensors.torch import save_file
@@ -279,7 +307,7 @@ def main():
     parser.add_argument("--count", type=int, default=0)
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
-    if given.case in ("make", "make_chunks", "make_quantized"):
+    if given.case in ("make", "make_chunks", "make_quantized", "make_moe"):
         globals()[given.case](given.path, given.count)
         return
     size, seconds = globals()[given.case](given.path, given.repeat)

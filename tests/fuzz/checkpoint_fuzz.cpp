@@ -7,11 +7,9 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <look_at.hpp>
 #include <string>
 #include <string_view>
-
-import shardmesh.checkpoint;
-import shardmesh.storage;
 
 namespace fs = std::filesystem;
 
@@ -19,18 +17,6 @@ namespace {
 
 void write(const fs::path& file, std::string_view bytes) {
   std::ofstream(file, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-}
-
-void look_at(const fs::path& path) {
-  using namespace shardmesh;
-  auto reader = open_checkpoint(path);
-  static_cast<void>(find_globals(path, reader ? reader->get() : nullptr, {.threads = 1}));
-  if (!reader) return;
-  for (std::size_t i = 0; i < (*reader)->contents().objects.size(); ++i) {
-    static_cast<void>((*reader)->read_object(i));
-    static_cast<void>((*reader)->object_archive(i));
-  }
-  static_cast<void>(verify(**reader, {.threads = 1}));
 }
 
 }  // namespace
@@ -43,11 +29,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   fs::create_directories(folder);
   if (cut == std::string_view::npos) {
     write(folder / "input.pt", input);
-    look_at(folder / "input.pt");
+    fuzz::look_at(folder / "input.pt");
   } else {
     write(folder / "model.safetensors", input.substr(0, cut));
     write(folder / "model.safetensors.index.json", input.substr(cut + marker.size()));
-    look_at(folder);
+    fuzz::look_at(folder);
   }
   fs::remove_all(folder);
   return 0;
