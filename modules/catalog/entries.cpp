@@ -86,12 +86,22 @@ box catalog::chunk_box(const tensor_entry& tensor, std::int32_t chunk) const {
 }
 
 result<distribution> catalog::distribution_of(const tensor_entry& tensor) const {
+  const auto owner_of = [&](std::int32_t chunk) {
+    const stored_range& place = chunk_places[static_cast<std::size_t>(chunk)];
+    return place.file >= 0 ? place.file : static_cast<owner_id>(files.size());
+  };
+  if (tensor.chunk_count == 1) {
+    const box where = chunk_box(tensor, tensor.first_chunk);
+    const fragment whole{where, owner_of(tensor.first_chunk), tensor.first_chunk, extents::filled(where.rank(), 0), 0};
+    auto made = distribution::from_fragments(tensor.shape, std::span(&whole, 1), owner_space::items);
+    if (!made) return std::move(made).error().with_key(tensor.key);
+    return made;
+  }
   distribution_builder chunks(tensor.shape, owner_space::items);
   chunks.reserve(static_cast<std::size_t>(tensor.chunk_count));
   for (std::int32_t chunk = tensor.first_chunk; chunk < tensor.first_chunk + tensor.chunk_count; ++chunk) {
-    const stored_range& place = chunk_places[static_cast<std::size_t>(chunk)];
     const box where = chunk_box(tensor, chunk);
-    chunks.add(place.file >= 0 ? place.file : static_cast<owner_id>(files.size()), chunk, where.offsets, where.sizes);
+    chunks.add(owner_of(chunk), chunk, where.offsets, where.sizes);
   }
   auto made = chunks.finish();
   if (!made) return std::move(made).error().with_key(tensor.key);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A distribution of any fragments: flat arrays with the tensor's rank, sorted by owner and slot, and a box_index.
+// Distributions of any fragments: flat arrays with the tensor's rank, sorted by owner and slot, and a box_index; and of
+// one.
 module;
 #include <fmt/format.h>
+#include <try.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -87,45 +89,64 @@ void reorder(std::vector<T>& values, const std::vector<std::uint32_t>& order, st
   values = std::move(sorted);
 }
 
+// A fragment whose numbers lie elsewhere.
+struct fragment_view {
+  std::span<const std::int64_t> offsets, sizes, local_offsets;
+  owner_id owner = 0;
+  std::int32_t term = 0;
+};
+
+// It lies within the tensor.
+result<void> check(const distribution::model& tensor, const fragment_view& f) {
+  const std::size_t rank = tensor.shape.rank();
+  bool within = true;
+  for (std::size_t d = 0; d < rank && within; ++d)
+    within = f.offsets[d] >= 0 && f.sizes[d] >= 0 && f.offsets[d] <= tensor.shape[d] &&
+             f.sizes[d] <= tensor.shape[d] - f.offsets[d];
+  bool local = true;
+  for (std::size_t d = 0; d < rank && local; ++d)
+    local = f.local_offsets[d] >= 0 && checked_add(f.local_offsets[d], f.sizes[d]);
+  const bool term = f.term == 0 || (tensor.reduction != reduce_op::none && f.term > 0 &&
+                                    f.term < std::numeric_limits<std::int32_t>::max());
+  if (within && local && term && f.owner >= 0 && f.owner < std::numeric_limits<owner_id>::max()) return {};
+  const box where{extents(f.offsets), extents(f.sizes)};
+  error e =
+      !within ? (is_well_formed(where)
+                     ? fail(errc::out_of_bounds, "a fragment leaves the tensor")
+                           .with_values("a box within " + to_string(tensor.shape), to_string(where))
+                     : fail(errc::out_of_bounds, fmt::format("a fragment has offsets {} and sizes {}",
+                                                             to_string(where.offsets), to_string(where.sizes))))
+      : !term ? fail(errc::invalid_argument, fmt::format("a fragment is term {} of a tensor that has no terms", f.term))
+                    .with_box(where)
+      : !local ? fail(errc::invalid_argument, "a fragment has negative or too large local offsets").with_box(where)
+               : fail(errc::invalid_argument, "a fragment's owner is negative or too large").with_box(where);
+  return std::move(e).with_rank(f.owner);
+}
+
+// A single fragment, as of most tensors of most checkpoints: no arrays, no index.
+class one_fragment final : public distribution::model {
+ public:
+  fragment held;
+
+  std::int64_t fragment_count() const override { return 1; }
+  void fragments_of(owner_id wanted, fragment_visitor visit) const override {
+    if (wanted == held.owner) visit(held);
+  }
+  boxes_view flat() const override { return {held.where.offsets, held.where.sizes, std::span(&held.owner, 1)}; }
+  void for_each_owner(function_ref<void(owner_id)> visit) const override { visit(held.owner); }
+  void overlapping(const box& where, fragment_visitor visit) const override {
+    if (intersect(held.where, where)) visit(held);
+  }
+};
+
 }  // namespace
 
 struct distribution_builder::state {
   std::shared_ptr<list> made = std::make_shared<list>();
   error first_error;  // errc::ok: none
 
-  result<void> check(std::size_t i) const;
   bool before(std::uint32_t a, std::uint32_t b) const;
 };
-
-// Fragment i lies within the shape.
-result<void> distribution_builder::state::check(std::size_t i) const {
-  const list& l = *made;
-  const std::size_t rank = l.shape.rank();
-  bool within = true;
-  for (std::size_t d = 0; d < rank && within; ++d) {
-    const std::int64_t offset = l.offsets[i * rank + d], size = l.sizes[i * rank + d];
-    within = offset >= 0 && size >= 0 && offset <= l.shape[d] && size <= l.shape[d] - offset;
-  }
-  bool local = true;
-  for (std::size_t d = 0; d < rank && local; ++d)
-    local = l.local_offsets[i * rank + d] >= 0 && checked_add(l.local_offsets[i * rank + d], l.sizes[i * rank + d]);
-  const bool term = l.term[i] == 0 || (l.reduction != reduce_op::none && l.term[i] > 0 &&
-                                       l.term[i] < std::numeric_limits<std::int32_t>::max());
-  if (within && local && term && l.owner[i] >= 0 && l.owner[i] < std::numeric_limits<owner_id>::max()) return {};
-  const box where = box_at(l.offsets, l.sizes, rank, i);
-  error e =
-      !within ? (is_well_formed(where)
-                     ? fail(errc::out_of_bounds, "a fragment leaves the tensor")
-                           .with_values("a box within " + to_string(l.shape), to_string(where))
-                     : fail(errc::out_of_bounds, fmt::format("a fragment has offsets {} and sizes {}",
-                                                             to_string(where.offsets), to_string(where.sizes))))
-      : !term
-          ? fail(errc::invalid_argument, fmt::format("a fragment is term {} of a tensor that has no terms", l.term[i]))
-                .with_box(where)
-      : !local ? fail(errc::invalid_argument, "a fragment has negative or too large local offsets").with_box(where)
-               : fail(errc::invalid_argument, "a fragment's owner is negative or too large").with_box(where);
-  return std::move(e).with_rank(l.owner[i]);
-}
 
 bool distribution_builder::state::before(std::uint32_t a, std::uint32_t b) const {
   const list& l = *made;
@@ -193,7 +214,10 @@ result<distribution> distribution_builder::finish() {
     return fail(errc::overflow, "more than 2^30 fragments");
   bool sorted = true;
   for (std::uint32_t i = 0; i < l.owner.size(); ++i) {
-    if (const auto valid = state_->check(i); !valid) return valid.error();
+    const std::size_t rank = l.shape.rank();
+    const auto of = [&](const numbers& all) { return std::span(all).subspan(i * rank, rank); };
+    if (const auto valid = check(l, {of(l.offsets), of(l.sizes), of(l.local_offsets), l.owner[i], l.term[i]}); !valid)
+      return valid.error();
     l.owners = std::max(l.owners, l.owner[i] + 1);
     l.terms = std::max(l.terms, l.term[i] + 1);
     sorted = sorted && (i == 0 || !state_->before(i, i - 1));
@@ -229,6 +253,18 @@ result<distribution> distribution_builder::finish() {
 
 result<distribution> distribution::from_fragments(const extents& shape, std::span<const fragment> fragments,
                                                   owner_space space, reduce_op reduction) {
+  if (fragments.size() == 1 && reduction == reduce_op::none && fragments[0].where.rank() == shape.rank() &&
+      fragments[0].local_offsets.rank() == shape.rank()) {
+    const auto made = std::make_shared<one_fragment>();
+    made->shape = shape;
+    made->space = space;
+    made->held = fragments[0];
+    const fragment& f = made->held;
+    SHARDMESH_CHECK(check_shape(shape));
+    SHARDMESH_CHECK(check(*made, {f.where.offsets, f.where.sizes, f.local_offsets, f.owner, f.term}));
+    made->owners = f.owner + 1;
+    return distribution(made);
+  }
   distribution_builder builder(shape, space, reduction);
   builder.reserve(fragments.size());
   for (const fragment& f : fragments) builder.add(f);

@@ -149,7 +149,12 @@ result<std::vector<hf_file>> open_files(const choice& chosen, file_pool& pool) {
 // Gathers the files' tensors; parts of one tensor meet here.
 class gatherer {
  public:
-  explicit gatherer(const std::vector<hf_file>& files) : files_(files) {}
+  explicit gatherer(const std::vector<hf_file>& files) : files_(files) {
+    std::size_t entries = 0;
+    for (const hf_file& file : files) entries += file.header.entries.size();
+    found_.reserve(entries);
+    by_name_.reserve(entries);
+  }
 
   result<void> add_file(std::size_t number) {
     const hf_file& file = files_[number];
@@ -171,8 +176,9 @@ class gatherer {
 
   std::vector<hf_tensor> tensors() && {
     std::vector<hf_tensor> made;
-    made.reserve(by_name_.size());
-    for (auto& [name, part] : by_name_) made.push_back(std::move(part.tensor));
+    made.reserve(found_.size());
+    for (gathered& part : found_) made.push_back(std::move(part.tensor));
+    std::sort(made.begin(), made.end(), [](const hf_tensor& a, const hf_tensor& b) { return a.name < b.name; });
     return made;
   }
 
@@ -193,8 +199,9 @@ class gatherer {
     if (!is_well_formed(where))
       return bad(errc::overflow, "its saved_offsets are too large").with_values({}, to_string(chunk.offsets));
 
-    const auto [at, is_new] = by_name_.try_emplace(entry.name);
-    gathered& known = at->second;
+    const auto [at, is_new] = by_name_.try_emplace(entry.name, found_.size());
+    if (is_new) found_.emplace_back();
+    gathered& known = found_[at->second];
     if (is_new) {
       known = {{entry.name, entry.type, extents::filled(entry.shape.rank(), 0), {}}, is_sharded};
     } else {
@@ -217,7 +224,8 @@ class gatherer {
   }
 
   const std::vector<hf_file>& files_;
-  std::map<std::string, gathered> by_name_;
+  std::vector<gathered> found_;
+  std::unordered_map<std::string_view, std::size_t> by_name_;  // names of the files' entries
 };
 
 // The index must say of every tensor the file that has it, and name every tensor of its files.

@@ -56,6 +56,7 @@ class safetensors_reader final : public checkpoint_reader {
                               .with_hint("open one of them by its name to read it"));
     if (format == checkpoint_format::hf) SHARDMESH_CHECK(warn_of_torch_files());
     contents_.stem = stem_for_folders(folder.stem, format);
+    contents_.tensors.reserve(folder.tensors.size());
     for (hf_tensor& tensor : folder.tensors) {
       tensor_entry entry;
       entry.key = std::move(tensor.name);
