@@ -42,18 +42,30 @@ T need(result<T> outcome) {
   if constexpr (!std::is_void_v<T>) return *std::move(outcome);
 }
 
-/// Destination memory and the requests that fill it.
+/// Destination memory, one block as a framework's allocator has it, and the requests that fill it.
 struct wanted {
-  std::vector<host_tensor> memory;
+  host_tensor memory;
   std::vector<load_request> requests;
   std::int64_t bytes = 0;
 
   void add(const tensor_entry& tensor, const box& where) {
-    memory.push_back(need(host_tensor::make(tensor.type, where.sizes)));
-    const std::span<std::byte> target = memory.back().bytes();
+    requests.push_back({tensor.key, where, {nullptr, tensor.type, {}, where.sizes, contiguous_strides(where.sizes)}});
+    bytes += size_bytes(tensor.type, where.volume()).value();
+  }
+  /// After the last `add`.
+  void allocate() {
+    constexpr std::int64_t alignment = 64;
+    std::int64_t needed = 0;
+    std::vector<std::int64_t> begins;
+    for (const load_request& one : requests) {
+      begins.push_back(needed);
+      needed += size_bytes(one.to.type, box::whole(one.to.sizes).volume()).value() + alignment - 1;
+      needed -= needed % alignment;
+    }
+    memory = need(host_tensor::make(dtype::uint8, {needed}));
+    const std::span<std::byte> target = memory.bytes();
     std::memset(target.data(), 1, target.size());  // pages are there before the clock runs
-    bytes += static_cast<std::int64_t>(target.size());
-    requests.push_back({tensor.key, where, adapter<host_tensor>::view(memory.back())});
+    for (std::size_t i = 0; i < requests.size(); ++i) requests[i].to.data = target.data() + begins[i];
   }
 };
 
@@ -61,6 +73,7 @@ struct wanted {
 wanted whole_tensors(const checkpoint_reader& reader) {
   wanted made;
   for (const tensor_entry& tensor : reader.contents().tensors) made.add(tensor, box::whole(tensor.shape));
+  made.allocate();
   return made;
 }
 
@@ -76,6 +89,7 @@ wanted columns(const checkpoint_reader& reader, std::int64_t rank, std::int64_t 
     part.sizes[1] = std::min(size, tensor.shape[1] - begin);
     made.add(tensor, part);
   }
+  made.allocate();
   return made;
 }
 

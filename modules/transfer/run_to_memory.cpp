@@ -149,7 +149,8 @@ result<void> run_to_memory(std::span<const distribution> from, std::span<const s
                            std::span<const memory_target> targets, any_item_source source,
                            const item_run_options& options) {
   const auto name_of = [&](std::size_t transfer) { return keys.empty() ? std::string() : keys[transfer]; };
-  std::vector<demand> demands;
+  std::vector<demand> demands, found;
+  demands.reserve(targets.size());
   for (const memory_target& target : targets) {
     if (target.where.sizes != target.to.sizes || target.where.rank() != from[target.transfer].global_shape().rank() ||
         !lies_within(target.where, box::whole(from[target.transfer].global_shape())))
@@ -160,14 +161,15 @@ result<void> run_to_memory(std::span<const distribution> from, std::span<const s
     if (auto held = check_reachable(target.to); !held)
       return std::move(held).error().with_key(name_of(target.transfer)).with_box(target.where);
     if (target.where.is_empty()) continue;
-    std::vector<demand> found;
+    found.clear();
     from[target.transfer].overlapping(target.where, [&](const fragment& f) {
       return found.push_back({f, &target, *intersect(f.where, target.where)}), true;
     });
     // Replicas: one per distinct box; the first in owner order serves.
     const auto box_first = [](const demand& d) { return std::tie(d.from.where, d.from.owner, d.from.slot); };
     const auto box_of = [](const demand& d) -> const box& { return d.from.where; };
-    found |= ranges::actions::sort(ranges::less{}, box_first) | ranges::actions::unique(ranges::equal_to{}, box_of);
+    if (found.size() > 1)
+      found |= ranges::actions::sort(ranges::less{}, box_first) | ranges::actions::unique(ranges::equal_to{}, box_of);
     if (wanted_volume(found, target.where) != target.where.volume())
       return fail(errc::gap, "the box is not held exactly once")
           .with_key(name_of(target.transfer))
@@ -175,9 +177,10 @@ result<void> run_to_memory(std::span<const distribution> from, std::span<const s
     demands.insert(demands.end(), found.begin(), found.end());
   }
   const auto identity = [](const demand& d) { return std::tuple(d.target->transfer, d.from.owner, d.from.slot); };
-  std::sort(demands.begin(), demands.end(), [&](const demand& a, const demand& b) {
+  const auto before = [&](const demand& a, const demand& b) {
     return std::pair(identity(a), a.target) < std::pair(identity(b), b.target);
-  });
+  };
+  if (!std::is_sorted(demands.begin(), demands.end(), before)) std::sort(demands.begin(), demands.end(), before);
 
   std::vector<unit> units;
   for (std::size_t begin = 0, end = 0; begin < demands.size(); begin = end) {
