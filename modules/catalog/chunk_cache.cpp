@@ -20,8 +20,8 @@ module shardmesh.catalog;
 namespace shardmesh {
 namespace fs = std::filesystem;
 
-folder_files::folder_files(fs::path folder, std::vector<std::string> names, std::size_t max_open)
-    : folder_(std::move(folder)), names_(std::move(names)), pool_(max_open), opened_(names_.size()) {
+folder_files::folder_files(fs::path folder, std::vector<std::string> names, file_pool pool)
+    : folder_(std::move(folder)), names_(std::move(names)), pool_(std::move(pool)), opened_(names_.size()) {
   std::error_code ignored;
   real_folder_ = fs::canonical(folder_, ignored);
 }

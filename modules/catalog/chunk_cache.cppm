@@ -27,7 +27,7 @@ class shared_section final : public byte_source {
 /// The files of a folder by number, opened when they are first asked for. Thread-safe.
 class folder_files {
  public:
-  folder_files(std::filesystem::path folder, std::vector<std::string> names, std::size_t max_open);
+  folder_files(std::filesystem::path folder, std::vector<std::string> names, file_pool pool);
   /// errc::bad_format when the file is missing or not a regular file, errc::unsafe_path when a symbolic link leads out
   /// of the folder, errc::io.
   result<std::shared_ptr<const byte_source>> open(std::int32_t file);

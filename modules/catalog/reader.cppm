@@ -63,6 +63,12 @@ struct open_options {
   /// Where not empty, nobody asks for entries of other keys: what a DCP folder says of them is passed over, and its
   /// catalog has few others or none. Formats that gain nothing by it show everything.
   std::vector<std::string> only_keys = {};
+  /// Where files are opened; without it each checkpoint has a pool of its own, of `max_open_files`. For programs that
+  /// keep many checkpoints open.
+  std::optional<file_pool> files = {};
+
+  /// `files`, or a new pool.
+  file_pool pool() const { return files ? *files : file_pool(max_open_files); }
 };
 
 /// An opened checkpoint of any format: what it holds (`contents`), and access to its chunks and objects.

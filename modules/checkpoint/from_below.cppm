@@ -13,6 +13,7 @@ export namespace shardmesh {
 using shardmesh::catalog;
 using shardmesh::checkpoint_format;
 using shardmesh::checkpoint_reader;
+using shardmesh::file_pool;
 using shardmesh::file_text;
 using shardmesh::name;
 using shardmesh::object_entry;

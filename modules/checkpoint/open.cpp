@@ -61,9 +61,7 @@ result<std::unique_ptr<checkpoint_reader>> open_folder(const fs::path& path, con
   }
 }
 
-}  // namespace
-
-result<std::unique_ptr<checkpoint_reader>> open_checkpoint(const fs::path& path, const open_options& options) {
+result<std::unique_ptr<checkpoint_reader>> open_any(const fs::path& path, const open_options& options) {
   std::error_code code;
   const fs::file_status status = fs::status(path, code);
   if (!fs::exists(status)) {
@@ -96,6 +94,14 @@ result<std::unique_ptr<checkpoint_reader>> open_checkpoint(const fs::path& path,
       .with_file(path.string())
       .with_values(".metadata, *.distcp or *.safetensors in the folder", "none of them")
       .with_hint(below.empty() ? "" : "it holds these: " + below + "; open one by its name");
+}
+
+}  // namespace
+
+result<std::unique_ptr<checkpoint_reader>> open_checkpoint(const fs::path& path, const open_options& options) {
+  open_options all = options;
+  all.files = options.pool();  // one for all files of what is saved in many
+  return open_any(path, all);
 }
 
 }  // namespace shardmesh

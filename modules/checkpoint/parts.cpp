@@ -179,7 +179,9 @@ result<std::unique_ptr<checkpoint_reader>> open_parts(const fs::path& folder, co
                 fs::is_directory(folder, code) ? list_parts(folder) : std::vector<checkpoint_part>{});
   if (parts.empty()) return open_checkpoint(folder, options);
   auto reader = std::make_unique<all_parts_reader>(folder);
-  for (const checkpoint_part& part : parts) reader->add(part, options);
+  open_options all = options;
+  all.files = options.pool();
+  for (const checkpoint_part& part : parts) reader->add(part, all);
   return std::unique_ptr<checkpoint_reader>(std::move(reader));
 }
 

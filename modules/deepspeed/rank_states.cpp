@@ -26,7 +26,7 @@ error rank_loader::missing(const std::string& name, std::string_view what) const
 }
 
 result<saved_file> rank_loader::open(const std::string& name) {
-  folder_files files(step_, {name}, 1);
+  folder_files files(step_, {name}, file_pool(1));
   SHARDMESH_CHECK(files.open(0));  // it is a file, and no link out of this folder
   SHARDMESH_TRY(auto reader, torch_file::open(step_ / name, options_));
   const std::size_t number = made_.add_part(std::move(reader), folder_);

@@ -28,7 +28,7 @@ constexpr std::int64_t objects_limit_bytes = std::int64_t{4} << 30;
 
 class safetensors_reader final : public checkpoint_reader {
  public:
-  explicit safetensors_reader(const open_options& options) : pool_(options.max_open_files) {}
+  explicit safetensors_reader(const open_options& options) : pool_(options.pool()) {}
 
   result<void> open(const fs::path& path, checkpoint_format format) {
     path_ = path;

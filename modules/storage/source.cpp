@@ -107,6 +107,8 @@ class pooled_file final : public byte_source {
 }  // namespace
 
 file_pool::file_pool(std::size_t max_open) : state_(std::make_shared<state>(max_open)) {}
+file_pool::file_pool(const file_pool&) = default;
+file_pool& file_pool::operator=(const file_pool&) = default;
 file_pool::~file_pool() = default;
 
 result<std::unique_ptr<byte_source>> file_pool::open(const std::filesystem::path& path) {

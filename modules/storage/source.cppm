@@ -57,14 +57,16 @@ class section_source final : public byte_source {
 };
 
 /// Open files, at most `max_open` (and a fifth of what the process may open) at a time: the least recently used
-/// descriptor is closed and reopened when needed; a read waits while all of them are in use.
+/// descriptor is closed and reopened when needed; a read waits while all of them are in use. A handle: copies are the
+/// same pool, and so are the sources that it gave. Thread-safe.
 class file_pool {
  public:
   explicit file_pool(std::size_t max_open = 128);
+  file_pool(const file_pool&);
+  file_pool& operator=(const file_pool&);
   ~file_pool();
-  file_pool(const file_pool&) = delete;
 
-  /// A source of this file; the pool must outlive it. errc::io when it cannot be opened, errc::bad_format when it is
+  /// A source of this file. errc::io when it cannot be opened, errc::bad_format when it is
   /// not a regular file: a FIFO, a device or a folder is not opened at all, so it neither blocks nor does anything.
   result<std::unique_ptr<byte_source>> open(const std::filesystem::path& path);
 

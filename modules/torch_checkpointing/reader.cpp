@@ -174,7 +174,7 @@ class folder_reader final : public composed_reader {
 
   // A link may not lead out of the folder.
   result<void> check_inside(const std::string& name) const {
-    folder_files files(path_, {name}, 1);
+    folder_files files(path_, {name}, file_pool(1));
     auto opened = files.open(0);
     if (!opened) return std::move(opened).error();
     return {};

@@ -128,7 +128,7 @@ const zip_record* old_weights(const zip_directory& directory) {
 class program_reader final : public payload_reader {
  public:
   program_reader(fs::path file, const open_options& options)
-      : payload_reader(checkpoint_format::torch_file, std::move(file), options), pool_(options.max_open_files) {
+      : payload_reader(checkpoint_format::torch_file, std::move(file), options), pool_(options.pool()) {
     contents_.files.push_back(path_.filename().string());
   }
 

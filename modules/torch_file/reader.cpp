@@ -38,7 +38,7 @@ class torch_file_reader final : public checkpoint_reader, public file_of_ranks, 
  public:
   // `part`: what keys begin with, in a file that is a part of a larger state.
   torch_file_reader(fs::path file, const open_options& options, std::optional<std::string> part = {})
-      : pool_(options.max_open_files), part_(std::move(part)), budget_(options.limits) {
+      : pool_(options.pool()), part_(std::move(part)), budget_(options.limits) {
     path_ = std::move(file);
     contents_.format = checkpoint_format::torch_file;
     contents_.files.push_back(path_.filename().string());

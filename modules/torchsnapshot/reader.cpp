@@ -54,8 +54,7 @@ struct merged_entry {
 class snapshot_reader final : public torch_file::payload_reader {
  public:
   snapshot_reader(fs::path folder, const open_options& options)
-      : payload_reader(checkpoint_format::torchsnapshot, std::move(folder), options),
-        max_open_(options.max_open_files) {}
+      : payload_reader(checkpoint_format::torchsnapshot, std::move(folder), options), pool_(options.pool()) {}
 
   result<void> open() {
     const fs::path file = path_ / manifest_name;
@@ -75,7 +74,7 @@ class snapshot_reader final : public torch_file::payload_reader {
         problems_.push_back(problem.file.empty() ? std::move(problem).with_file(file.string()) : std::move(problem));
       }
     }
-    files_ = std::make_unique<folder_files>(path_, contents_.files, max_open_);
+    files_ = std::make_unique<folder_files>(path_, contents_.files, pool_);
     check_expanded();
     return {};
   }
@@ -250,7 +249,7 @@ class snapshot_reader final : public torch_file::payload_reader {
     return stored_range{file, 0, begin, end - begin};
   }
 
-  std::size_t max_open_;
+  file_pool pool_;
   std::map<std::string, std::int32_t> numbers_;               // files by name
   std::vector<std::int64_t> file_bytes_;                      // per file; -1: there is none
   std::set<std::pair<std::int32_t, std::int64_t>> archives_;  // file and offset

@@ -32,6 +32,25 @@ def peak_bytes(oracle, case, *arguments, limits=None):
     return usage.ru_maxrss * 1024
 
 
+def model_in_many_files(oracle, few):
+    """A model of 300 files of torch.save, more than may be open: each is opened again when it is needed."""
+    whole, parts = oracle.work / "whole.safetensors", oracle.work / "parts"
+    write_safetensors(whole, 300, 64)
+    parts.mkdir()
+    one = oracle.work / "one.pt"
+    oracle.succeeds("300 files", "convert", whole, one)
+    files = {f"w{i}": f"pytorch_model-{i + 1:05}-of-00300.bin" for i in range(300)}
+    for key, file in files.items():
+        oracle.succeeds("300 files", "convert", one, parts / f"{file}.pt", "--rename", f"w={key}")
+        (parts / f"{file}.pt").rename(parts / file)
+    (parts / "pytorch_model.bin.index.json").write_text(json.dumps({"metadata": {}, "weight_map": files}))
+    merged = oracle.work / "merged.safetensors"
+    for arguments in (["inspect", parts], ["verify", parts], ["convert", parts, merged], ["diff", parts, merged]):
+        peak_bytes(oracle, "300 files", *arguments, limits=few)
+    found = json.loads(oracle.succeeds("300 files", "inspect", merged, "--json") or "{}").get("tensors", {})
+    oracle.check(sorted(found) == sorted(files), "300 files", f"{len(found)} tensors")
+
+
 def main():
     oracle = Oracle(__doc__)
     flat = oracle.work / "w.safetensors"
@@ -50,6 +69,7 @@ def main():
         peak_bytes(oracle, "4096 files", *arguments, limits=few)
     oracle.check(len(list(many.glob("*.distcp"))) == 4096, "4096 files", "not one file per rank")
     oracle.succeeds("4096 files", "diff", flat, oracle.work / "one.safetensors")
+    model_in_many_files(oracle, few)
     oracle.finish()
 
 
