@@ -8,6 +8,7 @@ module;
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -308,6 +309,12 @@ void writer::open(const pickle::value& parsed, std::vector<work>& pending) {
       later(what::opcode, op::binpersid);
       return later(what::open, 0, parsed.persistent_id());
     case kind::record: {
+      const bool makes_bytes = parsed.is_record_of("_codecs", "encode") || is_builtin(parsed, "bytes");
+      // Bytes that protocols 0 to 2 spell as text.
+      if (const auto plain = makes_bytes && !is_protocol2() ? bytes_of(parsed) : std::nullopt) {
+        bytes(std::as_bytes(std::span(*plain)));
+        return remember(parsed);
+      }
       // Python's order: the object, remembered at once (its parts may refer to it), then items, then state.
       if (parsed.state()) {
         later(what::opcode, op::build);

@@ -92,7 +92,7 @@ class item_reader {
   std::size_t add_pickled(torch_file::item& item, torch_file::storage storage, std::int64_t begin);
   result<void> locate(torch_file::storage& storage);
   result<void> locate_legacy(torch_file::item& item, const pickle::value& keys, std::int64_t at);
-  result<void> check_bytes_text(const pickle::value& record) const;
+  result<void> check_bytes_text(const pickle::value& record);
   error bad(std::string message) const { return fail(errc::bad_format, std::move(message)).with_file(source_.name()); }
 
   const byte_source& source_;
@@ -104,6 +104,7 @@ class item_reader {
   bool is_legacy_ = false;              // storages are located later, all of them
   std::span<const std::byte> pickled_;  // a bare pickle: the whole file
   std::unordered_map<std::string, std::size_t> by_key_;
+  std::unordered_set<const char*> checked_texts_;
 };
 
 result<item> item_reader::open() {
@@ -273,10 +274,11 @@ result<void> item_reader::locate_legacy(torch_file::item& item, const pickle::va
 
 // Protocol 2 spells bytes as text: _codecs.encode(text, "latin1"). Text that is none fails in Python; here it would be
 // read to its end, and found to be none, wherever it is referred to.
-result<void> item_reader::check_bytes_text(const pickle::value& record) const {
+result<void> item_reader::check_bytes_text(const pickle::value& record) {
   if (!record.is_record_of("_codecs", "encode") || record.args().size() < 2) return {};
   const auto text = record.args().items()[0].text(), encoding = record.args().items()[1].text();
-  if (!text || text->size() < 256 || !encoding || !encoding->starts_with("latin") || bytes_of(record)) return {};
+  if (!text || text->size() < 256 || !encoding || !encoding->starts_with("latin")) return {};
+  if (!checked_texts_.insert(text->data()).second || bytes_of(record)) return {};  // many may refer to one text
   return fail(errc::bad_pickle,
               fmt::format("bytes are spelled as text of {} bytes that Latin-1 does not have", text->size()))
       .with_file(source_.name());

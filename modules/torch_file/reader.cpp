@@ -26,6 +26,7 @@ import :item_records;
 import :local_tensor;
 import :object_parts;
 import :script_archive;
+import :spelled_pickle;
 import :split_reader;
 
 namespace shardmesh::torch_file {
@@ -52,6 +53,10 @@ class torch_file_reader final : public checkpoint_reader, public file_of_ranks, 
       source_ = std::make_shared<const shared_section>(source_, run->offset, run->length);
       begin_ = run->offset;
       notes_ = run->notes;
+    } else {
+      SHARDMESH_TRY(auto plain, with_plain_bytes(*source_, budget_.limits().description_bytes / 4));
+      is_rewritten_ = plain != nullptr;
+      if (plain) source_ = std::move(plain);
     }
     auto item = torch_file::item::open(
         *source_, {.pickle_limit_bytes = budget_.limits().description_bytes, .budget = &budget_, .is_file = true});
@@ -234,7 +239,9 @@ class torch_file_reader final : public checkpoint_reader, public file_of_ranks, 
 
   void add_chunk(const box& where, std::size_t tensor, const box& local) {
     const torch_file::storage& storage = item_->storages()[item_->tensors()[tensor].storage];
-    contents_.add_chunk(where, {0, 0, begin_ + storage.offset, storage.stored_bytes});
+    // What was spelled as text lies nowhere in the file.
+    contents_.add_chunk(
+        where, is_rewritten_ ? stored_range{} : stored_range{0, 0, begin_ + storage.offset, storage.stored_bytes});
     chunks_.push_back({tensor, local});
   }
 
@@ -276,7 +283,8 @@ class torch_file_reader final : public checkpoint_reader, public file_of_ranks, 
   file_pool pool_;
   std::optional<std::string> part_;
   std::shared_ptr<const byte_source> source_;
-  std::int64_t begin_ = 0;  // of the archive in the file
+  std::int64_t begin_ = 0;     // of the archive in the file
+  bool is_rewritten_ = false;  // `source_` is the file's pickle with plain bytes
   std::unique_ptr<item> item_;
   std::vector<pickle::value> objects_;
   std::unordered_map<std::size_t, pickle::value> opaque_tensors_;  // by index into the catalog

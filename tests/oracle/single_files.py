@@ -105,12 +105,12 @@ def random_values(rng):
 
 
 def pickles(oracle):
-    for seed in range(12):
+    for seed in range(24):
         rng = random.Random(seed)
         torch.manual_seed(seed)
         state, tensors, objects = random_values(rng)
         file = oracle.work / f"pickle_{seed}.pkl"
-        file.write_bytes(pickle.dumps(state, protocol=3 + seed % 3))
+        file.write_bytes(pickle.dumps(state, protocol=seed % 6))
         out = oracle.succeeds(f"pickle_{seed}", "inspect", file, "--json")
         if out is None:
             continue
@@ -120,16 +120,25 @@ def pickles(oracle):
         check(oracle, f"pickle_{seed}", file, ordered, objects)
     file = oracle.work / "pickled_module.pkl"
     module = nn.Linear(2, 3)
-    file.write_bytes(pickle.dumps(module))
-    check(oracle, "pickled_module", file, described(module.state_dict()))
-    for protocol in (0, 1, 2):
-        file.write_bytes(pickle.dumps({"w": torch.ones(2)}, protocol=protocol))
-        refused(oracle, f"protocol_{protocol}", file, "as text")
+    for protocol in range(6):
+        file.write_bytes(pickle.dumps(module, protocol=protocol))
+        check(oracle, f"pickled_module_{protocol}", file, described(module.state_dict()))
+    # What is shared stays one thing, and texts with every kind of letter are texts.
+    shared = torch.arange(40_000.0)  # more than the first beginning that is looked at
+    for protocol in range(6):
+        file.write_bytes(pickle.dumps({"a": shared, "b": shared[3:7], "c": [shared], "bytes": bytes(range(256)),
+                                       "text": "\n\r\\ \u00e9\u20ac\U0001f600\0\x1a", "big": 1 << 90}, protocol=protocol))
+        name = f"shared_{protocol}"
+        check(oracle, name, file, described({"a": shared, "b": shared[3:7], "c.0": shared}), ["bytes", "text", "big"])
+        values = json.loads(oracle.succeeds(name, "inspect", file, "--json") or "{}").get("objects", {})
+        oracle.check({key: value["value"] for key, value in values.items()} == {
+            "bytes": {"$bytes": bytes(range(256)).hex()}, "text": "\n\r\\ \u00e9\u20ac\U0001f600\0\x1a",
+            "big": {"$int": str(1 << 90)}}, name, f"{values}")
     # Every order in which numpy writes the elements of an array.
     dense = np.arange(30.0).reshape(2, 3, 5)
     arrays = {"dense": dense, "fortran": np.asfortranarray(dense), "transposed": dense.transpose(2, 0, 1),
               "matrix": dense[0].T, "strided": dense[:, ::2], "empty": np.zeros((0, 3, 2)).transpose(2, 0, 1)}
-    for protocol in (3, 4, 5):
+    for protocol in range(6):
         file.write_bytes(pickle.dumps(arrays, protocol=protocol))
         check(oracle, f"arrays_{protocol}", file, described({k: torch.from_numpy(v.copy()) for k, v in arrays.items()}))
 
@@ -160,6 +169,36 @@ def hostile_pickles(oracle):
     file.write_bytes(array)  # no array of that shape: an object, as it is in a .pt file
     out = oracle.succeeds("hostile_array", "inspect", file, "--json")
     oracle.check(out is not None and json.loads(out)["tensors"] == {}, "hostile_array", "it is a tensor")
+
+
+def hostile_texts(oracle):
+    """Protocols 0 to 2, which spell bytes as text."""
+    file = oracle.work / "hostile_text.pkl"
+    tensor, array = torch.arange(100.0), np.arange(100.0)
+    for protocol in (0, 1, 2):
+        name, good = f"hostile_text_{protocol}", pickle.dumps({"w": tensor}, protocol=protocol)
+        for cut in (len(good) // 3, len(good) - 1):
+            file.write_bytes(good[:cut])
+            refused(oracle, f"{name}_cut", file)
+        # Letters that are no byte: what Python fails at is no data.
+        letter = b"\\u0142" if protocol == 0 else "\u0142".encode()
+        old = b"\x80A" if protocol == 0 else "\x80A".encode()
+        assert old in good
+        changed = good.replace(old, letter + (b"" if protocol == 0 else b"A"), 1)
+        file.write_bytes(changed)
+        refused(oracle, f"{name}_letter", file)
+        file.write_bytes(good.replace(b"I100\n" if protocol == 0 else b"Kd", b"I101\n" if protocol == 0 else b"Ke", 1))
+        refused(oracle, f"{name}_sizes", file)
+        file.write_bytes(pickle.dumps({"a": array}, protocol=protocol).replace(
+            b"(I100\n" if protocol == 0 else b"Kd", b"(I101\n" if protocol == 0 else b"Ke", 1))
+        out = oracle.succeeds(f"{name}_array", "inspect", file, "--json")
+        oracle.check(out is not None and json.loads(out)["tensors"] == {}, f"{name}_array", "it is a tensor")
+    # One long text, encoded many times: what it would be written as is bounded by what the file is.
+    bomb = b"\x80\x02](X" + (1 << 20).to_bytes(4, "little") + b"a" * (1 << 20) + b"q\0"
+    bomb += b"c_codecs\nencode\nq\1h\0X\6\0\0\0latin1q\2\x86R" + b"h\1h\0h\2\x86R" * 50_000 + b"e."
+    file.write_bytes(bomb)
+    status, _, err = oracle.run("inspect", file, timeout=60)
+    oracle.check(status in (0, 1), "hostile_text_bomb", f"{status}: {err[-300:]}")
 
 
 def programs(oracle):
@@ -284,7 +323,7 @@ def hostile_programs(oracle):
 
 
 oracle = Oracle(__doc__)
-for part in (roots, pickles, hostile_pickles, programs, script_buffers, hostile_programs):
+for part in (roots, pickles, hostile_pickles, hostile_texts, programs, script_buffers, hostile_programs):
     if oracle.args.only in part.__name__:
         part(oracle)
 shutil.rmtree(oracle.work, ignore_errors=True)

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include <try.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+module shardmesh.torch_file;
+
+import :spelled_pickle;
+
+namespace shardmesh::torch_file {
+namespace {
+
+constexpr std::byte proto{0x80};
+
+class pickle_in_memory final : public byte_source {
+ public:
+  pickle_in_memory(std::vector<std::byte> bytes, std::string name)
+      : bytes_(std::move(bytes)), source_(bytes_, std::move(name)) {}
+  std::int64_t size_bytes() const override { return source_.size_bytes(); }
+  std::string name() const override { return source_.name(); }
+  result<void> read(std::int64_t offset, std::span<std::byte> out) const override { return source_.read(offset, out); }
+
+ private:
+  std::vector<std::byte> bytes_;
+  memory_source source_;
+};
+
+// Protocols 0 and 1 begin with no mark of their own.
+result<bool> may_be_spelled(const byte_source& file) {
+  std::array<std::byte, 2> head{};
+  if (file.size_bytes() < 2 || looks_like_zip(file)) return false;
+  SHARDMESH_CHECK(file.read(0, head));
+  return head[0] != proto || head[1] <= std::byte{2};
+}
+
+bool names_bytes(std::span<const std::byte> bytes) {
+  const pickle::used_names found = pickle::names_in(bytes);
+  return std::any_of(found.names.begin(), found.names.end(),
+                     [](const pickle::used_name& name) { return name.text == "_codecs.encode"; });
+}
+
+}  // namespace
+
+result<std::shared_ptr<const byte_source>> with_plain_bytes(const byte_source& file, std::int64_t limit_bytes) {
+  const std::shared_ptr<const byte_source> nothing;
+  SHARDMESH_TRY(const bool may_be, may_be_spelled(file));
+  if (!may_be) return nothing;
+  // Ever longer beginnings, as long as the pickle is cut: what is none, or is followed by bulk data, shows early.
+  const std::int64_t size = file.size_bytes(), most = std::min(size, limit_bytes);
+  for (std::int64_t window = 1 << 16;; window *= 8) {
+    std::vector<std::byte> bytes(static_cast<std::size_t>(std::min(window, most)));
+    SHARDMESH_CHECK(file.read(0, bytes));
+    const bool is_last = static_cast<std::int64_t>(bytes.size()) == most;
+    const auto graph = pickle::graph::parse(std::span<const std::byte>(bytes));
+    if (!graph && graph.error().found == pickle::cut_short && !is_last) continue;
+    if (!graph || graph->consumed_bytes() != static_cast<std::size_t>(size)) return nothing;
+    if (bytes[0] == proto && !names_bytes(bytes)) return nothing;
+    pickle::writer out;
+    // Names are as long or longer than opcodes of protocol 0 have them; shared bytes are written once.
+    if (!out.value(graph->root(), 2 * bytes.size() + 4096)) return nothing;
+    return std::shared_ptr<const byte_source>(
+        std::make_shared<const pickle_in_memory>(std::move(out).finish(), file.name()));
+  }
+}
+
+}  // namespace shardmesh::torch_file
