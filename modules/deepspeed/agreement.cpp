@@ -3,6 +3,7 @@ module;
 #include <fmt/format.h>
 #include <try.hpp>
 
+#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -57,9 +58,25 @@ result<void> compare(const texts& first, const texts& other, const saved_file& f
 
 }  // namespace
 
-result<void> check_one_save(std::span<const model_states> models, std::span<const optimizer_states> optimizers) {
+result<void> check_same_counters(std::span<const model_states> models) {
   for (const model_states& model : models.subspan(1))
     SHARDMESH_CHECK(compare(models.front().counters, model.counters, model.file));
+  return {};
+}
+
+result<void> check_all_ranks(const model_states& model, std::size_t ranks) {
+  const auto said = model.counters.find("mp_world_size");
+  if (said == model.counters.end()) return {};
+  std::size_t world = 0;
+  const char* const end = said->second.data() + said->second.size();
+  if (std::from_chars(said->second.data(), end, world).ptr != end || world <= ranks) return {};
+  return fail(errc::incomplete_save, "files of other ranks of tensor parallelism are missing")
+      .with_file(model.file.file())
+      .with_values(fmt::format("{} ranks, as 'mp_world_size' says", world), fmt::format("{}", ranks));
+}
+
+result<void> check_one_save(std::span<const model_states> models, std::span<const optimizer_states> optimizers) {
+  SHARDMESH_CHECK(check_same_counters(models));
   SHARDMESH_TRY(const texts first, facts_of(optimizers.front()));
   for (const optimizer_states& rank : optimizers.subspan(1)) {
     SHARDMESH_TRY(const texts facts, facts_of(rank));

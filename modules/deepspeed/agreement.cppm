@@ -13,4 +13,11 @@ namespace shardmesh::deepspeed {
 // errc::disagreement naming the file of the rank that says something else than rank 0.
 result<void> check_one_save(std::span<const model_states> models, std::span<const optimizer_states> optimizers);
 
+// The part of it that model files know: counters and versions.
+result<void> check_same_counters(std::span<const model_states> models);
+
+// A rank's part of tensors must not pass for the whole of them: errc::incomplete_save where the file speaks of more
+// ranks of tensor parallelism than there are.
+result<void> check_all_ranks(const model_states& model, std::size_t ranks);
+
 }  // namespace shardmesh::deepspeed

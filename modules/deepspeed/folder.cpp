@@ -14,6 +14,7 @@ module;
 #include <vector>
 module shardmesh.deepspeed;
 
+import :parameter_files;
 import :rank_files;
 
 namespace shardmesh::deepspeed {
@@ -24,21 +25,25 @@ constexpr std::int64_t longest_latest = 4096;  // bytes: it holds the name of a 
 constexpr std::size_t most_looked_at = 5000;   // names
 
 bool is_step(const fs::path& folder) {
+  if (is_universal(folder)) return true;
   std::error_code code;
   for (fs::directory_iterator at(folder, code), end; !code && at != end; at.increment(code))
     if (is_rank_file(at->path().filename().string())) return true;
   return false;
 }
 
-bool has_latest(const fs::path& folder) {
+// The file that names the last step: `latest`, or where there is none, that of universal checkpoints; empty: neither.
+fs::path latest_file(const fs::path& folder) {
   std::error_code ignored;
-  return fs::is_regular_file(folder / "latest", ignored);
+  for (const std::string_view name : {"latest", "latest_universal"})
+    if (fs::is_regular_file(folder / name, ignored)) return folder / name;
+  return {};
 }
 
-// The name in `latest`, as DeepSpeed strips it; nothing without one.
-result<std::string> latest_tag(const fs::path& folder) {
-  if (!has_latest(folder)) return std::string();
-  SHARDMESH_TRY(const auto bytes, read_file(folder / "latest", longest_latest));
+// The name in it, as DeepSpeed strips it; nothing without one.
+result<std::string> latest_tag(const fs::path& file) {
+  if (file.empty()) return std::string();
+  SHARDMESH_TRY(const auto bytes, read_file(file, longest_latest));
   std::string tag(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   const auto is_space = [](char c) { return c == ' ' || (c >= '\t' && c <= '\r'); };
   while (!tag.empty() && is_space(tag.back())) tag.pop_back();
@@ -72,23 +77,24 @@ bool is_plain_name(std::string_view name) {
 
 bool holds_checkpoint(const fs::path& folder) {
   if (is_step(folder)) return true;
-  const auto tag = latest_tag(folder);
+  const fs::path latest = latest_file(folder);
+  const auto tag = latest_tag(latest);
   const std::size_t steps = steps_in(folder, tag ? *tag : "").size();
-  return steps == 1 || (steps > 1 && has_latest(folder));
+  return steps == 1 || (steps > 1 && !latest.empty());
 }
 
 result<fs::path> step_folder(const fs::path& folder) {
   if (is_step(folder)) return folder;
-  SHARDMESH_TRY(const std::string tag, latest_tag(folder));
+  const fs::path latest = latest_file(folder);
+  SHARDMESH_TRY(const std::string tag, latest_tag(latest));
   const std::vector<std::string> steps = steps_in(folder, tag);
-  if (!has_latest(folder)) {
+  if (latest.empty()) {
     if (steps.size() == 1) return folder / steps.front();
     return fail(errc::bad_format, steps.empty() ? "holds no step that DeepSpeed saved"
                                                 : "holds several steps and no 'latest' that names one")
         .with_file(folder.string())
         .with_hint(steps.empty() ? "" : fmt::format("open one of them: {}", name_list(steps)));
   }
-  const fs::path latest = folder / "latest";
   if (!is_plain_name(tag))
     return fail(errc::unsafe_path, "it does not hold the name of a folder beside it")
         .with_file(latest.string())

@@ -8,9 +8,9 @@ import shardmesh.core;
 
 export namespace shardmesh::deepspeed {
 
-/// Whether `folder` is one step (it has files named as ranks' model or optimizer states) or a run's folder with a step
-/// in it: one that a file `latest` names, or the only one that is named global_step.... False for what cannot be
-/// listed.
+/// Whether `folder` is one step (it has files named as ranks' model or optimizer states, or is a universal checkpoint)
+/// or a run's folder with a step in it: one that a file `latest` names (without it `latest_universal`), or the only one
+/// that is named global_step.... False for what cannot be listed.
 /// Cost: lists the folder, and those in it that have such a name.
 bool holds_checkpoint(const std::filesystem::path& folder);
 

@@ -51,7 +51,7 @@ bool is_one_of(const std::array<std::string_view, Size>& names, std::string_view
 
 class model_file {
  public:
-  model_file(const saved_file& file, bool is_first) : is_first_(is_first) { made_.file = file; }
+  model_file(const saved_file& file, const model_reading& how) : how_(how) { made_.file = file; }
 
   result<model_states> read() {
     const catalog& contents = made_.file.reader->contents();
@@ -59,7 +59,7 @@ class model_file {
     for (std::size_t i = 0; i < contents.objects.size(); ++i) SHARDMESH_CHECK(add_object(contents.objects[i].where, i));
     if (!has_module_)
       return fail(errc::bad_format, "it is no model file: it has no 'module'").with_file(made_.file.file());
-    if (is_first_ && made_.has_shapes && !has_buffer_names_)
+    if (how_.has_shapes && made_.has_shapes && !has_buffer_names_)
       return fail(errc::bad_format, "it does not say which tensors are buffers: it has no 'buffer_names'")
           .with_file(made_.file.file())
           .with_hint("opened by itself, it has all tensors of 'module'");
@@ -84,13 +84,13 @@ class model_file {
       has_module_ = true;
       if (where.size() == 1) {
         SHARDMESH_TRY(const bool is_elsewhere, is_none(file, index));
-        if (is_elsewhere)
+        if (is_elsewhere && !how_.may_be_elsewhere)
           return fail(errc::unsupported, "its module lies in other files, one for each layer").with_file(file.file());
       }
     } else if (where.size() == 1 && !where[0].is_index() && is_one_of(counters, where[0].name())) {
       SHARDMESH_TRY(const auto value, file.reader->read_object(index));
       made_.counters.emplace(where[0].name(), value.json);
-    } else if (!is_first_) {
+    } else if (!how_.has_shapes) {
       return {};
     } else if (begins_with(where, {"buffer_names"})) {
       if (where.size() > 1) return {};
@@ -143,13 +143,14 @@ class model_file {
   }
 
   model_states made_;
-  bool is_first_, has_module_ = false, has_buffer_names_ = false;
+  model_reading how_;
+  bool has_module_ = false, has_buffer_names_ = false;
 };
 
 }  // namespace
 
-result<model_states> read_model_states(const saved_file& file, bool is_first) {
-  return model_file(file, is_first).read();
+result<model_states> read_model_states(const saved_file& file, const model_reading& how) {
+  return model_file(file, how).read();
 }
 
 std::optional<std::string> name_beside_model(const shardmesh::path& where) {

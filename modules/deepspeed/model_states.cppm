@@ -29,10 +29,14 @@ struct model_states {
   std::map<std::string, std::string> counters;              // what all ranks of one save agree on, as text
 };
 
-// errc::unsupported where the module lies in other files, or experts' parts in a form of their own; errc::bad_format
-// for values of another kind.
-// What all ranks know alike (shapes, names) is read of the first one only.
-result<model_states> read_model_states(const saved_file& file, bool is_first);
+struct model_reading {
+  bool has_shapes = true;         // shapes and names are read; all ranks know them alike
+  bool may_be_elsewhere = false;  // the module may lie in other files, as that of a pipeline
+};
+
+// errc::unsupported where the module lies in other files and may not, or experts' parts in a form of their own;
+// errc::bad_format for values of another kind.
+result<model_states> read_model_states(const saved_file& file, const model_reading& how);
 
 // What of the file is no part of the model or of its partition: how it is called in the checkpoint. Nothing for what
 // is.

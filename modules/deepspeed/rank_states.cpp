@@ -11,7 +11,6 @@ module;
 #include <optional>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <utility>
 #include <vector>
 module shardmesh.deepspeed;
@@ -35,7 +34,7 @@ result<saved_file> rank_loader::open(const std::string& name) {
 
 result<model_states> rank_loader::open_model(const std::string& name, bool is_first) {
   SHARDMESH_TRY(const saved_file file, open(name));
-  return read_model_states(file, is_first);
+  return read_model_states(file, {.has_shapes = is_first});
 }
 
 result<rank_states> rank_loader::load(const model_parallel_rank& rank) {
@@ -51,11 +50,6 @@ result<rank_states> rank_loader::load(const model_parallel_rank& rank) {
 }
 
 result<rank_states> rank_loader::without_optimizers(const model_parallel_rank& rank) {
-  std::error_code ignored;
-  if (fs::is_directory(step_ / "zero", ignored))
-    return fail(errc::unsupported, "it is a universal checkpoint, a folder for each parameter, which is not read")
-        .with_file(step_.string())
-        .with_hint("open the step that it was made of");
   if (!rank.models.empty())
     return missing(rank.models.begin()->second, "a model file of ZeRO 3 has no '_optim_states.pt' files beside it")
         .with_hint("its parameters are in them");

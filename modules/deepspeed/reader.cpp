@@ -3,12 +3,10 @@ module;
 #include <fmt/format.h>
 #include <try.hpp>
 
-#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -17,27 +15,24 @@ module shardmesh.deepspeed;
 
 import :agreement;
 import :flat_run;
-import :float_buffers;
+import :folder_reader;
 import :model_states;
 import :optimizer_states;
+import :parameter_files;
 import :partition;
 import :rank_files;
 import :rank_states;
 import :state_dict;
+import :universal;
 
 namespace shardmesh::deepspeed {
 namespace fs = std::filesystem;
 namespace {
 
-class deepspeed_reader final : public composed_reader {
+class deepspeed_reader final : public folder_reader {
  public:
   deepspeed_reader(const fs::path& folder, fs::path step, const open_options& options)
-      : composed_reader(checkpoint_format::deepspeed, folder),
-        step_(std::move(step)),
-        options_(options),
-        budget_(options.limits) {
-    if (step_ != folder) folder_ = step_.filename().string() + "/";
-  }
+      : folder_reader(folder, std::move(step), options) {}
 
   result<void> open() {
     SHARDMESH_TRY(const auto ranks, list_rank_files(step_));
@@ -57,21 +52,9 @@ class deepspeed_reader final : public composed_reader {
  private:
   result<void> add_rank(const model_parallel_rank& rank) {
     SHARDMESH_TRY(const rank_states states, rank_loader(*this, step_, folder_, options_).load(rank));
-    SHARDMESH_CHECK(check_tensor_parallelism(states.models.front()));
+    SHARDMESH_CHECK(check_all_ranks(states.models.front(), ranks_));
     return states.optimizers.empty() ? add_replicated(states.models.front())
                                      : add_partitioned(states.models, states.optimizers);
-  }
-
-  // A rank's part of tensors must not pass for the whole of them.
-  result<void> check_tensor_parallelism(const model_states& model) const {
-    const auto said = model.counters.find("mp_world_size");
-    if (said == model.counters.end()) return {};
-    std::size_t ranks = 0;
-    const char* const end = said->second.data() + said->second.size();
-    if (std::from_chars(said->second.data(), end, ranks).ptr != end || ranks <= ranks_) return {};
-    return fail(errc::incomplete_save, "files of other ranks of tensor parallelism are missing")
-        .with_file(model.file.file())
-        .with_values(fmt::format("{} ranks, as 'mp_world_size' says", ranks), fmt::format("{}", ranks_));
   }
 
   // ZeRO 0: the model and its optimizer as one rank has them.
@@ -106,29 +89,6 @@ class deepspeed_reader final : public composed_reader {
     return add_others(models.front(), optimizers.front());
   }
 
-  // zero_to_fp32.py makes floating-point buffers float32 and takes others as they are.
-  planned_state plan_buffers(const model_states& model) {
-    const auto& tensors = model.file.reader->contents().tensors;
-    const std::set<std::string> names(model.buffers.begin(), model.buffers.end());
-    planned_state made;
-    std::vector<std::size_t> converted;
-    const std::size_t converter = part_count();  // the part that will be added
-    for (const std::string& name : model.module_order) {
-      if (!names.contains(name)) continue;
-      const std::size_t tensor = model.module.at(name);
-      const tensor_entry& stored = tensors[tensor];
-      const bool converts = is_floating(stored.type) && stored.type != dtype::float32 && stored.chunk_count == 1 &&
-                            is_convertible(stored.type, dtype::float32);
-      planned_tensor planned{
-          converts ? dtype::float32 : stored.type, stored.shape, {}, std::pair(model.file.part, tensor)};
-      if (converts) planned.whole = std::pair(converter, converted.size());
-      if (converts) converted.push_back(tensor);
-      made.set(name, std::move(planned));
-    }
-    if (!converted.empty()) add_part(as_float32(*model.file.reader, std::move(converted)));
-    return made;
-  }
-
   result<void> add_states(const partition& trained, const optimizer_states& first) {
     for (const auto& [name, groups] : first.states) {
       const auto tensors = trained.state(name);
@@ -156,11 +116,7 @@ class deepspeed_reader final : public composed_reader {
   }
 
   result<void> add_others(const model_states& model, const optimizer_states& optimizer) {
-    const catalog& beside = model.file.reader->contents();
-    for (std::size_t i = 0; i < beside.tensors.size(); ++i)
-      SHARDMESH_CHECK(add_beside_model(model.file, beside.tensors[i].where, {0, "", true, i}));
-    for (std::size_t i = 0; i < beside.objects.size(); ++i)
-      SHARDMESH_CHECK(add_beside_model(model.file, beside.objects[i].where, {0, "", false, i}));
+    SHARDMESH_CHECK(add_beside_model(model.file));
     const catalog& contents = optimizer.file.reader->contents();
     for (const auto& [first, value] : optimizer.others) {
       const shardmesh::path& where =
@@ -170,49 +126,14 @@ class deepspeed_reader final : public composed_reader {
     return {};
   }
 
-  result<void> add_beside_model(const saved_file& file, const shardmesh::path& where, const group_value& value) {
-    const auto name = name_beside_model(where);
-    if (!name) return {};
-    return add_beside(file, name->starts_with("client_state.") ? below({"client_state"}, where, 0) : where, value);
-  }
-
-  // The steps of `where` from `first` on, below others.
-  static shardmesh::path below(shardmesh::path made, const shardmesh::path& where, std::size_t first) {
-    for (std::size_t i = first; i < where.size(); ++i) made.push_back(where[i]);
-    return made;
-  }
-
-  result<void> add(const shardmesh::path& where, const planned_tensor& tensor) {
-    const shardmesh::path placed = below(root_, where, 0);
-    keys_.insert(joined(placed, 0));
-    return add_planned(*this, joined(placed, 0), placed, tensor);
-  }
-
-  // A tensor or an object of a file as it is.
-  result<void> add_beside(const saved_file& file, const shardmesh::path& where, const group_value& value) {
-    const shardmesh::path placed = below(root_, where, 0);
-    const std::string key = joined(placed, 0);
-    if (!keys_.insert(key).second) {
-      notes_.push_back(fmt::format("'{}' of {} is left out: a parameter has this name", key, file.file()));
-      return {};
-    }
-    return value.is_tensor ? add_whole_tensor(key, placed, file.part, value.index)
-                           : add_object(key, placed, file.part, value.index);
-  }
-
-  fs::path step_;
-  open_options options_;
-  read_budget budget_;
   std::size_t ranks_ = 0;  // of tensor parallelism
-  std::string folder_;     // of the step in the run's
-  shardmesh::path root_;   // of what is being added
-  std::set<std::string> keys_;
 };
 
 }  // namespace
 
 result<std::unique_ptr<checkpoint_reader>> open(const fs::path& folder, const open_options& options) {
   SHARDMESH_TRY(fs::path step, step_folder(folder));
+  if (is_universal(step)) return open_universal(folder, std::move(step), options);
   auto made = std::make_unique<deepspeed_reader>(folder, std::move(step), options);
   SHARDMESH_CHECK(made->open());
   return std::unique_ptr<checkpoint_reader>(std::move(made));

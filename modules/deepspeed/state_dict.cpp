@@ -81,27 +81,36 @@ void planned_state::set(const std::string& name, planned_tensor tensor) {
     entries[place->second].second = std::move(tensor);
 }
 
-result<planned_state> plan_state(std::span<const model_states> models, const partition& trained, planned_state made,
-                                 read_budget& budget) {
-  const model_states& first = models.front();
-  for (const named_shape& frozen : first.frozen) {
+result<void> add_frozen(std::span<const model_states> models, bool is_stage_3, planned_state& into) {
+  for (const named_shape& frozen : models.front().frozen) {
     SHARDMESH_TRY(planned_tensor tensor,
-                  trained.is_stage_3() ? gathered_frozen(models, frozen) : whole_frozen(first, frozen));
-    made.set(frozen.name, std::move(tensor));
+                  is_stage_3 ? gathered_frozen(models, frozen) : whole_frozen(models.front(), frozen));
+    into.set(frozen.name, std::move(tensor));
   }
-  for (const placed_parameter& parameter : trained.parameters())
-    made.set(parameter.name, trained.weights_of(parameter));
+  return {};
+}
+
+result<void> add_shared(const model_states& model, planned_state& into, read_budget& budget) {
   std::int64_t stored = 0;
-  for (const auto& [name, tensor] : made.entries) stored = checked_add(stored, bytes_of(tensor)).value_or(stored);
+  for (const auto& [name, tensor] : into.entries) stored = checked_add(stored, bytes_of(tensor)).value_or(stored);
   SHARDMESH_CHECK(budget.expand(0, stored));
-  for (const auto& [name, source] : first.shared) {
-    const planned_tensor* held = made.find(source);
+  for (const auto& [name, source] : model.shared) {
+    const planned_tensor* held = into.find(source);
     if (held == nullptr) continue;  // as zero_to_fp32.py does: neither of the two was saved
     const planned_tensor copy = *held;
     if (auto done = budget.expand(bytes_of(copy), 0); !done)
-      return std::move(done).error().with_key(name).with_file(first.file.file());
-    made.set(name, copy);
+      return std::move(done).error().with_key(name).with_file(model.file.file());
+    into.set(name, copy);
   }
+  return {};
+}
+
+result<planned_state> plan_state(std::span<const model_states> models, const partition& trained, planned_state made,
+                                 read_budget& budget) {
+  SHARDMESH_CHECK(add_frozen(models, trained.is_stage_3(), made));
+  for (const placed_parameter& parameter : trained.parameters())
+    made.set(parameter.name, trained.weights_of(parameter));
+  SHARDMESH_CHECK(add_shared(models.front(), made, budget));
   return made;
 }
 

@@ -20,6 +20,13 @@ struct planned_state {
   void set(const std::string& name, planned_tensor tensor);  // replaces one that has the name
 };
 
+// The frozen parameters: whole in the first file, or (ZeRO 3) in parts over all. errc::missing_key,
+// errc::shape_mismatch.
+result<void> add_frozen(std::span<const model_states> models, bool is_stage_3, planned_state& into);
+
+// Names of parameters that are another one's as well; what they repeat counts against `budget`.
+result<void> add_shared(const model_states& model, planned_state& into, read_budget& budget);
+
 // `models` are the files that have parts of the model: rank 0's, or (ZeRO 3) those of all ranks. `buffers` are rank 0's
 // buffers. What names repeat counts against `budget`.
 // errc::missing_key (a frozen parameter without elements), errc::shape_mismatch; each names key and file.

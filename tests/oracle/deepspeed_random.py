@@ -6,6 +6,7 @@ import collections
 import contextlib
 import enum
 import io
+import json
 import os
 import random
 
@@ -246,15 +247,66 @@ def refused(oracle):
         oracle.check(not target.exists(), name, "something was written")
 
 
+def write_universal(folder, dice):
+    """A universal checkpoint of a random model; returns what its weights and states are, and its steps."""
+    stages = dice.choice([1, 1, 2, 3])  # of a pipeline: a model file each, and no module in it
+    is_3 = stages == 1 and dice.random() < 0.4
+    old = {"_use_new_zipfile_serialization": dice.random() < 0.8}
+    wanted, steps, shapes = {}, {}, [[] for _ in range(stages)]
+    for number in range(dice.randint(1, 6)):
+        name, shape = f"layer{number}.weight", random_shape(dice, True)
+        place = folder / "zero" / name
+        place.mkdir(parents=True)
+        said, extra = shape, {}
+        if not is_3 and len(shape) == 2 and dice.random() < 0.3:  # padding was taken away
+            said, extra = torch.Size([shape[0] + 2, shape[1]]), {"cat_dim": 0, "vocab_tensor": True}
+        shapes[number % stages].append((name, said))
+        for state in ("fp32", "exp_avg", "exp_avg_sq")[:dice.choice([1, 3, 3])]:
+            tensor = torch.randn(shape, dtype=dice.choice([torch.float32, torch.float32, torch.bfloat16]))
+            wanted[name if state == "fp32" else f"optimizer.state.{state}.{name}"] = tensor
+            held = tensor.reshape(-1) if is_3 else {"param": tensor, **extra}
+            torch.save(held, place / f"{state}.pt", **old)
+        if not is_3:
+            torch.save(number, place / "step.pt", **old)
+            steps[f"optimizer.state.step.{name}"] = number
+    torch.save({"overflow": False, "param_groups": [{"lr": 0.5}],
+                "fp32_flat_groups": [torch.zeros(3)]}, folder / "zero/optimizer_state.pt")
+    for stage, listed in enumerate(shapes):
+        model = {"module": None if stages > 1 else {"half": torch.ones(3).half()}, "buffer_names": ["half"],
+                 "param_shapes": [dict(listed[:1]), dict(listed[1:])], "shared_params": {}, "global_steps": 7}
+        torch.save(model, folder / f"{'zero_pp_rank_0_' if is_3 else ''}mp_rank_{stage:02}_model_states.pt", **old)
+    if stages == 1:
+        wanted["half"] = torch.ones(3)
+    return wanted, steps
+
+
 def universal(oracle):
-    """What ds_to_universal.py makes is told apart, not taken for a folder whose files are missing."""
-    folder = oracle.work / "universal"
-    model, _ = simple(folder)
+    """What ds_to_universal.py makes: random shapes, stages of a pipeline, padded vocabularies."""
+    dice = random.Random(SEED)
+    for number in range(2 * CASES):
+        case, folder = f"universal {number} of seed {SEED}", oracle.work / f"universal{number}"
+        wanted, steps = write_universal(folder, dice)
+        target = oracle.work / f"universal{number}.safetensors"
+        if oracle.succeeds(case, "convert", folder, target) is None:
+            continue
+        compare(oracle, case, read_safetensors(target)[0], wanted)
+        shown = json.loads(oracle.succeeds(case, "inspect", "--json", folder) or "{}").get("objects", {})
+        found = {key: value["value"] for key, value in shown.items() if key.startswith("optimizer.state.")}
+        oracle.check(found == steps and shown["global_steps"]["value"] == 7, case, f"steps {found}")
+        oracle.succeeds(case, "convert", folder, oracle.work / f"universal{number}.dcp", "--to", "dcp")
+        oracle.succeeds(case, "diff", folder, oracle.work / f"universal{number}.dcp")
+    # What ranks of tensor parallelism had beside their parameters, only rank 0 has written.
+    folder = oracle.work / "unmerged"
     (folder / "zero/w").mkdir(parents=True)
-    torch.save({"param": torch.zeros(2, 3)}, folder / "zero/w/fp32.pt")
-    torch.save(model, folder / "mp_rank_00_model_states.pt")
-    status, _, err = oracle.run("inspect", folder)
-    oracle.check(status == 1 and "universal checkpoint" in err, "universal", f"exits {status} and says {err.strip()!r}")
+    (folder / "zero/frozen").mkdir()
+    torch.save({"param": torch.zeros(2, 3), "cat_dim": 0}, folder / "zero/w/fp32.pt")
+    torch.save({"param": torch.zeros(2)}, folder / "zero/frozen/fp32.pt")
+    torch.save({"overflow": False}, folder / "zero/optimizer_state.pt")
+    for rank in range(2):
+        torch.save({"module": {"b": torch.ones(1)}, "buffer_names": ["b"], "param_shapes": [{"w": (1, 3)}], "shared_params": {}},
+                   folder / f"mp_rank_{rank:02}_model_states.pt")
+    status, out, err = oracle.run("inspect", folder)
+    oracle.check(status == 0 and "only the part of rank 0" in out + err and "frozen" in err, "unmerged", f"{out}{err}")
 
 
 def many_names(oracle):
