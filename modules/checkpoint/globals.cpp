@@ -126,6 +126,18 @@ result<bool> is_pickle_record(const byte_source& source, const zip_record& recor
   return head[0] == std::byte{0x80} && head[1] <= std::byte{5};
 }
 
+// An archive of TorchScript has its classes' code beside it; nobody looks for them, or for its own few functions that
+// build lists, elsewhere.
+bool is_script(const zip_directory& directory, const std::string& record) {
+  return directory.find(record.substr(0, record.find('/') + 1) + "constants.pkl") != nullptr;
+}
+
+std::vector<pickle::used_name> without_own_names(std::vector<pickle::used_name> names) {
+  for (pickle::used_name& name : names)
+    name.harmless |= name.text.starts_with("__torch__.") || name.text.starts_with("torch.jit._pickle.");
+  return names;
+}
+
 // Every record's two descriptions are held against each other: a reader that believes the other one sees other bytes.
 result<void> scan_archive(const byte_source& whole, const std::string& file, const std::string& key, collector& into) {
   SHARDMESH_TRY(const auto source, windowed_source::open(whole));
@@ -146,7 +158,8 @@ result<void> scan_archive(const byte_source& whole, const std::string& file, con
       into.problem(std::move(bytes).error(), key);
       continue;
     }
-    into.add(place, key, pickle::names_in(*bytes).names);
+    std::vector<pickle::used_name> names = pickle::names_in(*bytes).names;
+    into.add(place, key, is_script(directory, record.name) ? without_own_names(std::move(names)) : names);
     if (record.crc32 != 0 && crc32_of(*bytes) != record.crc32)
       into.problem(fail(errc::checksum_mismatch, fmt::format("record \"{}\" differs from its CRC-32", record.name))
                        .with_file(source.name()),

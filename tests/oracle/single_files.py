@@ -6,6 +6,7 @@ import json
 import pickle
 import shutil
 import zipfile
+from typing import Tuple
 
 from common import Oracle, need_torch
 
@@ -209,6 +210,21 @@ def programs(oracle):
         file = oracle.work / f"{name}.in"
         torch.jit.save(module, file, _extra_files={"data.txt": "x"})
         check(oracle, name, file, described(torch.jit.load(file).state_dict()), notes=["TorchScript"])
+        # Its classes lie in the archive: nothing to warn of.
+        out = oracle.succeeds(name, "verify", "--strict", file)
+        oracle.check(out is not None and "__torch__" not in out, name, f"verify says {out}")
+        listed = json.loads(oracle.succeeds(name, "inspect", "--json", file) or "{}").get("globals", [])
+        oracle.check(any(g["name"].startswith("__torch__.") and g["harmless"] for g in listed), name, f"{listed}")
+        evil = oracle.work / "evil.in"  # one that is not in the archive is warned of, and so is one of no such archive
+        rewrite(file, evil, lambda r, data: (r, data.replace(b"c__torch__", b"cos\nsystem\n0c__torch__", 1))
+                if r.endswith("/data.pkl") else (r, data))
+        out = oracle.run("verify", evil)
+        oracle.check("its pickle names os.system" in out[1] + out[2], name, f"verify says {out}")
+        rewrite(file, evil, lambda r, data: None if r.endswith("/constants.pkl") else (r, data))
+        out = oracle.run("verify", evil)
+        oracle.check("its pickle names __torch__" in out[1] + out[2], name, f"verify says {out}")
+    torch.jit.save(torch.jit.script(Packed()), oracle.work / "packed.in")
+    refused(oracle, "getstate", oracle.work / "packed.in", "inner", "__getstate__", "torch.save its state_dict()")
     file = oracle.work / "program.pt2"
     torch.export.save(torch.export.export(Small().eval(), (torch.randn(1),)), file)
     check(oracle, "program", file, described(torch.export.load(file).state_dict), notes=["exported program", " constants"])
@@ -225,6 +241,36 @@ def programs(oracle):
         rewrite(folder / "script.pt", broken, lambda name, data: (name, text.encode()) if name == "script/code/__torch__.py" and
                 says == "no module" else None if name == "script/code/__torch__.py" else (name, data))
         refused(oracle, f"script_{says}", broken, says)
+
+
+class OwnState(nn.Module):
+    """Keeps its weights in a state of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(2, 3))
+
+    @torch.jit.export
+    def __getstate__(self):
+        return self.weight * 2, self.training
+
+    @torch.jit.export
+    def __setstate__(self, state: Tuple[torch.Tensor, bool]):
+        self.weight = state[0] / 2
+        self.training = state[1]
+
+    def forward(self, x):
+        return x @ self.weight
+
+
+class Packed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.outer = nn.Linear(2, 2)
+        self.inner = OwnState()
+
+    def forward(self, x):
+        return self.inner(self.outer(x))
 
 
 SCRIPT_DTYPES = ("float8_e4m3fn float8_e5m2 float8_e4m3fnuz float8_e5m2fnuz float8_e8m0fnu uint16 uint32 uint64 complex32 "
