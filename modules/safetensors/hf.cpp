@@ -12,6 +12,7 @@ module;
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <optional>
@@ -93,7 +94,33 @@ struct choice {
   std::vector<std::string> files;
   std::optional<hf_index> index;
   std::string index_name;
+  std::vector<std::string> set_aside;  // beside the whole model
 };
+
+bool is_part(const std::string& name) {
+  return hf_stem_of(name) + ".safetensors" != name;
+}
+
+// Beside the whole model an index and its files are of another save, as transformers takes it; even an index that
+// cannot be read.
+void prefer_whole_model(choice& chosen, file_pool& pool) {
+  const std::string whole = "model.safetensors";
+  const auto is_whole = [&](const std::string& name) { return name == whole; };
+  if (chosen.index_name != hf_index_name || std::none_of(chosen.files.begin(), chosen.files.end(), is_whole)) return;
+  std::unordered_set<std::string> named;
+  if (const auto source = pool.open(chosen.folder / chosen.index_name)) {
+    if (const auto index = parse_hf_index(**source)) {
+      for (const auto& [name, file] : index->weight_map) named.insert(file);
+      if (std::all_of(named.begin(), named.end(), is_whole)) return;  // it is of this file
+    }
+  }
+  chosen.set_aside.push_back(std::exchange(chosen.index_name, {}));
+  const auto is_other = [&](const std::string& name) {
+    return !is_whole(name) && (named.contains(name) || (is_part(name) && hf_stem_of(name) == hf_stem_of(whole)));
+  };
+  std::copy_if(chosen.files.begin(), chosen.files.end(), std::back_inserter(chosen.set_aside), is_other);
+  std::erase_if(chosen.files, is_other);
+}
 
 result<choice> choose_files(const fs::path& path, file_pool& pool) {
   std::error_code ignored;
@@ -116,6 +143,7 @@ result<choice> choose_files(const fs::path& path, file_pool& pool) {
     else if (found.indices.size() > 1)
       return fail(errc::bad_format, fmt::format("has several indices, {} and {}", found.indices[0], found.indices[1]))
           .with_file(path.string());
+    prefer_whole_model(chosen, pool);
   }
   if (!chosen.index_name.empty()) {
     SHARDMESH_TRY(const auto source, pool.open(chosen.folder / chosen.index_name));
@@ -283,10 +311,6 @@ std::string without_variant(const std::string& stem) {
   return stem.substr(0, stem.find('.'));
 }
 
-bool is_part(const std::string& name) {
-  return hf_stem_of(name) + ".safetensors" != name;
-}
-
 // Removes the files that are copies of the others. Where none is more canonical, all stay, and a tensor that two of
 // them have is an error later.
 std::vector<std::string> set_copies_aside(std::vector<hf_file>& files) {
@@ -337,7 +361,8 @@ result<hf_folder> open_hf_folder(const fs::path& path, file_pool& pool) {
   hf_folder folder;
   SHARDMESH_CHECK(check_not_empty(chosen, pool));
   SHARDMESH_TRY(folder.files, open_files(chosen, pool));
-  if (!chosen.index) folder.set_aside = set_copies_aside(folder.files);
+  folder.set_aside = std::move(chosen.set_aside);
+  if (!chosen.index) std::ranges::move(set_copies_aside(folder.files), std::back_inserter(folder.set_aside));
   folder.stem = stem_of(chosen, folder.files);
   gatherer gathered(folder.files);
   for (std::size_t f = 0; f < folder.files.size(); ++f) SHARDMESH_CHECK(gathered.add_file(f));

@@ -71,13 +71,13 @@ struct hf_folder {
   std::string stem;  // of the index or the files; "model" for files of several stems
   /// Without an index: copies of the same model, which were not read. Variants ("model.fp16.safetensors") and parts
   /// ("model-00001-of-00002.safetensors") that have tensors of "model.safetensors", and "consolidated*.safetensors"
-  /// beside any "model".
+  /// beside any "model". Beside "model.safetensors": the index and its files, where it names any other.
   std::vector<std::string> set_aside;
 };
 
 /// Opens a folder, one .safetensors file, or the folder of an index file. With an index
-/// (`model.safetensors.index.json`, or the only *.safetensors.index.json) its files are read, otherwise all
-/// *.safetensors of the folder in name order. Files with PyTorch's DCP_SHARDING_INFO hold parts: their global shape is
+/// (`model.safetensors.index.json` unless `model.safetensors` lies beside it, or the only *.safetensors.index.json) its
+/// files are read, otherwise all *.safetensors of the folder in name order. Files with PyTorch's DCP_SHARDING_INFO hold parts: their global shape is
 /// max(offset + size). The pool must outlive the folder.
 /// \errors those of `safetensors::parse_header` and `parse_hf_index`; errc::missing_key (a tensor the index names is
 ///         not in its file, or a file's sharding info lacks a tensor), errc::duplicate_key (one tensor in two files),

@@ -72,6 +72,37 @@ def indices(oracle):
     oracle.succeeds("index by name", "diff", index, folder)
 
 
+def whole_safetensors(oracle):
+    """`model.safetensors` beside an index: transformers takes the file, and so do we, naming both."""
+    samples = oracle.data / "writers/transformers"
+    whole, index = "model.safetensors", "model.safetensors.index.json"
+    folder, other = oracle.work / "beside-index", oracle.work / "other.safetensors"
+    oracle.succeeds("both", "convert", samples / "sharded/checkpoint", folder, "--to", "hf", "--max-shard-size", "200")
+    (folder / ".shardmesh_checksums").unlink()
+    shards = sorted(path.name for path in folder.glob("*.safetensors"))
+    oracle.check(len(shards) > 1 and (folder / index).exists(), "both", f"{shards}")
+    oracle.succeeds("both", "convert", samples / "whole/checkpoint", other)
+    made = json.loads((folder / index).read_text())
+    one = next(iter(made["weight_map"]))
+    kept = {"weights": ["--skip", one.replace(".", r"\."), "--allow-unused"], "all": []}
+    for case, options in kept.items():  # also where the file lacks what a part has
+        oracle.succeeds(case, "convert", other, folder / whole, "--force", *options)
+        for content in (json.dumps(made), "{"):
+            (folder / index).write_text(content)
+            oracle.succeeds(case, "diff", folder, folder / whole)
+            status, out, err = oracle.run("verify", folder)
+            line = "".join(text for text in (out + err).splitlines() if "which are not read" in text)
+            oracle.check(status == 0 and all(name in line for name in (index, *shards)), case, f"{status}: {out}{err}")
+    # An index that names this file alone is of it.
+    alone = oracle.work / "alone"
+    alone.mkdir()
+    shutil.copy(other, alone / whole)
+    shown = json.loads(oracle.succeeds("alone", "inspect", "--json", other) or "{}")["tensors"]
+    (alone / index).write_text(json.dumps({"metadata": {}, "weight_map": {name: whole for name in shown}}))
+    oracle.succeeds("alone", "verify", "--strict", alone)
+    oracle.succeeds("alone", "diff", alone, other)
+
+
 def without_index(oracle):
     folder, index = copy_of_sample(oracle, "series")
     index.unlink()
@@ -134,6 +165,7 @@ def main():
     need_torch()
     samples(oracle)
     indices(oracle)
+    whole_safetensors(oracle)
     without_index(oracle)
     beside_safetensors(oracle)
     fresh(oracle)
