@@ -58,10 +58,8 @@ result<void> compare(const texts& first, const texts& other, const saved_file& f
 
 }  // namespace
 
-result<void> check_same_counters(std::span<const model_states> models) {
-  for (const model_states& model : models.subspan(1))
-    SHARDMESH_CHECK(compare(models.front().counters, model.counters, model.file));
-  return {};
+result<void> check_same_counters(const model_states& first, const model_states& other) {
+  return compare(first.counters, other.counters, other.file);
 }
 
 result<void> check_all_ranks(const model_states& model, std::size_t ranks) {
@@ -76,7 +74,7 @@ result<void> check_all_ranks(const model_states& model, std::size_t ranks) {
 }
 
 result<void> check_one_save(std::span<const model_states> models, std::span<const optimizer_states> optimizers) {
-  SHARDMESH_CHECK(check_same_counters(models));
+  for (const model_states& model : models.subspan(1)) SHARDMESH_CHECK(check_same_counters(models.front(), model));
   SHARDMESH_TRY(const texts first, facts_of(optimizers.front()));
   for (const optimizer_states& rank : optimizers.subspan(1)) {
     SHARDMESH_TRY(const texts facts, facts_of(rank));

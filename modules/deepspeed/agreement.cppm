@@ -13,8 +13,8 @@ namespace shardmesh::deepspeed {
 // errc::disagreement naming the file of the rank that says something else than rank 0.
 result<void> check_one_save(std::span<const model_states> models, std::span<const optimizer_states> optimizers);
 
-// The part of it that model files know: counters and versions.
-result<void> check_same_counters(std::span<const model_states> models);
+// The part of it that two model files know: counters and versions.
+result<void> check_same_counters(const model_states& first, const model_states& other);
 
 // A rank's part of tensors must not pass for the whole of them: errc::incomplete_save where the file speaks of more
 // ranks of tensor parallelism than there are.

@@ -7,6 +7,7 @@ module;
 #include <filesystem>
 #include <memory>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -57,6 +58,13 @@ result<void> folder_reader::add(const shardmesh::path& where, const planned_tens
   const shardmesh::path placed = below(root_, where, 0);
   keys_.insert(joined(placed, 0));
   return add_planned(*this, joined(placed, 0), placed, tensor);
+}
+
+result<void> folder_reader::add(const shardmesh::path& where, std::span<const planned_tensor* const> ranks,
+                                const merge_rule& rule) {
+  const shardmesh::path placed = below(root_, where, 0);
+  keys_.insert(joined(placed, 0));
+  return add_merged(*this, joined(placed, 0), placed, ranks, rule);
 }
 
 result<void> folder_reader::add_beside(const saved_file& file, const shardmesh::path& where, const group_value& value) {

@@ -12,6 +12,7 @@ import :model_states;
 import :optimizer_states;
 import :saved_values;
 import :state_dict;
+import :tensor_parallel;
 
 namespace shardmesh::deepspeed {
 
@@ -24,6 +25,8 @@ class folder_reader : public composed_reader {
   planned_state plan_buffers(const model_states& model);
   // A planned tensor below `root_`. errc::duplicate_key.
   result<void> add(const shardmesh::path& where, const planned_tensor& tensor);
+  // The whole of what ranks of tensor parallelism have, likewise. errc::shape_mismatch.
+  result<void> add(const shardmesh::path& where, std::span<const planned_tensor* const> ranks, const merge_rule& rule);
   // A tensor or an object of a file as it is, below `root_`; left out with a note where a parameter has its name.
   result<void> add_beside(const saved_file& file, const shardmesh::path& where, const group_value& value);
   // What the model file has beside the model.

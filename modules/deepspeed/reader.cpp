@@ -6,6 +6,7 @@ module;
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -23,6 +24,7 @@ import :partition;
 import :rank_files;
 import :rank_states;
 import :state_dict;
+import :tensor_parallel;
 import :universal;
 
 namespace shardmesh::deepspeed {
@@ -36,25 +38,109 @@ class deepspeed_reader final : public folder_reader {
 
   result<void> open() {
     SHARDMESH_TRY(const auto ranks, list_rank_files(step_));
-    ranks_ = ranks.size();
+    std::vector<rank_states> loaded;
     for (const auto& [number, rank] : ranks) {
-      root_ = ranks.size() > 1 ? shardmesh::path{fmt::format("mp_rank_{:02}", number)} : shardmesh::path{};
-      SHARDMESH_CHECK(add_rank(rank));
+      SHARDMESH_TRY(rank_states states, rank_loader(*this, step_, folder_, options_).load(rank));
+      SHARDMESH_CHECK(check_all_ranks(states.models.front(), ranks.size()));
+      loaded.push_back(std::move(states));
     }
-    if (ranks.size() > 1)
-      notes_.push_back(fmt::format(
-          "its tensors are split over {} ranks of tensor parallelism, and no file says how: each rank's stand under "
-          "its name, 'mp_rank_00.KEY'",
-          ranks.size()));
+    std::string reason;
+    if (loaded.size() > 1) {
+      SHARDMESH_TRY(reason, add_merged_ranks(loaded));
+      if (reason.empty()) return {};
+      notes_.push_back(
+          fmt::format("its tensors are split over {} ranks of tensor parallelism, and {}: each rank's stand under its "
+                      "name, 'mp_rank_00.KEY'",
+                      ranks.size(), reason));
+    }
+    for (std::size_t i = 0; const auto& [number, rank] : ranks) {
+      if (ranks.size() > 1) root_ = shardmesh::path{fmt::format("mp_rank_{:02}", number)};
+      SHARDMESH_CHECK(add_rank(loaded[i++]));
+    }
     return {};
   }
 
  private:
-  result<void> add_rank(const model_parallel_rank& rank) {
-    SHARDMESH_TRY(const rank_states states, rank_loader(*this, step_, folder_, options_).load(rank));
-    SHARDMESH_CHECK(check_all_ranks(states.models.front(), ranks_));
+  result<void> add_rank(const rank_states& states) {
     return states.optimizers.empty() ? add_replicated(states.models.front())
                                      : add_partitioned(states.models, states.optimizers);
+  }
+
+  // Whole parameters of all ranks of tensor parallelism; or, without adding any, why they are not put together.
+  result<std::string> add_merged_ranks(std::span<const rank_states> ranks) {
+    const model_states& first = ranks.front().models.front();
+    SHARDMESH_TRY(const tensor_rules rules, tensor_rules::read(first));
+    if (!rules.ok()) return rules.reason();
+    if (ranks.front().optimizers.empty()) return std::string("no file has its float32 parameters");
+    std::vector<planned_rank> planned;
+    for (const rank_states& rank : ranks) {
+      SHARDMESH_CHECK(check_same_counters(first, rank.models.front()));
+      SHARDMESH_CHECK(check_one_save(rank.models, rank.optimizers));
+      SHARDMESH_TRY(partition trained, partition::make(rank.models.front(), rank.optimizers));
+      SHARDMESH_TRY(planned_state state, plan_state(rank.models, trained, {}, budget_));
+      planned.push_back({std::move(trained), std::move(state)});
+      if (names_of(planned.back().state) != names_of(planned.front().state))
+        return std::string("they have different parameters");
+    }
+    const planned_state buffers = plan_buffers(first);
+    for (const auto& [name, tensor] : buffers.entries) SHARDMESH_CHECK(add(shardmesh::path{name}, tensor));
+    const std::map<std::string, std::string> shared(first.shared.begin(), first.shared.end());
+    for (const auto& [name, tensor] : planned.front().state.entries) {
+      std::vector<const planned_tensor*> parts;
+      for (const planned_rank& rank : planned) parts.push_back(rank.state.find(name));
+      const auto source = shared.find(name);
+      SHARDMESH_CHECK(add(shardmesh::path{name}, parts, rules.rule_of(source == shared.end() ? name : source->second)));
+    }
+    SHARDMESH_CHECK(add_merged_states(planned, ranks.front().optimizers.front(), rules));
+    notes_.push_back(
+        fmt::format("parameters of {} ranks of tensor parallelism are put together as "
+                    "'universal_checkpoint_info' says",
+                    ranks.size()));
+    if (!buffers.entries.empty())
+      notes_.push_back(
+          fmt::format("of these, which it has no rule for, rank 0's are taken: {}", name_list(names_of(buffers))));
+    return add_others(first, ranks.front().optimizers.front()).transform([] { return std::string(); });
+  }
+
+  struct planned_rank {
+    partition trained;
+    planned_state state;
+  };
+
+  static std::vector<std::string> names_of(const planned_state& state) {
+    std::vector<std::string> names;
+    for (const auto& [name, tensor] : state.entries) names.push_back(name);
+    return names;
+  }
+
+  result<void> add_merged_states(std::span<const planned_rank> ranks, const optimizer_states& first,
+                                 const tensor_rules& rules) {
+    for (const auto& [state, groups] : first.states) {
+      std::vector<std::map<std::string, planned_tensor>> parts;
+      for (const planned_rank& rank : ranks) {
+        const auto tensors = rank.trained.state(state);
+        if (!tensors) continue;
+        parts.emplace_back();
+        for (const auto& [number, tensor] : *tensors)
+          parts.back().emplace(rank.trained.parameters()[number].name, tensor);
+      }
+      if (parts.size() < ranks.size()) {
+        note_odd_state(state);
+        continue;
+      }
+      for (const placed_parameter& parameter : ranks.front().trained.parameters()) {
+        std::vector<const planned_tensor*> held;
+        for (const auto& part : parts)
+          if (const auto found = part.find(parameter.name); found != part.end()) held.push_back(&found->second);
+        if (held.size() == ranks.size())
+          SHARDMESH_CHECK(add({"optimizer", "state", state, parameter.name}, held, rules.rule_of(parameter.name)));
+      }
+    }
+    return add_group_values(first);
+  }
+
+  void note_odd_state(const std::string& name) {
+    notes_.push_back(fmt::format("the optimizer's '{}' is not divided as the parameters are: it is left out", name));
   }
 
   // ZeRO 0: the model and its optimizer as one rank has them.
@@ -93,13 +179,16 @@ class deepspeed_reader final : public folder_reader {
     for (const auto& [name, groups] : first.states) {
       const auto tensors = trained.state(name);
       if (!tensors) {
-        notes_.push_back(
-            fmt::format("the optimizer's '{}' is not divided as the parameters are: it is left out", name));
+        note_odd_state(name);
         continue;
       }
       for (const auto& [parameter, tensor] : *tensors)
         SHARDMESH_CHECK(add({"optimizer", "state", name, trained.parameters()[parameter].name}, tensor));
     }
+    return add_group_values(first);
+  }
+
+  result<void> add_group_values(const optimizer_states& first) {
     for (const group_value& value : first.group_values)
       SHARDMESH_CHECK(
           add_beside(first.file, {"optimizer", "group_state", std::to_string(value.group), value.name}, value));
@@ -125,8 +214,6 @@ class deepspeed_reader final : public folder_reader {
     }
     return {};
   }
-
-  std::size_t ranks_ = 0;  // of tensor parallelism
 };
 
 }  // namespace

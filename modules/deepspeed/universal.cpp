@@ -89,7 +89,8 @@ class universal_reader final : public folder_reader {
     if (ranks.empty() || ranks.rbegin()->first + 1 != static_cast<std::int64_t>(ranks.size()))
       return missing(fmt::format("mp_rank_{:02}_model_states.pt", ranks.empty() ? 0 : next - 1), "the model file");
     SHARDMESH_CHECK(check_all_ranks(models_.front(), ranks_));
-    return check_same_counters(models_);
+    for (const model_states& model : models_) SHARDMESH_CHECK(check_same_counters(models_.front(), model));
+    return {};
   }
 
   result<void> open_models_of(const model_parallel_rank& rank) {
@@ -135,7 +136,7 @@ class universal_reader final : public folder_reader {
     return nullptr;
   }
 
-  const tensor_entry& stored(const parameter_file& file) const { return files_->contents().tensors[file.index]; }
+  const tensor_entry& entry_of(const parameter_file& file) const { return files_->contents().tensors[file.index]; }
   std::string path_of(const std::string& parameter, const parameter_file& file) const {
     return (step_ / "zero" / parameter / (file.state + ".pt")).string();
   }
@@ -172,7 +173,7 @@ class universal_reader final : public folder_reader {
   // ZeRO 3 writes parameters as lists of elements. What was padded or put together of ranks' parts may have another
   // shape than the model file says.
   result<planned_tensor> planned_parameter(const std::string& name, const parameter_file& file) {
-    const tensor_entry& held = stored(file);
+    const tensor_entry& held = entry_of(file);
     const auto said = shapes_.find(name);
     if (said == shapes_.end() || said->second.shape == held.shape)
       return planned_tensor{held.type, held.shape, {}, std::pair(part_, file.index)};
@@ -188,19 +189,19 @@ class universal_reader final : public folder_reader {
 
   result<void> add_states() {
     for (const std::string& name : trained_) {
-      const extents& shape = stored(*find(name, weights)).shape;
+      const extents& shape = entry_of(*find(name, weights)).shape;
       for (const parameter_file& file : files_->parameters().at(name)) {
         if (file.state == weights) continue;
         const shardmesh::path where{"optimizer", "state", file.state, name};
-        if (!file.is_tensor || stored(file).shape.rank() == 0) {
+        if (!file.is_tensor || entry_of(file).shape.rank() == 0) {
           SHARDMESH_CHECK(add_beside({part_, files_}, where, {0, "", file.is_tensor, file.index}));
           continue;
         }
-        if (stored(file).shape != shape)
+        if (entry_of(file).shape != shape)
           return fail(errc::shape_mismatch, "a state of a parameter has another shape than its weights")
               .with_key(name)
               .with_file(path_of(name, file))
-              .with_values(to_string(shape), to_string(stored(file).shape));
+              .with_values(to_string(shape), to_string(entry_of(file).shape));
         SHARDMESH_TRY(const planned_tensor planned, planned_parameter(name, file));
         SHARDMESH_CHECK(add(where, planned));
       }

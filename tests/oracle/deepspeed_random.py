@@ -342,11 +342,116 @@ def tensor_parallel(oracle):
     oracle.check(status == 1 and "mp_rank_01_model_states.pt: the file is missing" in err, "tensor parallel", err)
 
 
+RULES = {"replicated": "tp_replicated_parameter_patterns", "row": "parameter_with_row_parallelism_patterns",
+         "words": "vocabulary_parameter_patterns", "gated": "parameter_with_2_sub_params_cat_dim_0"}
+
+
+def cut(kind, whole, ranks):
+    """The parts of ranks, as merge_tp_slices takes them."""
+    if kind == "replicated":
+        return [whole] * ranks
+    if kind == "gated":
+        return [torch.cat([half.chunk(ranks)[r] for half in whole.chunk(2)]) for r in range(ranks)]
+    if kind == "words":
+        padding = torch.full((-whole.shape[0] % ranks + ranks, *whole.shape[1:]), 9.0)
+        return list(torch.cat([whole, padding]).chunk(ranks))
+    return list(whole.split([whole.shape[kind == "row"] // ranks] * ranks, dim=int(kind == "row")))
+
+
+def split_parameters(oracle):
+    """Ranks of tensor parallelism whose model files say how parameters were cut: whole parameters and states."""
+    dice = random.Random(SEED)
+    for number in range(2 * CASES):
+        case, folder = f"split {number} of seed {SEED}", oracle.work / f"split{number}"
+        ranks, world, stage = dice.choice([2, 3]), dice.choice([1, 2, 3]), dice.choice([1, 2, 3])
+        vocabulary, wanted, parts, states = dice.choice([5, 7, 8]), {}, {}, {}
+        for i in range(dice.randint(1, 6)):
+            kind = dice.choice([*RULES, "column"])
+            name = f"{kind}{i}.weight"
+            shape = [dice.choice([1, 2, 5]) for _ in range(dice.randint(2, 4))]
+            shape[kind == "row"] *= 2 * ranks if kind == "gated" else ranks
+            if kind == "words":
+                shape[0] = vocabulary
+            wanted[name], wanted["optimizer.state.exp_avg." + name] = torch.randn(shape), torch.randn(shape)
+            parts[name] = cut(kind, wanted[name], ranks)
+            states[name] = cut(kind, wanted["optimizer.state.exp_avg." + name], ranks)
+        folder.mkdir()
+        info = {key: [rf"{kind}\d+\."] for kind, key in RULES.items()}
+        info["original_vocab_size"] = vocabulary
+        for r in range(ranks):
+            mine = {name: values[r] for name, values in parts.items()}
+            if stage == 3:
+                shared = [share_over_groups([group], world)[0] for group in (mine, {n: v[r] for n, v in states.items()})]
+            else:
+                shared = [[part for _, part in share_over_ranks([group], world, random.Random(1))[0][0]]
+                          for group in (mine, {n: v[r] for n, v in states.items()})]
+                shared = [[padded(part, 1) for part in rank_parts] for rank_parts in shared]
+            paddings = None if stage == 3 else share_over_ranks([mine], world, random.Random(1))[1]
+            model = {"module": {"b": torch.ones(1)}, "buffer_names": ["b"], "shared_params": {}, "global_steps": 1,
+                     "param_shapes": [{name: part.shape for name, part in mine.items()}], "mp_world_size": ranks,
+                     "universal_checkpoint_info": info}
+            key, base = ("fp32_flat_groups", "optimizer_state_dict") if stage == 3 else (
+                "single_partition_of_fp32_groups", "base_optimizer_state")
+            for data in range(world):
+                optimizer = {"zero_stage": stage, "partition_count": world, key: [shared[0][data]],
+                             base: {"state": {0: {"step": 1, "exp_avg": shared[1][data]}}, "param_groups": [{"lr": 0.5}]}}
+                if paddings is not None:
+                    optimizer["param_alignment_paddings"] = paddings
+                torch.save({"optimizer_state_dict": optimizer},
+                           folder / f"zero_pp_rank_{data}_mp_rank_{r:02}_optim_states.pt")
+                if stage == 3 or data == 0:
+                    torch.save(model, folder / (f"zero_pp_rank_{data}_" * (stage == 3) + f"mp_rank_{r:02}_model_states.pt"))
+        target = oracle.work / f"split{number}.safetensors"
+        if oracle.succeeds(case, "convert", folder, target) is not None:
+            compare(oracle, case, read_safetensors(target)[0], {**wanted, "b": torch.ones(1)})
+
+
+def split_otherwise(oracle):
+    """Rules that are not followed leave parameters under their ranks' names; parts that do not fit are refused."""
+    def saved(name, info, shape=(2, 3), steps=1):
+        folder = oracle.work / f"rules-{name}"
+        model, (optimizer, _) = simple(folder)
+        for rank in range(2):
+            sizes = torch.Size(shape if rank else (2, 3))
+            optimizer["optimizer_state_dict"]["single_partition_of_fp32_groups"] = [torch.arange(float(sizes.numel()))]
+            optimizer["optimizer_state_dict"]["base_optimizer_state"]["state"][0]["exp_avg"] = torch.zeros(sizes.numel())
+            optimizer["optimizer_state_dict"]["partition_count"] = 1
+            torch.save(optimizer, folder / f"zero_pp_rank_0_mp_rank_{rank:02}_optim_states.pt")
+            torch.save(dict(model, mp_world_size=2, param_shapes=[{"w": sizes}], universal_checkpoint_info=info,
+                            global_steps=steps if rank else 1), folder / f"mp_rank_{rank:02}_model_states.pt")
+        return folder
+
+    row = {"parameter_with_row_parallelism_patterns": ["w"]}
+    for name, info, says in (
+            ("average", {**row, "parameter_to_average_patterns": ["w"]}, "parameter_to_average_patterns"),
+            ("parts", {**row, "parameter_with_sub_params": [{"patterns": ["w"], "shape": (2, 3), "partition_dim": 0}]},
+             "parameter_with_sub_params"),
+            ("pattern", {**row, "tp_replicated_parameter_patterns": ["w(?=x)"]}, "not read"),
+            ("vocabulary", {"vocabulary_parameter_patterns": ["w"]}, "original_vocab_size"),
+            ("none", {"universal_checkpoint_version": 0.2}, "no file says how"),
+            ("many", {**row, "tp_replicated_parameter_patterns": ["x"] * 1001}, "1001 patterns")):
+        folder = saved(name, info)
+        shown = json.loads(oracle.succeeds(name, "inspect", "--json", folder) or "{}")["tensors"]
+        oracle.check({"mp_rank_00.w", "mp_rank_01.w"} <= set(shown) and "w" not in shown, name, f"{sorted(shown)}")
+        err = oracle.run("inspect", folder)[2]
+        oracle.check(says in err and "mp_rank_00.KEY" in err, name, err)
+    for name, folder, says in (("shapes", saved("shapes", row, (3, 3)), ["w", "do not fit", "[2, 3]", "[3, 3]"]),
+                               ("ranks", saved("ranks", row, (2, 3, 1)), ["w", "do not fit"]),
+                               ("saves", saved("saves", row, steps=2), ["mp_rank_01_model_states.pt", "global_steps"])):
+        for command in (("inspect", folder), ("convert", folder, oracle.work / "never", "--to", "hf")):
+            status, _, err = oracle.run(*command)
+            oracle.check(status == 1 and len(err.strip().splitlines()) == 1 and all(word in err for word in says), name,
+                         f"{command[0]} exits {status}: {err}")
+    oracle.check(not (oracle.work / "never").exists(), "rules", "something was written")
+
+
 def main():
     oracle = Oracle(__doc__)
     refused(oracle)
     many_names(oracle)
     tensor_parallel(oracle)
+    split_parameters(oracle)
+    split_otherwise(oracle)
     universal(oracle)
     dice, asked = random.Random(SEED), 0
     for number in range(CASES):

@@ -59,6 +59,24 @@ def whole(oracle, folder):
             oracle.check(status in (0, 1) and "bytes" not in err, case, f"diff with {form}: {out}{lines[:3]}")
 
 
+def split(oracle, folder):
+    """The checkpoint of ranks of tensor parallelism that a universal one was made of, put together by the same rules."""
+    case, source = folder.name + " itself", folder / "ckpt"
+    expected = json.loads((folder / "expected.json").read_text())
+    wanted = dict(expected["state"])
+    wanted.update({"optimizer.state." + name: value for name, value in expected["optimizer"].items()})
+    target = oracle.work / "split.safetensors"
+    for where in (source, source / "global_step2"):
+        if oracle.succeeds(case, "convert", where, target, "--force") is None:
+            return
+        found = {name: value for name, value in read(target).items()
+                 if not name.startswith(("client_state.", "optimizer.group_state."))}
+        compare(oracle, case, found, wanted)
+    err = oracle.run("inspect", source)[2]
+    oracle.check("put together" in err and "rank 0's are taken: ids" in err, case, f"notes: {err}")
+    oracle.succeeds(case, "verify", "--strict", source)
+
+
 DAMAGES = []
 
 
@@ -221,6 +239,8 @@ def main():
     oracle = Oracle(__doc__)
     for folder in unpack(oracle):
         whole(oracle, folder)
+        if (folder / "ckpt/global_step2").exists():
+            split(oracle, folder)
     if not oracle.args.only:
         damaged(oracle, oracle.work / "samples")
         many_files(oracle, oracle.work / "samples")
