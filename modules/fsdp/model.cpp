@@ -125,4 +125,17 @@ result<std::vector<fsdp_entry>> entries_of(const fsdp_model& model, fsdp_entries
   return entries;
 }
 
+result<std::int32_t> detail::ranks_of(const fsdp_model& model, std::int32_t rank) {
+  std::int32_t ranks = model.units.empty() ? rank + 1 : model.units[0].group.ranks();
+  for (const fsdp_unit& unit : model.units)
+    if (unit.group.ranks() != ranks)
+      return fail(errc::invalid_argument, "the groups of two units are over different communicators")
+          .with_key(unit.prefix)
+          .with_values(fmt::format("{} ranks", ranks), std::to_string(unit.group.ranks()));
+  if (rank < 0 || rank >= ranks)
+    return fail(errc::out_of_bounds, "this rank is not in the communicator of the units")
+        .with_values(fmt::format("0 to {}", ranks - 1), std::to_string(rank));
+  return ranks;
+}
+
 }  // namespace shardmesh

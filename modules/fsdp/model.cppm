@@ -54,3 +54,10 @@ enum class fsdp_entries : std::uint8_t { names, flat, all };
 result<std::vector<fsdp_entry>> entries_of(const fsdp_model& model, fsdp_entries which = fsdp_entries::names);
 
 }  // namespace shardmesh
+
+namespace shardmesh::detail {
+
+// The ranks of the model's communicator, of which `rank` is one; all groups are over the same.
+result<std::int32_t> ranks_of(const fsdp_model& model, std::int32_t rank);
+
+}  // namespace shardmesh::detail

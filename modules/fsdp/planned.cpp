@@ -22,20 +22,6 @@ error at(error e, const std::string& key) {
   return e.key.empty() ? std::move(e).with_key(key) : std::move(e);
 }
 
-// The ranks of the model's communicator; all groups are over the same.
-result<std::int32_t> ranks_of(const fsdp_model& model, std::int32_t rank) {
-  std::int32_t ranks = model.units.empty() ? rank + 1 : model.units[0].group.ranks();
-  for (const fsdp_unit& unit : model.units)
-    if (unit.group.ranks() != ranks)
-      return fail(errc::invalid_argument, "the groups of two units are over different communicators")
-          .with_key(unit.prefix)
-          .with_values(fmt::format("{} ranks", ranks), std::to_string(unit.group.ranks()));
-  if (rank < 0 || rank >= ranks)
-    return fail(errc::out_of_bounds, "this rank is not in the communicator of the units")
-        .with_values(fmt::format("0 to {}", ranks - 1), std::to_string(rank));
-  return ranks;
-}
-
 // The key, shape, type and memory of an entry; nothing is planned yet.
 result<planned_entry> described(const fsdp_model& model, const fsdp_entry& entry, std::int32_t rank) {
   planned_entry made;
@@ -233,7 +219,7 @@ class named_once {
 
 result<std::vector<planned_entry>> plan_full(const fsdp_model& model, std::int32_t rank,
                                              const full_state_options& options) {
-  SHARDMESH_TRY(const std::int32_t ranks, ranks_of(model, rank));
+  SHARDMESH_TRY(const std::int32_t ranks, detail::ranks_of(model, rank));
   if (options.rank < 0 || options.rank >= ranks)
     return fail(errc::out_of_bounds, "the rank that gets the state dict is not in the communicator")
         .with_values(fmt::format("0 to {}", ranks - 1), std::to_string(options.rank));
@@ -266,7 +252,7 @@ result<std::vector<planned_entry>> plan_full(const fsdp_model& model, std::int32
 
 result<std::vector<planned_entry>> plan_sharded(const fsdp_model& model, std::int32_t rank,
                                                 const sharded_state_options& options) {
-  SHARDMESH_CHECK(ranks_of(model, rank));
+  SHARDMESH_CHECK(detail::ranks_of(model, rank));
   SHARDMESH_TRY(const auto entries, entries_of(model));
   std::vector<planned_entry> planned;
   named_once names;
@@ -289,7 +275,7 @@ result<std::vector<planned_entry>> plan_sharded(const fsdp_model& model, std::in
 
 result<std::vector<planned_entry>> plan_local(const fsdp_model& model, std::int32_t rank,
                                               const local_state_options& options) {
-  SHARDMESH_CHECK(ranks_of(model, rank));
+  SHARDMESH_CHECK(detail::ranks_of(model, rank));
   SHARDMESH_TRY(const auto entries, entries_of(model, fsdp_entries::flat));
   std::vector<planned_entry> planned;
   for (const fsdp_entry& entry : entries) {

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Golden FSDP checkpoints through our FSDP types, and out again for PyTorch: fsdp_rewrite loads each onto meshes that it
-was not saved on and saves full, sharded, dtensor and local state dicts; torch.distributed.checkpoint must read the
-golden values from what it wrote. Without PyTorch, fsdp_rewrite's own comparison is all."""
+"""Golden FSDP checkpoints through our FSDP types, and out again for PyTorch: fsdp_rewrite loads each onto meshes that it was
+not saved on and saves full, sharded, dtensor and local state dicts, and the flat shards in place;
+torch.distributed.checkpoint must read the golden values from what it wrote. Without PyTorch, fsdp_rewrite's own comparison is all."""
 import json
 import subprocess
 
 from common import Oracle, read_safetensors, sha256
 
 CASES = ["fsdp1_sharded_4", "fsdp1_flat_sharded_4", "fsdp1_full_4", "fsdp1_tp_2d", "fsdp2_4", "fsdp2_tp_2x2", "hsdp_2x2"]
-FORMS = ["full", "sharded", "dtensor", "local"]
+FORMS = ["full", "sharded", "dtensor", "held", "local"]
 MESHES = [("4", 0), ("3", 0), ("2,2", 1), ("2,2", 0), ("3,2", 0), ("2,2,2", 1)]  # the last ones with tensor parallelism
 FLAT = [("model.mlp", ["up.weight", "up.bias", "down.weight", "down.bias"]),
         ("model", ["norm.weight", "norm.bias", "head.weight"])]
@@ -59,7 +59,7 @@ def main():
                     written.append((*made, expected if form != "local" else None))
     flat = {key: sha256(data) for key, data in flat_parameters(oracle).items()}
     for mesh, fsdp_dim in [("4", 0), ("3", 0), ("2,2", 1)]:  # flat tensors of tensor parallelism are other ones
-        for form in FORMS[:3]:
+        for form in FORMS[:4]:
             made = rewrite(oracle, "fsdp1_local", form, mesh, fsdp_dim, like="fsdp1_full_4")
             if made:
                 written.append((*made, flat))

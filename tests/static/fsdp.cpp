@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 import shardmesh;
 
 using namespace shardmesh;
@@ -55,6 +56,10 @@ static_assert(std::regular<parallel_parameter_info>);
 static_assert(std::semiregular<parallel_parameters>);
 static_assert(std::regular<parameter_info>);
 static_assert(std::regular<load_entry>);
+// What is held of a model knows whether it is read or written.
+static_assert(std::movable<held_model> && !std::copyable<held_model>);
+static_assert(std::same_as<decltype(std::declval<held_model&>().to_save()), result<const_held_state>>);
+static_assert(std::same_as<decltype(std::declval<const held_model&>().to_load()), held_state>);
 static_assert(std::copyable<flat_parameter> && std::equality_comparable<flat_parameter>);
 static_assert(std::copyable<shard_group> && std::equality_comparable<shard_group>);
 static_assert(std::is_default_constructible_v<flat_parameter> && std::is_default_constructible_v<shard_group>);

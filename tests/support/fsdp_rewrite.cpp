@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A checkpoint of an FSDP model through our types and out again: fsdp_rewrite SOURCE DESTINATION FORM MESH FSDP_DIM
 // [LIKE]. Thread ranks take the chunks that their files held (modulo their number) as sharded tensors, load them into
-// units over MESH, make a state dict of FORM (full, sharded, dtensor, local) and save it as DCP. LIKE names the
-// parameters where SOURCE has flat ones only. What was saved is held against SOURCE; fsdp_round_trip.py asks PyTorch.
+// units over MESH, make a state dict of FORM (full, sharded, dtensor, local) and save it as DCP; of FORM held they save
+// their flat shards in place and load them again. LIKE names the parameters where SOURCE has flat ones only. What was
+// saved is held against SOURCE; fsdp_round_trip.py asks PyTorch.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -178,6 +179,26 @@ result<saved_state<host_tensor>> state_of(const std::string& form, const fsdp_mo
       model, comm, {.form = form == "dtensor" ? sharded_form::dtensor : sharded_form::sharded_tensor});
 }
 
+// Saves the model's memory in place, and loads it into another one's.
+result<void> save_held(const std::string& destination, const rank_model& memory, rank_model& other,
+                       any_communicator& comm) {
+  auto held = held_by(memory.model, comm.rank());
+  if (!held) return std::move(held).error();
+  const auto saved = held->to_save();
+  if (!saved) return saved.error();
+  const save_report report = save(destination, *saved, comm);
+  if (!report.ok()) return report.problems.front();
+  auto wanted = held_by(other.model, comm.rank());
+  if (!wanted) return std::move(wanted).error();
+  held_state state = wanted->to_load();
+  const load_report loaded = load(destination, state, comm);
+  if (!loaded.ok()) return loaded.problems.front();
+  for (std::size_t i = 0; i < memory.memory.size(); ++i)
+    if (!std::ranges::equal(memory.memory[i]->bytes(), other.memory[i]->bytes()))
+      return fail(errc::checksum_mismatch, "other values were loaded in place").with_rank(comm.rank());
+  return {};
+}
+
 // All ranks' parts of a state dict, each box once, for the single-process save.
 std::vector<save_tensor> gathered(const std::vector<state>& states, const std::map<std::string, loaded>& source) {
   std::map<std::string, save_tensor> tensors;
@@ -237,17 +258,22 @@ int rewrite(const std::vector<std::string>& args) {
     rank_model memory(d, names, comm.rank());
     auto report = load_state_dict(memory.model, *dict, comm);
     if (!report) return std::move(report).error();
+    if (args[3] == "held") {
+      rank_model other(d, names, comm.rank());
+      return save_held(args[2], memory, other, comm);
+    }
     auto saved = state_of(args[3], memory.model, comm);
     if (!saved) return std::move(saved).error();
     made[static_cast<std::size_t>(comm.rank())].emplace(std::move(saved->state));
     return {};
   });
   if (!ran) return failed(to_string(ran.error()));
-  std::vector<state> states;
-  for (auto& one : made) states.push_back(*std::move(one));
-  const auto tensors = gathered(states, names);
-  const save_report report = save(args[2], tensors);
-  if (!report.ok()) return failed(to_string(report.problems[0]));
+  if (args[3] != "held") {
+    std::vector<state> states;
+    for (auto& one : made) states.push_back(*std::move(one));
+    const save_report report = save(args[2], gathered(states, names));
+    if (!report.ok()) return failed(to_string(report.problems[0]));
+  }
 
   auto back = open_checkpoint(args[2]);
   if (!back) return failed(to_string(back.error()));
@@ -260,7 +286,7 @@ int rewrite(const std::vector<std::string>& args) {
       return failed(t.key + " came out with other values");
     ++equal;
   }
-  std::printf("%zu tensors, %zu equal to the source's\n", tensors.size(), equal);
+  std::printf("%zu tensors, %zu equal to the source's\n", (*back)->contents().tensors.size(), equal);
   return 0;
 }
 
@@ -268,6 +294,7 @@ int rewrite(const std::vector<std::string>& args) {
 
 int main(int argc, char** argv) {
   const std::vector<std::string> args(argv, argv + argc);
-  if (args.size() < 6) return failed("needs SOURCE DESTINATION full|sharded|dtensor|local MESH FSDP_DIM [LIKE]"), 2;
+  if (args.size() < 6)
+    return failed("needs SOURCE DESTINATION full|sharded|dtensor|local|held MESH FSDP_DIM [LIKE]"), 2;
   return rewrite(args);
 }
