@@ -6,3 +6,4 @@ export import shardmesh.checkpoint;
 
 export import :load;
 export import :save;
+export import :staging_pool;

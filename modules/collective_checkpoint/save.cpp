@@ -25,6 +25,7 @@ import :interruption;
 import :rank_state;
 import :rank_writer;
 import :save_assignment;
+import :staging_lease;
 
 namespace shardmesh {
 namespace fs = std::filesystem;
@@ -82,16 +83,17 @@ class rank_save {
   bool copy_sources() {
     return keep([&]() -> result<void> {
       const auto mine = guarded([&]() -> result<void> {
-        for (const_tensor_view& view : work_.source.views) {
-          SHARDMESH_TRY(host_tensor copied, host_tensor::make(view.type, view.sizes));
-          const tensor_view to = adapter<host_tensor>::view(copied);
-          SHARDMESH_CHECK(copy_between(to, view));
-          copies_.push_back(std::move(copied));
-          view = to;
+        SHARDMESH_TRY(const std::vector<tensor_view> staged, staging());
+        for (std::size_t i = 0; i < staged.size(); ++i) {
+          SHARDMESH_CHECK(copy_between(staged[i], work_.source.views[i]));
+          work_.source.views[i] = staged[i];
         }
         return {};
       });
-      SHARDMESH_CHECK(round_.settle(mine));
+      const auto told = round_.settle(mine);
+      // The others can say no more than that they waited for this rank.
+      if (!mine && mine.error().code == errc::deadline_exceeded) return mine;
+      SHARDMESH_CHECK(told);
       return {};
     });
   }
@@ -105,12 +107,38 @@ class rank_save {
       if (done && comm_.rank() != 0) output->release();  // rank 0 has the old checkpoint to take away
       return done;
     });
+    pooled_.give_back();
     return report_;
   }
 
   const save_report& report() const { return report_; }
 
  private:
+  // Memory like that of every view of the source, from the pool if there is one.
+  result<std::vector<tensor_view>> staging() {
+    std::vector<tensor_view> made;
+    if (options_.staging.is_none()) {
+      for (const const_tensor_view& view : work_.source.views) {
+        SHARDMESH_TRY(host_tensor copy, host_tensor::make(view.type, view.sizes));
+        made.push_back(view_of(copies_.emplace_back(std::move(copy))));
+      }
+      return made;
+    }
+    constexpr std::int64_t alignment = 64;
+    std::vector<std::int64_t> begins;
+    std::int64_t total = 0;
+    for (const const_tensor_view& view : work_.source.views) {
+      begins.push_back(total);
+      total += (size_bytes(view.type, numel(view)).value() + alignment - 1) / alignment * alignment;
+    }
+    SHARDMESH_TRY(pooled_, staging_lease::take(options_.staging, total, comm_.rank(), options_.saving.call));
+    for (std::size_t i = 0; i < begins.size(); ++i) {
+      const const_tensor_view& view = work_.source.views[i];
+      made.push_back({pooled_.bytes().data() + begins[i], view.type, {}, view.sizes, contiguous_strides(view.sizes)});
+    }
+    return made;
+  }
+
   // The report of an error that every rank has; true when there is none.
   bool keep(function_ref<result<void>()> step) {
     auto done = guarded(comm_, step);
@@ -322,7 +350,8 @@ class rank_save {
   std::unique_ptr<rank_writer> writer_;
   std::vector<described_object> described_;
   std::vector<std::vector<std::byte>> archives_;  // of this rank's objects
-  std::list<host_tensor> copies_;
+  std::list<host_tensor> copies_;                 // of what this rank writes, without a pool
+  staging_lease pooled_;                          // with one
 };
 
 }  // namespace

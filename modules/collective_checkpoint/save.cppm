@@ -10,6 +10,7 @@ import shardmesh.tree;
 import shardmesh.comm;
 import shardmesh.catalog;
 import shardmesh.checkpoint;
+import :staging_pool;
 
 export namespace shardmesh {
 
@@ -22,8 +23,8 @@ enum class save_phase : std::uint8_t {
   commit,    // rank 0: write the metadata and put the destination in place; the others wait for it
 };
 
-/// How `save` and `start_save` by many ranks write. All but `before` and the parts of `saving` named below is the same
-/// on every rank (errc::disagreement).
+/// How `save` and `start_save` by many ranks write. All but `before`, `staging` and the parts of `saving` named below
+/// is the same on every rank (errc::disagreement).
 struct rank_save_options {
   save_options saving{};  // the same on every rank, but for `call` and `progress`; `memory_bytes` is per rank; `call`
                           // bounds the whole save, the waiting for other ranks too
@@ -35,6 +36,7 @@ struct rank_save_options {
   bool lowest_rank_objects = false;
   /// Called on this rank before each phase; an error fails the save on every rank. At `commit` only rank 0's counts.
   std::function<result<void>(save_phase)> before{};
+  staging_pool staging{};  // of this rank: where `start_save` copies to; none: into memory of its own
 };
 
 /// Collective; blocks. Saves what the ranks hold together as one checkpoint. A box that several ranks hold is written
@@ -96,8 +98,14 @@ class save_in_progress {
 /// The communicator belongs to the save until `wait` returned on this rank: give it one of its own (a subgroup, a
 /// second thread_group, a duplicated MPI communicator), or make no call over it meanwhile. It outlives what is
 /// returned, and must allow calls from another thread.
-/// \errors the first of those that `save` reports before a file exists, and errc::no_memory for the copies; the same on
-///         every rank. What comes later is in the report of `wait`.
+///
+/// With a `staging_pool` in the options the copies lie in memory that earlier saves have used, and a save that the pool
+/// has no room for waits or is refused (`staging_pool_options::when_full`). The pool's memory and place are free again
+/// when the save has ended on this rank, whether anybody waits for it or not.
+/// \errors the first of those that `save` reports before a file exists; errc::no_memory for the copies, naming sizes
+///         where it is the pool's bound; errc::deadline_exceeded and errc::cancelled, also while it waits for the pool;
+///         errc::invalid_argument (ranks that share a pool); the same on every rank. What comes later is in the report
+///         of `wait`.
 /// Cost: as `save`; memory for what this rank writes (not for replicas that others write).
 /// Source: torch.distributed.checkpoint.async_save
 result<save_in_progress> start_save(const std::filesystem::path& destination, const const_held_state& held,

@@ -60,6 +60,7 @@ static_assert(std::regular<load_entry>);
 static_assert(std::movable<held_model> && !std::copyable<held_model>);
 static_assert(std::same_as<decltype(std::declval<held_model&>().to_save()), result<const_held_state>>);
 static_assert(std::same_as<decltype(std::declval<const held_model&>().to_load()), held_state>);
+static_assert(std::copyable<staging_pool> && std::regular<staging_use>);
 static_assert(std::copyable<flat_parameter> && std::equality_comparable<flat_parameter>);
 static_assert(std::copyable<shard_group> && std::equality_comparable<shard_group>);
 static_assert(std::is_default_constructible_v<flat_parameter> && std::is_default_constructible_v<shard_group>);

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks that go on training while checkpoints are written: the copies that the writing needs lie in a pool, which the
+// next save finds ready, and of which no more than it may have is ever taken.
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+import shardmesh;
+
+using namespace shardmesh;
+
+// Rows of one tensor, the same number on every rank.
+held_state rows_of(std::vector<float>& memory, std::int32_t rank, std::int32_t ranks) {
+  const auto rows = static_cast<std::int64_t>(memory.size()) / 4;
+  const tensor_view view{reinterpret_cast<std::byte*>(memory.data()), dtype::float32, {}, {rows, 4}, {4, 1}};
+  held_state held;
+  held.tensors.push_back({{"w"}, {ranks * rows, 4}, dtype::float32, {{{{rank * rows, 0}, {rows, 4}}, view}}});
+  return held;
+}
+
+int main() {
+  constexpr std::int32_t ranks = 2;
+  const thread_group savers(ranks);  // a save has its communicator to itself
+  const auto trained = run_ranks(ranks, [&](any_communicator& comm) -> result<void> {
+    any_communicator saver(savers.communicator(comm.rank()));
+    std::vector<float> weights(1024 * 4);
+    const held_state held = rows_of(weights, comm.rank(), ranks);
+    auto pool = staging_pool::make({.max_bytes = 64 << 20, .max_saves = 1});  // one for each rank
+    if (!pool) return std::move(pool).error();
+    std::optional<save_in_progress> saving;
+    for (int step = 1; step <= 3; ++step) {
+      for (float& weight : weights) weight = static_cast<float>(step);
+      if (saving && !saving->wait().ok()) return saving->wait().problems.front();
+      auto started =
+          start_save("background.checkpoint", held, saver,
+                     {.saving = {.output = {.overwrite = true},
+                                 .call = {.deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1)}},
+                      .staging = *pool});
+      if (!started) return std::move(started).error();
+      saving = *std::move(started);
+    }
+    if (!saving->wait().ok()) return saving->wait().problems.front();
+    if (comm.rank() == 0) {
+      const staging_use use = pool->use();
+      std::printf("3 saves, memory taken %d time(s), %d bytes kept\n", int(use.taken), int(use.kept_bytes));
+    }
+    for (float& weight : weights) weight = 0;
+    held_state wanted = held;
+    const load_report loaded = load("background.checkpoint", wanted, comm);
+    if (!loaded.ok()) return loaded.problems.front();
+    return weights.back() == 3 && pool->use().taken == 1 ? result<void>() : fail(errc::checksum_mismatch, "it differs");
+  });
+  if (!trained) std::fprintf(stderr, "%s\n", to_string(trained.error()).c_str());
+  return trained ? 0 : 1;
+}

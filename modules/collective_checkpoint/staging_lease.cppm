@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Not exported: staging_lease: what one save has of a staging_pool until it ends. Not here: what is copied (save).
+module shardmesh.collective_checkpoint:staging_lease;
+
+import shardmesh.std;
+import shardmesh.core;
+import :staging_pool;
+
+namespace shardmesh {
+
+// Move-only; gives the memory back to the pool when it goes.
+class staging_lease {
+ public:
+  staging_lease() = default;
+  staging_lease(staging_lease&&) noexcept = default;
+  staging_lease& operator=(staging_lease&& other) noexcept {
+    if (this != &other) {
+      give_back();
+      pool_ = std::move(other.pool_);
+      memory_ = std::move(other.memory_);
+    }
+    return *this;
+  }
+  ~staging_lease() { give_back(); }
+
+  // A place among the saves that are under way, and that much memory.
+  // \param rank  whose save it is: another one's cannot be under way, since each of the two would wait for the other
+  // \errors errc::no_memory naming the sizes (more than the pool may have, a full pool that refuses, the system's),
+  //         errc::deadline_exceeded, errc::cancelled, errc::invalid_argument (another rank's pool)
+  static result<staging_lease> take(const staging_pool& pool, std::int64_t size_bytes, std::int32_t rank,
+                                    const call_options& call);
+
+  // Aligned to 64 bytes.
+  std::span<std::byte> bytes() { return memory_.bytes(); }
+  void give_back() noexcept;
+
+ private:
+  std::shared_ptr<staging_pool::state> pool_;
+  host_tensor memory_;
+};
+
+}  // namespace shardmesh
