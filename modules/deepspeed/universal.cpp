@@ -66,7 +66,7 @@ class universal_reader final : public folder_reader {
   }
 
   result<saved_file> open_file(const std::string& name) {
-    folder_files files(step_, {name}, 1);
+    folder_files files(step_, {name}, file_pool(1));
     SHARDMESH_CHECK(files.open(0));  // it is a file, and no link out of this folder
     SHARDMESH_TRY(auto reader, torch_file::open(step_ / name, options_));
     const fs::path parent = fs::path(name).parent_path();
