@@ -85,7 +85,7 @@ result<void> parameter_files::list_names() {
   std::sort(names_.begin(), names_.end());  // so that errors do not depend on the file system
   for (const auto& [parameter, state] : names_)
     contents_.files.push_back(fmt::format("{}/{}/{}{}", folder_of_parameters, parameter, state, ending));
-  files_ = std::make_unique<folder_files>(path_, contents_.files, options_.max_open_files);
+  files_ = std::make_unique<folder_files>(path_, contents_.files, options_.pool());
   return {};
 }
 
