@@ -23,12 +23,14 @@ namespace {
 
 class state_pickler {
  public:
-  state_pickler(std::span<const output_tensor> tensors, std::span<const output_object> objects)
-      : tensors_(tensors), objects_(objects) {}
+  explicit state_pickler(std::span<const state_entry> entries) : entries_(entries) {}
 
   result<state_pickle> run() && {
     SHARDMESH_TRY(const unflattened state, tree_of_entries());
-    SHARDMESH_CHECK(write(state));
+    if (state.spec.nodes().back().kind == node_kind::leaf)
+      SHARDMESH_CHECK(write_leaf(state.leaf_order.front()));
+    else
+      SHARDMESH_CHECK(write(state));
     made_.data_pkl = std::move(out_).finish();
     return std::move(made_);
   }
@@ -36,12 +38,8 @@ class state_pickler {
  private:
   result<unflattened> tree_of_entries() const {
     std::vector<path> paths;
-    paths.reserve(tensors_.size() + objects_.size());
-    const auto add = [&](const path& where, const std::string& key) {
-      paths.push_back(where.empty() ? path{key} : where);
-    };
-    for (const output_tensor& tensor : tensors_) add(tensor.where, tensor.key);
-    for (const output_object& object : objects_) add(object.where, object.key);
+    paths.reserve(entries_.size());
+    for (const state_entry& entry : entries_) paths.push_back(entry.where);
     // A list of a real state dict lacks few; of a path that was made up, the index is any number.
     const auto holes = static_cast<std::int64_t>(paths.size()) + 1024;
     return unflatten(paths, {.max_holes = holes});
@@ -86,25 +84,18 @@ class state_pickler {
       out_.none();
       return {};
     }
-    const bool is_tensor = entry < tensors_.size();
-    const std::string& key = is_tensor ? tensors_[entry].key : objects_[entry - tensors_.size()].key;
-    result<void> done;
-    if (!is_tensor)
-      done = write_archive(objects_[entry - tensors_.size()].archive);
-    else if (tensors_[entry].archive)
-      done = write_archive(tensors_[entry].archive);
-    else
-      done = write_tensor(entry);
-    if (!done) return std::move(done).error().with_key(key);
+    auto done = entries_[entry].archive ? write_archive(entries_[entry].archive) : write_tensor(entry);
+    if (!done) return std::move(done).error().with_key(entries_[entry].key);
     return {};
   }
 
   // As Tensor.__reduce_ex__ has a contiguous tensor without gradient.
   result<void> write_tensor(std::size_t entry) {
-    const output_tensor& tensor = tensors_[entry];
-    const extents& sizes = tensor.bytes.from.global_shape();
-    const auto class_name = storage_class(tensor.type);
-    const std::int64_t count = *checked_volume(sizes);
+    const dtype type = entries_[entry].type;
+    const extents& sizes = entries_[entry].sizes;
+    if (auto can = tensor_pickle(type, sizes); !can) return std::move(can).error();
+    const auto class_name = storage_class(type);
+    const std::int64_t count = *checked_volume(sizes), bytes = *size_bytes(type, count);
     out_.global("torch._utils", class_name ? "_rebuild_tensor_v2" : "_rebuild_tensor_v3");
     out_.begin_tuple();
     out_.begin_tuple();
@@ -112,7 +103,7 @@ class state_pickler {
     class_name ? out_.global("torch", *class_name) : out_.global("torch.storage", "UntypedStorage");
     out_.text(std::to_string(made_.storages.size()));
     out_.text("cpu");
-    out_.integer(class_name ? count : *size_bytes(tensor.type, count));
+    out_.integer(class_name ? count : bytes);
     out_.end_tuple();
     out_.persistent();
     out_.integer(0);
@@ -125,10 +116,10 @@ class state_pickler {
     out_.global("collections", "OrderedDict");
     out_.empty_tuple();
     out_.reduce();
-    if (!class_name) out_.global("torch", name(tensor.type));
+    if (!class_name) out_.global("torch", name(type));
     out_.end_tuple();
     out_.reduce();
-    made_.storages.push_back({entry, {}});
+    made_.storages.push_back({entry, {}, bytes});
     return {};
   }
 
@@ -143,7 +134,8 @@ class state_pickler {
     for (const torch_file::storage& storage : item.storages()) {
       SHARDMESH_TRY(std::vector<std::byte> content, read_storage(source, storage, storage.size_bytes));
       numbers.emplace(storage.key, made_.storages.size());
-      made_.storages.push_back({std::nullopt, std::move(content)});
+      const auto size = static_cast<std::int64_t>(content.size());
+      made_.storages.push_back({std::nullopt, std::move(content), size});
     }
     std::optional<error> problem;
     const auto write_id = [&](const pickle::value& id) {
@@ -180,8 +172,7 @@ class state_pickler {
   }
 
   static constexpr std::size_t most_bytes = std::size_t{1} << 32;
-  std::span<const output_tensor> tensors_;
-  std::span<const output_object> objects_;
+  std::span<const state_entry> entries_;
   pickle::writer out_{2};
   state_pickle made_;
   std::vector<std::unique_ptr<torch_file::item>> kept_;
@@ -189,8 +180,8 @@ class state_pickler {
 
 }  // namespace
 
-result<state_pickle> pickle_of_state(std::span<const output_tensor> tensors, std::span<const output_object> objects) {
-  return state_pickler(tensors, objects).run();
+result<state_pickle> pickle_of_state(std::span<const state_entry> entries) {
+  return state_pickler(entries).run();
 }
 
 }  // namespace shardmesh::torch_file

@@ -23,3 +23,4 @@ export import :rank_part;
 export import :reader;
 export import :save;
 export import :split_reader;
+export import :state_file;
