@@ -80,16 +80,12 @@ std::vector<output_chunk> sorted_chunks(std::vector<output_chunk> chunks) {
   return chunks;
 }
 
-std::int32_t writer_of(const catalog& stored, std::int32_t file) {
-  return file < 0 ? 0 : rank_of_file(stored.files[static_cast<std::size_t>(file)]).value_or(0);
-}
-
 bool keeps_tensor(const catalog& stored, const tensor_entry& was, const output_tensor& is) {
   if (was.key != is.key || was.type != is.type || was.shape != is.bytes.from.global_shape()) return false;
   std::vector<output_chunk> chunks;
   for (std::int32_t c = was.first_chunk; c < was.first_chunk + was.chunk_count; ++c)
     chunks.push_back(
-        {stored.chunk_box(was, c), writer_of(stored, stored.chunk_places[static_cast<std::size_t>(c)].file)});
+        {stored.chunk_box(was, c), writer_of_file(stored, stored.chunk_places[static_cast<std::size_t>(c)].file)});
   const auto before = sorted_chunks(std::move(chunks)), after = sorted_chunks(is.chunks);
   return std::equal(before.begin(), before.end(), after.begin(), after.end(),
                     [](const auto& a, const auto& b) { return a.where == b.where && a.rank == b.rank; });
@@ -102,7 +98,7 @@ bool keeps_layout(const catalog& stored, std::span<const output_tensor> tensors,
                     [&](const auto& was, const auto& is) { return keeps_tensor(stored, was, is); }) &&
          std::equal(stored.objects.begin(), stored.objects.end(), objects.begin(), objects.end(),
                     [&](const auto& was, const auto& is) {
-                      return was.key == is.key && writer_of(stored, was.place.file) == is.rank;
+                      return was.key == is.key && writer_of_file(stored, was.place.file) == is.rank;
                     });
 }
 

@@ -17,10 +17,20 @@ module;
 #include <vector>
 module shardmesh.checkpoint;
 
+import shardmesh.torch_checkpointing;
 import :entry_check;
 
 namespace shardmesh {
 namespace views = ranges::views;
+
+std::int32_t writer_of_file(const catalog& stored, std::int32_t file) {
+  if (file < 0) return 0;
+  const std::string& name = stored.files[static_cast<std::size_t>(file)];
+  return (stored.format == checkpoint_format::torch_checkpointing ? torch_checkpointing::rank_of_file(name)
+                                                                  : rank_of_file(name))
+      .value_or(0);
+}
+
 namespace {
 
 class selecting {
@@ -87,10 +97,7 @@ class selecting {
   }
 
  private:
-  // The rank that wrote the file of this number; 0 where that is not known.
-  std::int32_t writer_of(std::int32_t file) const {
-    return file < 0 ? 0 : rank_of_file(contents_.files[static_cast<std::size_t>(file)]).value_or(0);
-  }
+  std::int32_t writer_of(std::int32_t file) const { return writer_of_file(contents_, file); }
 
   void leave_out(error why, std::int64_t tensors = 1, std::int64_t objects = 0) {
     into_.unsupported.push_back(std::move(why).with_hint("skip_unsupported leaves it out"));

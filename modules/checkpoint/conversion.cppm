@@ -38,6 +38,9 @@ std::vector<error> find_path_conflicts(std::span<const output_tensor> tensors, s
 
 namespace shardmesh {
 
+/// The rank that wrote the file of this number; 0 where that is not known.
+std::int32_t writer_of_file(const catalog& stored, std::int32_t file);
+
 /// Makes problems of what is unsupported, unless the user wants it left out: then the report counts it.
 void settle_unsupported(conversion& work, bool skip, save_report& report);
 

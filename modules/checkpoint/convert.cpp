@@ -15,6 +15,7 @@ module shardmesh.checkpoint;
 
 import shardmesh.dcp;
 import shardmesh.safetensors;
+import shardmesh.torch_checkpointing;
 import shardmesh.torch_file;
 import :carried;
 import :entry_check;
@@ -69,9 +70,10 @@ void split_at_dots(path& where, std::string_view key) {
 save_report convert(checkpoint_reader& given, const std::filesystem::path& destination,
                     const convert_options& options) {
   if (auto apart = check_apart(destination, given); !apart) return failed(std::move(apart).error());
-  const bool to_dcp = options.to == target_format::dcp, to_pt = options.to == target_format::pt;
+  const bool to_dcp = options.to == target_format::dcp, to_pt = options.to == target_format::pt,
+             to_torch_checkpointing = options.to == target_format::torch_checkpointing;
   // Pickles hold objects with tensors inside as they are, and nested paths; elsewhere their tensors are entries.
-  const bool to_pickles = to_dcp || to_pt;
+  const bool to_pickles = to_dcp || to_pt || to_torch_checkpointing;
   std::unique_ptr<checkpoint_reader> split, unwrapped;
   if (!to_pickles) {
     auto made = torch_file::split_objects(given);
@@ -127,6 +129,12 @@ save_report convert(checkpoint_reader& given, const std::filesystem::path& desti
   } else if (to_pt) {
     report = torch_file::save(destination, std::move(work.tensors), work.objects, source,
                               replacing_checkpoints(options.saving));
+  } else if (to_torch_checkpointing) {
+    using torch_checkpointing::payload;
+    const torch_checkpointing::folder_options format{options.safetensors_files ? payload::safetensors : payload::torch,
+                                                     options.item};
+    report = torch_checkpointing::save(destination, std::move(work.tensors), work.objects, source, format,
+                                       replacing_checkpoints(options.saving));
   } else {
     auto incomplete = safetensors::objects_not_held_whole(work.objects);
     if (!incomplete) return failed(std::move(incomplete).error());

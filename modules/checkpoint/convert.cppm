@@ -23,10 +23,11 @@ enum class dedup : std::uint8_t {
 
 /// The formats that `save` and `convert` write.
 enum class target_format : std::uint8_t {
-  dcp,          // a folder, as of torch.distributed.checkpoint
-  safetensors,  // one file
-  hf,           // a Hugging Face folder of safetensors files
-  pt            // one file, as of torch.save: a nested dict
+  dcp,                 // a folder, as of torch.distributed.checkpoint
+  safetensors,         // one file
+  hf,                  // a Hugging Face folder of safetensors files
+  pt,                  // one file, as of torch.save: a nested dict
+  torch_checkpointing  // a folder, as of the package torch_checkpointing: a file for each item and rank
 };
 
 /// What `convert` writes: the format, which entries under which names and dtypes, and what becomes of those that the
@@ -42,13 +43,16 @@ struct convert_options {
   checkpoint_reader* shapes_like = nullptr;
   bool allow_shape_mismatch = false;  // with `shapes_like`: cut at the end or filled with zeros; else a problem
   dedup merge = dedup::none;          // optimizer state is never merged: it must be found under its own key
-  bool nest = false;                  // dcp, pt from flat names: split them at dots; keys "a" and "a.b" are a problem
+  /// dcp, pt, torch_checkpointing from flat names: split them at dots; keys "a" and "a.b" are a problem.
+  bool nest = false;
+  std::string item{};              // torch_checkpointing: all goes below it; empty: a path's first name is its item
+  bool safetensors_files = false;  // torch_checkpointing: for items of nothing but tensors that safetensors can hold
   save_options saving{};
 };
 
 /// Writes `reader`'s tensors and objects to `destination` in another format. Streams: memory is bounded by
-/// `saving.memory_bytes` whatever the size. DCP keeps its chunks and their ranks; other sources become one chunk each.
-/// Tensors that the destination cannot hold are all named in the report and nothing is written, unless
+/// `saving.memory_bytes` whatever the size. DCP and torch_checkpointing keep their chunks and ranks between one
+/// another. Tensors that the destination cannot hold are all named in the report and nothing is written, unless
 /// `skip_unsupported`. Nothing is written either when `verify` would refuse any entry that is to be copied: every
 /// checksum that the source has of them is compared before the destination appears. An object that holds tensors is
 /// copied whole from DCP to DCP and to .pt, and taken apart into entries everywhere else.

@@ -13,6 +13,7 @@ module shardmesh.checkpoint;
 
 import shardmesh.dcp;
 import shardmesh.safetensors;
+import shardmesh.torch_checkpointing;
 import shardmesh.torch_file;
 
 namespace shardmesh {
@@ -67,6 +68,8 @@ save_report save(const std::filesystem::path& destination, std::span<const save_
   }
   if (to == target_format::pt)
     return torch_file::save(destination, std::move(described), {}, source, replacing_checkpoints(options));
+  if (to == target_format::torch_checkpointing)
+    return torch_checkpointing::save(destination, std::move(described), {}, source, {}, replacing_checkpoints(options));
   return safetensors::save(destination, std::move(described), {}, source, {.folder = to == target_format::hf},
                            replacing_checkpoints(options));
 }

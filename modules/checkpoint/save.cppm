@@ -10,7 +10,8 @@ import :convert;
 
 export namespace shardmesh {
 
-/// A part of a tensor in memory: `from` has where's sizes, any strides. In DCP it becomes one chunk in `rank`'s file.
+/// A part of a tensor in memory: `from` has where's sizes, any strides. In DCP and torch_checkpointing it lies
+/// in `rank`'s file.
 struct save_part {
   box where;
   const_tensor_view from;
@@ -20,12 +21,13 @@ struct save_part {
 /// A tensor to save: its parts tile it. Parts of equal dtype; memory outlives the call.
 struct save_tensor {
   std::string key;
-  path where;  // nested path for DCP and .pt; empty: one element, the key
+  path where;  // nested path for DCP, .pt and torch_checkpointing; empty: one element, the key
   extents shape;
   std::vector<save_part> parts;
 };
 
-/// Writes a new checkpoint in DCP, safetensors, a Hugging Face folder or a .pt file, whole or not at all.
+/// Writes a new checkpoint in DCP, safetensors, a Hugging Face folder, a .pt file or a folder of torch_checkpointing,
+/// whole or not at all.
 /// \errors in the report, each naming key and box: errc::shape_mismatch (a view does not fit its box),
 ///         errc::unsupported (memory that no backend reaches), errc::dtype_mismatch (parts differ), errc::gap and
 ///         errc::overlap (parts do not tile), those of the format.

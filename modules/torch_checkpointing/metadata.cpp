@@ -215,6 +215,23 @@ std::optional<extents> sharding::local_shape(std::int32_t rank) const {
   return laid_out->local_shape(rank);
 }
 
+std::optional<std::int32_t> rank_of_file(std::string_view name) {
+  std::string_view digits;
+  if (const std::size_t slash = name.find('/'); slash != std::string_view::npos) {
+    if (!name.starts_with("rank_")) return std::nullopt;
+    digits = name.substr(5, slash - 5);
+  } else {
+    const std::size_t dot = name.rfind('.');
+    const std::size_t line = name.substr(0, dot).rfind('_');
+    if (line == std::string_view::npos || dot == std::string_view::npos) return std::nullopt;
+    digits = name.substr(line + 1, dot - line - 1);
+  }
+  std::int32_t rank = 0;
+  const auto [end, code] = std::from_chars(digits.data(), digits.data() + digits.size(), rank);
+  if (code != std::errc() || end != digits.data() + digits.size() || rank < 0) return std::nullopt;
+  return rank;
+}
+
 std::string default_file_name(std::string_view item, std::int32_t rank) {
   return fmt::format("{}_{}.pt", item, rank);
 }

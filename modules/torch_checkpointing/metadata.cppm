@@ -54,6 +54,10 @@ struct metadata {
   std::vector<item_metadata> items;
 };
 
+/// The rank whose file this is, by the names that the package and we give: 3 of "model_3.pt", "model_3.safetensors" and
+/// "rank_3/model.safetensors". Nothing where the name does not say so.
+std::optional<std::int32_t> rank_of_file(std::string_view name);
+
 /// Where an item lies that has no layout of its own: "ITEM_RANK.pt".
 std::string default_file_name(std::string_view item, std::int32_t rank);
 
@@ -62,5 +66,10 @@ std::string default_file_name(std::string_view item, std::int32_t rank);
 ///         errc::bad_format, errc::unsafe_path (a file name that leaves the folder), each naming the item or key
 /// Source: torch_checkpointing/distributed_metadata.py (DistributedMetadata.from_dict)
 result<metadata> parse_metadata(std::vector<std::byte> bytes, read_budget& budget);
+
+/// metadata.pkl of version 2.0, as the package writes it; what `parse_metadata` reads as equal. A mesh without names
+/// has none, and a file that has its default name and is torch.save's no layout. `device_type` is "cpu".
+/// Source: torch_checkpointing/distributed_metadata.py (DistributedMetadata.to_dict)
+std::vector<std::byte> format_metadata(const metadata& described);
 
 }  // namespace shardmesh::torch_checkpointing

@@ -142,7 +142,7 @@ class folder_reader final : public composed_reader {
       SHARDMESH_CHECK(add_described(item, tensor, parts, at));
     }
     if (problems_.size() == problems_before) warn_of_missing(item, needed, at);
-    return add_rest(item.key, parts);
+    return add_rest(item.key, parts, &item);
   }
 
   // Ranks without a file, where everything was found in others'.
@@ -194,6 +194,8 @@ class folder_reader final : public composed_reader {
     entry.type = first.type;
     entry.shape = first.shape;
     const std::string name = item.files.empty() ? "" : joined(tensor.where, 0), flat = dotted(tensor.where);
+    SHARDMESH_TRY(const bool is_opaque, add_opaque(entry, tensor, parts, at, name));
+    if (is_opaque) return {};
     // Boxes that were met, and what still waits for a rank that has its file.
     std::map<box, std::optional<holder>> found;
     std::vector<std::pair<box, inner_box>> pieces;
@@ -259,6 +261,33 @@ class folder_reader final : public composed_reader {
     return {};
   }
 
+  // A tensor of a representation of its own, which is not read as elements: that of the first rank. True when it is
+  // one.
+  result<bool> add_opaque(const tensor_entry& entry, const tensor_metadata& tensor, std::vector<opened_part>& parts,
+                          const std::vector<std::int32_t>& at, const std::string& name) {
+    bool is_added = false;
+    for (const sharding& group : tensor.groups)
+      for (const std::int32_t rank : group.ranks) {
+        const std::int32_t position = at[static_cast<std::size_t>(rank)];
+        if (position < 0 || parts[static_cast<std::size_t>(position)].is_flat) continue;
+        opened_part& from = parts[static_cast<std::size_t>(position)];
+        const auto found = from.tensors.find(name);
+        if (found == from.tensors.end()) continue;
+        const tensor_entry& stored = part(from.number).contents().tensors[found->second];
+        if (stored.opaque_type.empty()) return is_added;
+        from.described.insert(found->second);
+        if (std::exchange(is_added, true)) continue;
+        const std::vector<placed_box> boxes = group.boxes_of(rank);
+        if (boxes.size() != 1 || boxes.front().where != box::whole(entry.shape))
+          problems_.push_back(fail(errc::unsupported, fmt::format("a {} is no part of a tensor", stored.opaque_kind))
+                                  .with_key(entry.key)
+                                  .with_rank(rank)
+                                  .with_file(part(from.number).path().string()));
+        SHARDMESH_CHECK(add_whole_tensor(entry.key, stored.where, from.number, found->second));
+      }
+    return is_added;
+  }
+
   // What lies in the file is what the metadata says of this rank.
   bool check_local(const tensor_entry& entry, const sharding& group, std::int32_t rank,
                    const std::vector<placed_box>& boxes, const opened_part& from, std::size_t index) {
@@ -268,8 +297,7 @@ class folder_reader final : public composed_reader {
       problems_.push_back(std::move(problem).with_key(entry.key).with_rank(rank).with_file(reader.path().string()));
       return false;
     };
-    if (!stored.opaque_type.empty() || stored.chunk_count != 1)
-      return refuse(fail(errc::unsupported, fmt::format("a {} is no part of a tensor", stored.opaque_kind)));
+    if (stored.chunk_count != 1) return refuse(fail(errc::unsupported, "what the file holds is no part of a tensor"));
     if (stored.type != entry.type)
       return refuse(
           fail(errc::dtype_mismatch, "the metadata says another dtype than the file")
@@ -325,7 +353,9 @@ class folder_reader final : public composed_reader {
   };
 
   // What the metadata says nothing of: one entry where the ranks agree, else one for each.
-  result<void> add_rest(const std::string& key, const std::vector<opened_part>& parts) {
+  result<void> add_rest(const std::string& key, const std::vector<opened_part>& parts,
+                        const item_metadata* item = nullptr) {
+    const std::unordered_set<std::string> positions = item ? list_positions(*item) : std::unordered_set<std::string>();
     std::vector<std::string> order;
     std::map<std::string, std::vector<occurrence>> entries;
     const auto meet = [&](const tree_path& where, const occurrence& one) {
@@ -337,8 +367,13 @@ class folder_reader final : public composed_reader {
       const catalog& contents = part(one.number).contents();
       for (std::size_t i = 0; i < contents.tensors.size(); ++i)
         if (!one.described.contains(i)) meet(where_of(contents.tensors[i], one, key), {one.rank, one.number, i, true});
-      for (std::size_t i = 0; i < contents.objects.size(); ++i)
+      for (std::size_t i = 0; i < contents.objects.size(); ++i) {
+        if (!positions.empty() && positions.contains(joined(contents.objects[i].where, 1))) {
+          SHARDMESH_TRY(const object_value value, part(one.number).read_object(i));
+          if (value.kind == "none") continue;
+        }
         meet(contents.objects[i].where, {one.rank, one.number, i, false});
+      }
     }
     for (const std::string& name : order) {
       const std::vector<occurrence>& found = entries.at(name);
@@ -360,6 +395,19 @@ class folder_reader final : public composed_reader {
       }
     }
     return {};
+  }
+
+  // Positions of lists at or above the tensors that the metadata describes: None there is where a rank has no part.
+  static std::unordered_set<std::string> list_positions(const item_metadata& item) {
+    std::unordered_set<std::string> positions;
+    for (const tensor_metadata& tensor : item.tensors) {
+      tree_path above;
+      for (const path_key& step : tensor.where) {
+        above.push_back(step);
+        if (step.is_index()) positions.insert(joined(above, 0));
+      }
+    }
+    return positions;
   }
 
   static tree_path where_of(const tensor_entry& tensor, const opened_part& from, const std::string& key) {

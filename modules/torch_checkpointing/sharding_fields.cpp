@@ -4,8 +4,10 @@ module;
 #include <nlohmann/json.hpp>
 #include <try.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <limits>
 #include <optional>
 #include <string>
@@ -27,6 +29,10 @@ error damaged(std::string_view field, std::string_view expected) {
 
 result<dtype> dtype_of(const pickle::value& text) {
   const std::string_view spelled = text.text().value_or("");
+  // Quantized tensors are not read as elements: that the file has such a one is all that matters.
+  constexpr std::string_view quantized[] = {"torch.qint8", "torch.quint8", "torch.qint32", "torch.quint4x2",
+                                            "torch.quint2x4"};
+  if (std::find(std::begin(quantized), std::end(quantized), spelled) != std::end(quantized)) return dtype::undefined;
   const auto known = spelled.starts_with("torch.") ? parse_dtype(spelled.substr(6)) : std::nullopt;
   if (!known) return fail(errc::unsupported, "is of an unknown dtype").with_values("", escaped(spelled));
   return *known;
@@ -137,7 +143,8 @@ result<sharding> sharding_of(const pickle::value& packed, std::int32_t world_siz
   SHARDMESH_TRY(made.shape, extents_of(data.find("global_shape"), "global_shape"));
   SHARDMESH_TRY(made.type, dtype_of(data.find("dtype")));
   const auto count = checked_volume(made.shape);
-  if (!count || !size_bytes(made.type, *count)) return damaged("global_shape", "a size that fits");
+  if (!count || (made.type != dtype::undefined && !size_bytes(made.type, *count)))
+    return damaged("global_shape", "a size that fits");
   if (type == "default_tensor_v1")
     SHARDMESH_CHECK(read_boxes(data, made));
   else

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // shardmesh.torch_checkpointing: folders of the package torch_checkpointing, DCP's successor: metadata.pkl and the
-// ranks' files. Not here: which format a path is (checkpoint).
+// ranks' files, read and written. Not here: which format a path is (checkpoint).
 export module shardmesh.torch_checkpointing;
 
 export import shardmesh.torch_file;
 
 export import :metadata;
 export import :reader;
+export import :save;

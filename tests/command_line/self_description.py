@@ -37,7 +37,7 @@ BASH = {
 }
 FISH = {
     "shardmesh ver": ["verify"],
-    "shardmesh convert --to ": ["dcp", "hf", "pt", "safetensors"],
+    "shardmesh convert --to ": ["dcp", "hf", "pt", "safetensors", "torch-checkpointing"],
     "shardmesh convert --max": ["--max-shard-size"],
     "shardmesh layout ": [],
     "shardmesh verify f": ["folder/"],

@@ -203,7 +203,16 @@ def check_random(oracle):
         made = oracle.work / f"made_{seed}"
         subprocess.run([venv / "bin" / "python", Path(__file__).with_name("make_torch_checkpointing.py"), made, str(seed)], check=True,
                        capture_output=True)
-        check_folder(oracle, f"random_{seed}", made / f"random_{seed}")
+        folder = made / f"random_{seed}"
+        check_folder(oracle, f"random_{seed}", folder)
+        # What we write of it, loaded by the package itself.
+        for kind, ranks in (("torch", seed % 3 + 1), ("safetensors", (seed + 1) % 3 + 1)):
+            written = made / kind
+            oracle.succeeds(f"random_{seed}", "convert", folder / "checkpoint", written, "--to", "torch-checkpointing", "--payload", kind)
+            loaded = subprocess.run([venv / "bin" / "python", Path(__file__).with_name("load_torch_checkpointing.py"), written,
+                                     folder / "expected.json", str(ranks), str(seed)], capture_output=True, text=True)
+            said = json.loads(loaded.stdout.splitlines()[-1]) if loaded.returncode == 0 else {"wrong": loaded.stderr[-600:]}
+            oracle.check(not said["wrong"] and said["compared"] >= 8 and not said["unknown"], f"random_{seed}", f"{kind}, {ranks} ranks: {said}")
 
 
 def main():

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// shardmesh convert: DCP, .pt, safetensors and Hugging Face folders to one another.
+// shardmesh convert: any checkpoint that is read into another format.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -37,8 +37,8 @@ int run(arguments& given, const common_options& common, bool format_given) {
     if (!is_safetensors && !given.destination.ends_with(".pt"))
       return refuse(
           fail(errc::invalid_argument,
-               "say --to dcp, --to safetensors, --to hf or --to pt (only a name that ends in .safetensors or .pt "
-               "says it by itself)")
+               "say --to dcp, --to safetensors, --to hf, --to pt or --to torch-checkpointing (only a name that ends in "
+               ".safetensors or .pt says it by itself)")
               .with_file(given.destination));
     given.options.to = is_safetensors ? target_format::safetensors : target_format::pt;
   }
@@ -83,18 +83,22 @@ void add_convert(CLI::App& app, invocation& call) {
       ->add_option("SRC", given->source,
                    "A checkpoint of any format that is read (DCP, .pt, safetensors, Hugging Face, DeepSpeed, ...)")
       ->required();
-  command->add_option("DST", given->destination, "The file (safetensors, pt) or folder (dcp, hf) to write")->required();
+  command
+      ->add_option("DST", given->destination,
+                   "The file (safetensors, pt) or folder (dcp, hf, torch-checkpointing) to write")
+      ->required();
   CLI::Option* to = command
                         ->add_option_function<std::string>(
                             "--to",
                             [given](const std::string& text) {
-                              given->options.to = text == "dcp"  ? target_format::dcp
-                                                  : text == "hf" ? target_format::hf
-                                                  : text == "pt" ? target_format::pt
-                                                                 : target_format::safetensors;
+                              given->options.to = text == "dcp"                   ? target_format::dcp
+                                                  : text == "hf"                  ? target_format::hf
+                                                  : text == "pt"                  ? target_format::pt
+                                                  : text == "torch-checkpointing" ? target_format::torch_checkpointing
+                                                                                  : target_format::safetensors;
                             },
-                            "Format of DST: dcp, safetensors, hf or pt")
-                        ->check(CLI::IsMember({"dcp", "safetensors", "hf", "pt"}))
+                            "Format of DST: dcp, safetensors, hf, pt or torch-checkpointing")
+                        ->check(CLI::IsMember({"dcp", "safetensors", "hf", "pt", "torch-checkpointing"}))
                         ->type_name("FORMAT");
   command
       ->add_option_function<std::string>(
@@ -107,8 +111,9 @@ void add_convert(CLI::App& app, invocation& call) {
           },
           "hf: largest file (default 5GB; a tensor that is larger gets its own)")
       ->type_name("BYTES");
-  command->add_flag("--skip-objects", given->options.skip_objects,
-                    "safetensors, hf, pt: drop what is not a tensor (instead of writing objects.json)");
+  command->add_flag(
+      "--skip-objects", given->options.skip_objects,
+      "safetensors, hf, pt, torch-checkpointing: drop what is not a tensor (instead of writing objects.json)");
   command->add_flag("--skip-unsupported", given->options.skip_unsupported,
                     "Drop tensors that the destination cannot hold, and objects that hold such, instead of refusing");
   command
@@ -133,7 +138,20 @@ void add_convert(CLI::App& app, invocation& call) {
       ->needs("--like");
   add_dequantize_option(*command, given->dequantize);
   add_json_option(*command);
-  command->add_flag("--nest", given->options.nest, "dcp, pt: split flat names at dots into nested paths");
+  command->add_flag("--nest", given->options.nest,
+                    "dcp, pt, torch-checkpointing: split flat names at dots into nested paths");
+  command
+      ->add_option(
+          "--item", given->options.item,
+          "torch-checkpointing: everything goes below this item, as {\"model\": ...} (flat names would be items "
+          "of their own, with a file each)")
+      ->type_name("NAME");
+  command
+      ->add_option_function<std::string>(
+          "--payload", [given](const std::string& text) { given->options.safetensors_files = text == "safetensors"; },
+          "torch-checkpointing: what the ranks' files are, torch (the default) or safetensors (items of tensors only)")
+      ->check(CLI::IsMember({"torch", "safetensors"}))
+      ->type_name("KIND");
   add_saving_options(*command, given->options.saving);
   add_selection_options(*command, given->selection);
   command->callback([given, to, &call] { call.status = run(*given, call.common, to->count() > 0); });

@@ -44,7 +44,8 @@ TEST_CASE("what is saved from memory is loaded again, cut and strided at will, i
     tensor.parts.push_back({where, subview(whole, where), rank});
   for (const auto& [format, name] :
        {std::pair{target_format::dcp, "dcp"}, std::pair{target_format::safetensors, "one.safetensors"},
-        std::pair{target_format::hf, "hf"}, std::pair{target_format::pt, "one.pt"}}) {
+        std::pair{target_format::hf, "hf"}, std::pair{target_format::pt, "one.pt"},
+        std::pair{target_format::torch_checkpointing, "ranks"}}) {
     const save_report report = save(scratch.path / name, {&tensor, 1}, format);
     REQUIRE(report.outcome());
     auto reader = open_checkpoint(scratch.path / name).value();

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Not exported: how the chunks of a tensor that is to be written are told in metadata: by a mesh where one cuts like
+// them, so that the package's DefaultResharder finds them; else by boxes.
+module shardmesh.torch_checkpointing:chunk_sharding;
+
+import shardmesh.std;
+import shardmesh.core;
+import shardmesh.catalog;
+import :metadata;
+
+namespace shardmesh::torch_checkpointing {
+
+struct rank_box {
+  std::int32_t rank = 0;
+  box where;
+};
+
+struct chunk_sharding {
+  std::vector<sharding> groups;
+  std::vector<rank_box> parts;  // one for each rank that holds some; ascending
+  bool is_gathered = false;     // a rank's chunks are no one box: the lowest rank holds all
+};
+
+// `chunks` tile the tensor. A rank's chunks that make one box become that box. \errors those of `layout::make`
+// Cost: O(chunks log chunks).
+result<chunk_sharding> sharding_of_chunks(const extents& shape, dtype type, std::span<const output_chunk> chunks);
+
+}  // namespace shardmesh::torch_checkpointing

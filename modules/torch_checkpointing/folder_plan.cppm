@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Not exported: which item, rank and file every entry of a folder that is to be written goes to. Not here: bytes
+// (save).
+module shardmesh.torch_checkpointing:folder_plan;
+
+import shardmesh.std;
+import shardmesh.core;
+import shardmesh.catalog;
+import shardmesh.tree;
+import shardmesh.torch_file;
+import :chunk_sharding;
+import :metadata;
+import :save;
+
+namespace shardmesh::torch_checkpointing {
+
+// A part of a tensor in a file.
+struct planned_part {
+  std::size_t tensor = 0;  // index into the tensors given
+  box where;
+  std::size_t entry = 0;  // its index in the file's `entries`
+};
+
+struct planned_file {
+  std::string name;
+  payload how = payload::torch;
+  std::vector<torch_file::state_entry> entries;
+  std::vector<planned_part> parts;
+};
+
+struct folder_plan {
+  metadata described;
+  std::vector<planned_file> files;  // of each item in turn, by rank
+  std::vector<std::string> notes;
+};
+
+// \errors errc::unsupported, errc::duplicate_key, naming the key
+result<folder_plan> plan_folder(std::span<const output_tensor> tensors, std::span<const output_object> objects,
+                                const folder_options& format);
+
+}  // namespace shardmesh::torch_checkpointing
