@@ -70,12 +70,13 @@ class folder_save {
 
   // Every file's bytes are settled before the destination is touched.
   result<void> lay_out() {
-    for (const planned_file& file : plan_.files) {
+    for (planned_file& file : plan_.files) {
       open_file made;
       std::int64_t size = 0;
       if (file.how == payload::torch) {
         SHARDMESH_TRY(made.state, torch_file::state_file::make(file.entries));
         size = made.state->size_bytes();
+        file.entries = {};  // of many ranks they are most of what is in memory
       } else {
         std::vector<safetensors::tensor> described;
         for (const torch_file::state_entry& entry : file.entries)
