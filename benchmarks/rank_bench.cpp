@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "rank_timing.hpp"
 #ifdef SHARDMESH_BENCH_MPI
 import shardmesh.mpi;
 #endif
@@ -27,48 +28,13 @@ import shardmesh;
 
 namespace {
 using namespace shardmesh;
-using clock_type = std::chrono::steady_clock;
+using namespace rank_timing;
 
 struct bench_result {
   std::vector<double> seconds;
   double first = 0;        // with planning and agreement
   std::int64_t extra = 0;  // bytes of resident memory above what there was before the first call
 };
-
-// Resident bytes of this process: now ("VmRSS:"), or the most since `forget_peak` ("VmHWM:").
-std::int64_t resident(std::string_view which) {
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);)
-    if (line.starts_with(which)) return 1024 * std::atoll(line.c_str() + which.size());
-  return 0;
-}
-
-void forget_peak() {
-  std::ofstream("/proc/self/clear_refs") << 5;
-}
-
-void meet(any_communicator& comm) {
-  comm.all_gather({}, {}).value();
-}
-
-// The slowest rank's.
-double slowest(any_communicator& comm, double own) {
-  const auto all = comm.all_gather(std::as_bytes(std::span(&own, 1)), {}).value();
-  for (const auto& bytes : all) {
-    double other = 0;
-    std::memcpy(&other, bytes.data(), sizeof other);
-    own = std::max(own, other);
-  }
-  return own;
-}
-
-template <class Act>
-double timed(any_communicator& comm, const Act& act) {
-  meet(comm);
-  const auto begin = clock_type::now();
-  act();
-  return slowest(comm, std::chrono::duration<double>(clock_type::now() - begin).count());
-}
 
 struct move_case {
   extents mesh;
