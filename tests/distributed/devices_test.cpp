@@ -92,6 +92,33 @@ TEST_CASE("ranks save tensors of devices together and load them on another layou
   });
 }
 
+TEST_CASE("tensors of devices are saved in the background through a pool of the host", "[pretended_devices]") {
+  const backend_scope devices(cuda());
+  const fabric::rank_folder folder("devices_pool");
+  on_ranks([&](any_communicator& comm) -> std::string {
+    const std::filesystem::path checkpoint = folder.path / std::to_string(comm.size());
+    const staging_pool pool = staging_pool::make({.max_saves = 1}).value();
+    state_dict<far_tensor> state;
+    if (auto set = state.set({"w"}, matrix(comm, "S(1)", true)); !set) return to_string(set.error());
+    for (int run = 0; run < 2; ++run) {
+      auto held = held_by(state);
+      if (!held) return to_string(held.error());
+      auto saving = start_save(checkpoint, *held, comm, {.saving = {.output = {.overwrite = true}}, .staging = pool});
+      if (!saving) return to_string(saving.error());
+      far_tensor& local = state.find({"w"})->dtensor()->local();
+      std::memset(local.memory.data(), 0, local.memory.size());
+      if (!saving->wait().ok()) return to_string(saving->wait().problems.front());
+      const load_report loaded = load(checkpoint, *held, comm);
+      if (!loaded.ok()) return to_string(loaded.problems.front());
+      if (auto wrong = what_differs(*state.find({"w"})->dtensor(), matrix(comm, "S(1)", true)); !wrong.empty())
+        return wrong;
+    }
+    const std::int64_t bytes = (7 * matrix(comm, "S(1)", false).local().sizes[1] * 4 + 63) / 64 * 64;
+    if (pool.use() != staging_use{.kept_bytes = bytes, .taken = bytes > 0 ? 1 : 0}) return "the pool kept another size";
+    return {};
+  });
+}
+
 TEST_CASE("a destination's adapter is told once that it was written, a source's is not", "[pretended_devices]") {
   const backend_scope devices(cuda());
   on_ranks([](any_communicator& comm) -> std::string {
