@@ -163,6 +163,7 @@ def columns(tensors):
         folder = bench.sample(tensors)
         bench.compare(f"S(0) -> S(1) of 1 GiB in {tensors} tensors: the loads of all 8 destination ranks", folder, {
             f"shardmesh::load, all 8 in one call, {bench.threads} threads": bench.ours("columns_at_once", folder),
+            "shardmesh::load, 8 ranks (threads) together": bench.ours("columns_ranks", folder),
             f"shardmesh::load, rank after rank, {bench.threads} threads": bench.ours("columns", folder),
             "torch dcp.load, rank after rank in one process": bench.peer("columns_alone", folder),
             "torch dcp.load, 8 gloo processes": bench.peer("columns_group", folder),

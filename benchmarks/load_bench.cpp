@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Our side of ./dev bench: one case, timed N times in one process, as one line of JSON. benchmarks/bench.py runs it
 // beside its peers. Also the plain side (plain_files).
-//   shardmesh_bench load|load_cold|map|columns|columns_at_once|dequantize|convert_cached|plain_read|plain_write|
+//   shardmesh_bench load|load_cold|map|columns|columns_at_once|columns_ranks|dequantize|convert_cached|plain_read|plain_write|
 //                   plain_copy_cached|direct_read|memcpy PATH [--repeat N] [--threads N] [--ranks N]
 #include <algorithm>
 #include <chrono>
@@ -11,14 +11,18 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <plain_files.hpp>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
+#include <variant>
 #include <vector>
 
 import shardmesh;
@@ -99,6 +103,16 @@ double seconds_of(const std::function<void()>& act) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
+/// Bytes that this process has read so far, with read and pread.
+std::int64_t bytes_read_so_far() {
+  std::ifstream file("/proc/self/io");
+  std::string name;
+  std::int64_t value = 0;
+  while (file >> name >> value)
+    if (name == "rchar:") return value;
+  stop("/proc/self/io does not say what was read");
+}
+
 void print(const arguments& given, std::int64_t bytes, const std::vector<double>& times) {
   std::string list;
   for (const double time : times) list += (list.empty() ? "" : ", ") + std::to_string(time);
@@ -165,6 +179,37 @@ std::vector<double> time_load(const arguments& given, std::int64_t& bytes) {
       }
     }));
   }
+  return times;
+}
+
+/// Destination ranks that are threads load together, and read for each other. Says how often each byte was read.
+std::vector<double> time_ranks(const arguments& given, std::int64_t& bytes) {
+  const auto reader = need(open_checkpoint(given.path));
+  std::vector<wanted> parts;
+  std::vector<held_state> states;
+  for (std::int64_t rank = 0; rank < given.ranks; ++rank) {
+    parts.push_back(columns(*reader, rank, given.ranks));
+    bytes += parts.back().bytes;
+    states.emplace_back();
+    for (const load_request& one : parts.back().requests) {
+      const tensor_entry& tensor = *reader->contents().find(one.key);
+      const path where = tensor.where.empty() ? path{tensor.key} : tensor.where;
+      states.back().tensors.push_back({where, tensor.shape, tensor.type, {{one.where, one.to}}});
+    }
+  }
+  std::vector<double> times;
+  const std::int64_t before = bytes_read_so_far();
+  for (int run = 0; run < given.repeat; ++run)
+    times.push_back(seconds_of([&] {
+      need(run_ranks(static_cast<std::int32_t>(given.ranks), [&](any_communicator& comm) -> result<void> {
+        const load_report report =
+            load(given.path, states[static_cast<std::size_t>(comm.rank())], comm, {.loading = {.threads = 1}});
+        if (!report.ok()) return report.problems.front();
+        return {};
+      }));
+    }));
+  std::fprintf(stderr, "%.4f bytes were read for each that is wanted\n",
+               static_cast<double>(bytes_read_so_far() - before) / given.repeat / static_cast<double>(bytes));
   return times;
 }
 
@@ -238,6 +283,8 @@ int main(int argc, char** argv) {
   std::vector<double> times;
   if (given.what == "load" || given.what == "load_cold" || given.what == "columns" || given.what == "columns_at_once")
     times = time_load(given, bytes);
+  else if (given.what == "columns_ranks")
+    times = time_ranks(given, bytes);
   else if (given.what == "map")
     times = time_map(given, bytes);
   else if (given.what == "dequantize")

@@ -24,22 +24,18 @@ module;
 module shardmesh.collective_checkpoint;
 
 import shardmesh.torch_file;
+import :chunk_forms;
 import :interruption;
+import :load_assignment;
 import :rank_state;
+import :reading_rounds;
+import :staged_round;
 
 namespace shardmesh {
 namespace {
 
-// Smaller boxes are read by everybody: a message costs as much as the read.
-constexpr std::int64_t least_shared_bytes = std::int64_t{64} << 10;
-
-// A box that one rank reads and others get from it.
-struct shared_box {
-  std::size_t tensor = 0;
-  replica_range holders;
-  std::size_t reader = 0;  // which of the holders
-  std::int64_t bytes = 0;
-};
+// Less is not enough for the pieces that reads are cut into, nor for the messages of an exchange.
+constexpr std::int64_t least_staging_bytes = 4096, least_message_bytes = std::int64_t{32} << 20;
 
 class rank_load {
  public:
@@ -61,34 +57,45 @@ class rank_load {
   result<void> load_all(const result<void>& opened) {
     SHARDMESH_CHECK(compare(opened));
     if (!report_.ok()) return {};
-    choose_readers();
+    reads_ = assign_reads(all_, is_there_, reader_->contents(),
+                          {.sharing = options_.sharing, .ranks = comm_.size(), .staging_bytes = staging_bytes()});
+    for (const std::size_t t : reads_.in_pieces) is_in_pieces_.insert(t);
     SHARDMESH_TRY(const agreement_notes notes, read());
-    if (!shared_.empty()) {
-      SHARDMESH_CHECK(exchange());
-    }
+    if (!reads_.shared.empty()) SHARDMESH_CHECK(exchange());
+    if (!reads_.in_pieces.empty()) SHARDMESH_CHECK(read_in_pieces());
     SHARDMESH_CHECK(set_objects(notes));
     for (const held_tensor& tensor : wanted_.tensors)
       if (tensor.written) tensor.written();
     return {};
   }
 
+  std::int64_t staging_bytes() const { return std::max(options_.memory_bytes / 2, least_staging_bytes); }
+
   // What is wanted against what is there; the same problems on every rank.
   result<void> compare(const result<void>& opened) {
     std::vector<std::byte> note;
     std::vector<agreement_record> conditions{
-        {"(options)", fmt::format("sharing {}, missing {}, unexpected {}, narrowing {}",
-                                  static_cast<int>(options_.sharing), static_cast<int>(options_.missing),
-                                  static_cast<int>(options_.unexpected), options_.loading.allow_narrowing)}};
+        {"(options)",
+         fmt::format("sharing {}, missing {}, unexpected {}, narrowing {}, memory {}",
+                     static_cast<int>(options_.sharing), static_cast<int>(options_.missing),
+                     static_cast<int>(options_.unexpected), options_.loading.allow_narrowing, options_.memory_bytes)}};
     const auto mine = guarded([&]() -> result<void> {
       if (!opened) return opened;
       SHARDMESH_CHECK(check_held(wanted_));
       std::vector<described_object> objects;
       for (const held_object& object : wanted_.objects) objects.push_back({object.where, {}, 0, {}});
       note = describe(wanted_, objects);
+      note.push_back(std::byte{options_.loading.check});
       conditions.push_back({"(checkpoint)", text_of(reader_->contents())});
       return {};
     });
-    SHARDMESH_TRY(const agreement_notes notes, round_.settle(mine, std::move(note), conditions));
+    SHARDMESH_TRY(agreement_notes notes, round_.settle(mine, std::move(note), conditions));
+    // What a rank reads for one that wants it compared is compared.
+    for (std::vector<std::byte>& said : notes) {
+      if (said.empty()) continue;
+      check_ |= said.back() != std::byte{0};
+      said.pop_back();
+    }
     SHARDMESH_TRY(all_, merge_states(notes));
     problems_ = std::move(all_.problems);
     match_keys();
@@ -97,13 +104,24 @@ class rank_load {
     return {};
   }
 
-  static std::string text_of(const catalog& contents) {
-    std::string all;
-    for (const tensor_entry& tensor : contents.tensors)
-      fmt::format_to(std::back_inserter(all), "{} {}{};", tensor.key, name(tensor.type), to_string(tensor.shape));
-    for (const object_entry& object : contents.objects) fmt::format_to(std::back_inserter(all), "{};", object.key);
+  std::string text_of(const catalog& contents) const {
+    detail::wire_writer all;
+    for (const tensor_entry& tensor : contents.tensors) {
+      all.text(tensor.key);
+      all.number(static_cast<std::int64_t>(tensor.type));
+      all.numbers(tensor.shape);
+      // Where its chunks are, too: ranks that read for each other deal them out alike.
+      if (options_.sharing == read_sharing::each_rank) continue;
+      for (std::int32_t chunk = tensor.first_chunk; chunk < tensor.first_chunk + tensor.chunk_count; ++chunk) {
+        const stored_range& place = contents.chunk_places[static_cast<std::size_t>(chunk)];
+        all.where(contents.chunk_box(tensor, chunk));
+        for (const std::int64_t number : {std::int64_t{place.file}, place.offset, std::int64_t{place.transform}})
+          all.number(number);
+      }
+    }
+    for (const object_entry& object : contents.objects) all.text(object.key);
     return fmt::format("{} tensors and {} objects, digest {}", contents.tensors.size(), contents.objects.size(),
-                       to_hex(xxh3(std::as_bytes(std::span(all)))));
+                       to_hex(xxh3(all.written())));
   }
 
   void complain(error e) { problems_.add(std::move(e)); }
@@ -162,50 +180,6 @@ class rank_load {
       complain(no_such_entry(*reader_, key, wanted, problems_.named.size() < most_suggestions).with_rank(rank));
   }
 
-  // Which boxes are read once for several ranks, and by whom. The rest is read by whoever wants it.
-  void choose_readers() {
-    load_balancer balance;
-    for (std::size_t t = 0; t < all_.tensors.size(); ++t) {
-      const merged_tensor& tensor = all_.tensors[t];
-      const std::vector<replica_range> boxes = replicas_of(tensor);
-      // Boxes that overlap without being equal cannot be one side of a plan.
-      const bool may_share = options_.sharing != read_sharing::each_rank && is_there_[t] &&
-                             bits(tensor.type) % 8 == 0 && boxes.size() < tensor.boxes.size() &&
-                             are_apart(tensor, boxes);
-      for (const replica_range& range : boxes) {
-        const std::int64_t bytes = size_bytes(tensor.type, tensor.boxes[range.first].where.volume()).value_or(0);
-        if (!may_share || range.last - range.first == 1 ||
-            (options_.sharing == read_sharing::automatic && bytes < least_shared_bytes)) {
-          for (std::size_t i = range.first; i < range.last; ++i) {
-            const owner_id only = tensor.boxes[i].rank;
-            static_cast<void>(balance.give(std::span(&only, 1), bytes));
-          }
-          continue;
-        }
-        shared_.push_back({t, range, 0, bytes});
-      }
-    }
-    for (shared_box& one : shared_) {
-      const merged_tensor& tensor = all_.tensors[one.tensor];
-      std::vector<owner_id> holders;
-      for (std::size_t i = one.holders.first; i < one.holders.last; ++i) holders.push_back(tensor.boxes[i].rank);
-      const owner_id reader = balance.give(holders, one.bytes);
-      one.reader = one.holders.first +
-                   static_cast<std::size_t>(std::find(holders.begin(), holders.end(), reader) - holders.begin());
-    }
-  }
-
-  static bool are_apart(const merged_tensor& tensor, std::span<const replica_range> boxes) {
-    std::vector<std::int64_t> offsets, sizes;
-    const std::vector<owner_id> owners(boxes.size(), 0);
-    for (const replica_range& range : boxes) {
-      const box& where = tensor.boxes[range.first].where;
-      offsets.insert(offsets.end(), where.offsets.begin(), where.offsets.end());
-      sizes.insert(sizes.end(), where.sizes.begin(), where.sizes.end());
-    }
-    return check_overlaps(tensor.shape.rank(), offsets, sizes, owners, 1).ok();
-  }
-
   tensor_view view_of(const merged_tensor& tensor, const rank_box& mine) const {
     const auto index = static_cast<std::size_t>(tensor.index_on(comm_.rank()));
     return wanted_.tensors[index].parts[static_cast<std::size_t>(mine.part)].memory;
@@ -239,9 +213,10 @@ class rank_load {
   // What comes from other ranks, too, has arrived when they have given it.
   load_options local_options() {
     load_options local = options_.loading;
+    local.check |= check_ && options_.sharing != read_sharing::each_rank;
     if (!local.arrived) return local;
     std::unordered_set<std::string> exchanged;
-    for (const shared_box& one : shared_) {
+    for (const shared_box& one : reads_.shared) {
       const merged_tensor& tensor = all_.tensors[one.tensor];
       for (std::size_t i = one.holders.first; i < one.holders.last; ++i)
         if (i != one.reader && tensor.boxes[i].rank == comm_.rank() && exchanged.insert(tensor.key).second)
@@ -255,7 +230,7 @@ class rank_load {
 
   std::vector<load_request> requests() {
     std::vector<std::vector<bool>> from_others(all_.tensors.size());
-    for (const shared_box& one : shared_) {
+    for (const shared_box& one : reads_.shared) {
       std::vector<bool>& skipped = from_others[one.tensor];
       skipped.resize(all_.tensors[one.tensor].boxes.size());
       for (std::size_t i = one.holders.first; i < one.holders.last; ++i) skipped[i] = i != one.reader;
@@ -263,7 +238,7 @@ class rank_load {
     std::vector<load_request> wanted;
     for (std::size_t t = 0; t < all_.tensors.size(); ++t) {
       const merged_tensor& tensor = all_.tensors[t];
-      if (!is_there_[t]) continue;
+      if (!is_there_[t] || is_in_pieces_.contains(t)) continue;
       for (std::size_t i = 0; i < tensor.boxes.size(); ++i) {
         if (tensor.boxes[i].rank != comm_.rank() || (!from_others[t].empty() && from_others[t][i])) continue;
         const tensor_view to = view_of(tensor, tensor.boxes[i]);
@@ -288,7 +263,7 @@ class rank_load {
       if (binding.slots.size() <= slot) binding.slots.resize(slot + 1);
       binding.slots[slot] = view_of(tensor, one);
     };
-    for (const shared_box& one : shared_) {
+    for (const shared_box& one : reads_.shared) {
       const merged_tensor& tensor = all_.tensors[one.tensor];
       sides& made = by_tensor[one.tensor];
       if (!made.from) {
@@ -319,11 +294,42 @@ class rank_load {
       to.push_back(std::move(made.destination));
     }
     SHARDMESH_TRY(transfer_plan moves, plan(std::move(transfers)));
-    SHARDMESH_TRY(executor runs, executor::make(std::move(moves), comm_, std::move(keys), {}, round_.call));
+    SHARDMESH_TRY(executor runs, executor::make(std::move(moves), comm_, std::move(keys),
+                                                {.progress = options_.loading.progress}, round_.call));
     SHARDMESH_CHECK(runs.run(from, to, round_.call));
     // A rank that has all its bytes does not know whether the others have.
     SHARDMESH_CHECK(round_.settle({}));
     for (const std::string& key : exchanged_) options_.loading.arrived(key);
+    return {};
+  }
+
+  // Ranks read for each other, so much at a time that it fits the staging memory.
+  result<void> read_in_pieces() {
+    SHARDMESH_TRY(const auto forms, look_at_chunks(all_, *reader_, reads_.unclear, round_));
+    const std::vector<reading_round> rounds =
+        plan_rounds(all_, reader_->contents(), reads_, forms,
+                    {.ranks = comm_.size(), .staging_bytes = staging_bytes(), .one_reader_for_a_chunk = check_});
+    staged_rounds staged(
+        {.all = all_,
+         .reader = *reader_,
+         .ranks = round_,
+         .options = options_.loading,
+         .check = check_,
+         .message_bytes = std::max(options_.memory_bytes / 2, least_message_bytes),
+         .memory_of = [this](const merged_tensor& tensor, const rank_box& mine) { return view_of(tensor, mine); }});
+    for (const reading_round& round : rounds) {
+      SHARDMESH_TRY(const round_bytes moved, staged.run(round));
+      report_.bytes_read += moved.read;
+      report_.bytes_received += moved.received;
+      for (const round_tensor& done : round) {
+        const merged_tensor& tensor = all_.tensors[done.tensor];
+        const auto is_mine = [&](const rank_box& one) { return one.rank == comm_.rank(); };
+        if (done.is_last && options_.loading.arrived && std::any_of(tensor.boxes.begin(), tensor.boxes.end(), is_mine))
+          options_.loading.arrived(tensor.key);
+      }
+    }
+    // A rank that has all its bytes does not know whether the others have.
+    SHARDMESH_CHECK(round_.settle({}));
     return {};
   }
 
@@ -363,7 +369,9 @@ class rank_load {
   problem_list problems_;                       // of what is wanted
   std::vector<bool> is_there_;                  // per tensor, in the checkpoint
   std::vector<std::ptrdiff_t> stored_objects_;  // per object, its index in the catalog; -1: missing
-  std::vector<shared_box> shared_;
+  bool check_ = false;                          // some rank wants what it gets compared with its checksums
+  load_assignment reads_;
+  std::unordered_set<std::size_t> is_in_pieces_;  // tensors
   std::vector<std::string> exchanged_;  // keys of which this rank gets something from another, where it is to be told
   std::map<std::size_t, held_object> found_;
 };

@@ -14,8 +14,8 @@ export namespace shardmesh {
 
 /// Who reads what several ranks want.
 enum class read_sharing : std::uint8_t {
-  automatic,  // boxes of 64 KiB and more as `group`, smaller ones as `each_rank`
-  group,      // one rank reads it, the others get it from that rank's memory
+  automatic,  // tensors of boxes of 64 KiB and more as `group`, others as `each_rank`
+  group,      // every stored byte is read by one rank, and goes to all that want it
   each_rank,  // every rank reads for itself; no bytes are exchanged
 };
 
@@ -27,10 +27,14 @@ enum class key_check : std::uint8_t { strict, ignore };
 /// wants is not.
 struct rank_load_options {
   load_options loading{};  // of this rank; `allow_narrowing` is the same on every rank; `call` bounds the whole load,
-                           // the waiting for other ranks too
+                           // the waiting for other ranks too; `check` of one rank is that of all, unless each reads
+                           // for itself
   read_sharing sharing = read_sharing::automatic;
   key_check missing = key_check::strict;     // a rank wants it, the checkpoint lacks it
   key_check unexpected = key_check::ignore;  // the checkpoint has it, no rank wants it
+  /// Of this rank, for what it reads for others and for messages, about half each (of messages at least 32 MiB). What
+  /// does not fit is read in rounds.
+  std::int64_t memory_bytes = std::int64_t{128} << 20;
 };
 
 /// Collective; blocks. Fills the memory of `wanted` on every rank, however the checkpoint was cut and whatever the
@@ -45,8 +49,12 @@ struct rank_load_options {
 ///         errc::narrowing (a cast that loses values and was not allowed), errc::disagreement (another checkpoint or
 ///         other options on a rank), naming keys and ranks. Later, naming the rank: those of `load` (of one rank) and
 ///         of the communicator. Destinations hold unspecified values after an error; objects are set on success only.
-/// Cost: two rounds of all_gather, two more where bytes are exchanged; every rank reads the metadata; each box that
-///       several ranks want is read by one of them, the one with the least to read.
+/// Cost: every rank reads the metadata; two rounds of all_gather, two more where bytes are exchanged, two for every
+///       round of reading for each other. With sharing each stored byte is read once, by a rank that wants something of
+///       its tensor: a rank reads its own boxes where they are long runs that no other rank wants; one of several reads
+///       a box that all of them want; of everything else (columns of stored rows, boxes that overlap, few large
+///       replicas) ranks read pieces of chunks for each other, at most 8 MiB at once, evenly. A chunk that is
+///       compressed, or compared with its checksum, is read by one rank.
 /// Source: torch.distributed.checkpoint.load
 load_report load(checkpoint_reader& reader, held_state& wanted, communicator_ref comm,
                  const rank_load_options& options = {});

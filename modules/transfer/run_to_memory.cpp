@@ -23,8 +23,9 @@ module shardmesh.transfer;
 namespace shardmesh {
 namespace {
 
-constexpr std::int64_t unit_bytes = std::int64_t{8} << 20;     // work that one thread takes at a time
-constexpr std::int64_t scratch_bytes = std::int64_t{1} << 20;  // stays in the cache between read and scatter
+constexpr std::int64_t unit_bytes = std::int64_t{8} << 20;          // work that one thread takes at a time
+constexpr std::int64_t scratch_bytes = std::int64_t{1} << 20;       // stays in the cache between read and scatter
+constexpr std::int64_t least_alone_bytes = std::int64_t{64} << 10;  // what is worth a read of its own
 
 // Memory of a device that is filled by way of the host's. Threads overlap: while one reads, another's bytes cross.
 result<void> read_to(const any_item_source& source, item_id item, const box& part, const tensor_view& to) {
@@ -125,15 +126,67 @@ result<void> read_shared(const any_item_source& source, const unit& work, dtype 
   return {};
 }
 
+box hull_of(const box& a, const box& b) {
+  box all = a;
+  for (std::size_t i = 0; i < all.rank(); ++i) {
+    all.offsets[i] = std::min(a.offsets[i], b.offsets[i]);
+    all.sizes[i] = std::max(a.end(i), b.end(i)) - all.offsets[i];
+  }
+  return all;
+}
+
 box hull(std::span<const demand> demands) {
   box all = demands.front().part;
-  for (const demand& d : demands)
-    for (std::size_t i = 0; i < all.rank(); ++i) {
-      const std::int64_t end = std::max(all.end(i), d.part.end(i));
-      all.offsets[i] = std::min(all.offsets[i], d.part.offsets[i]);
-      all.sizes[i] = end - all.offsets[i];
-    }
+  for (const demand& d : demands) all = hull_of(all, d.part);
   return all;
+}
+
+// Where a part lies in its stored fragment: from its first to behind its last element, row-major.
+struct stored_range {
+  std::int64_t begin = 0, end = 0;
+};
+
+stored_range range_of(const demand& d) {
+  const extents strides = contiguous_strides(d.from.where.sizes);
+  stored_range range{0, 1};
+  for (std::size_t i = 0; i < d.part.rank(); ++i) {
+    const std::int64_t offset = d.part.offsets[i] - d.from.where.offsets[i];
+    range.begin += offset * strides[i];
+    range.end += (offset + d.part.sizes[i] - 1) * strides[i];
+  }
+  return range;
+}
+
+// Demands on one fragment, in parts: those whose ranges overlap, as of columns, together. Others alone, so that nothing
+// is read that lies between them; but small ones that are one box together.
+std::vector<std::span<demand>> apart(std::span<demand> group) {
+  if (group.size() == 1) return {group};
+  const std::int64_t small = least_alone_bytes / item_bytes(group.front().target->to.type);
+  std::sort(group.begin(), group.end(), [](const demand& a, const demand& b) {
+    const stored_range x = range_of(a), y = range_of(b);
+    return std::tie(x.begin, x.end, a.target) < std::tie(y.begin, y.end, b.target);
+  });
+  std::vector<std::span<demand>> made;
+  std::size_t first = 0;
+  stored_range all = range_of(group.front());
+  box region = group.front().part;
+  for (std::size_t i = 1; i < group.size(); ++i) {
+    const stored_range next = range_of(group[i]);
+    const box both = hull_of(region, group[i].part);
+    const std::int64_t end = std::max(all.end, next.end);
+    const bool is_small_box = end - all.begin <= small && both.volume() == end - all.begin;
+    if (next.begin < all.end || (next.begin == all.end && is_small_box)) {
+      all.end = end;
+      region = both;
+      continue;
+    }
+    made.push_back(group.subspan(first, i - first));
+    first = i;
+    all = next;
+    region = group[i].part;
+  }
+  made.push_back(group.subspan(first));
+  return made;
 }
 
 }  // namespace
@@ -185,7 +238,7 @@ result<void> run_to_memory(std::span<const distribution> from, std::span<const s
   std::vector<unit> units;
   for (std::size_t begin = 0, end = 0; begin < demands.size(); begin = end) {
     while (end < demands.size() && identity(demands[end]) == identity(demands[begin])) ++end;
-    const std::span<const demand> group(demands.data() + begin, end - begin);
+    const std::span<demand> group(demands.data() + begin, end - begin);
     const demand& first = group.front();
     const bool is_packed = bits(first.target->to.type) % 8 != 0;
     const bool in_order = !is_packed && source.reads_in_order({first.from.owner, first.from.slot});
@@ -193,8 +246,11 @@ result<void> run_to_memory(std::span<const distribution> from, std::span<const s
       units.push_back({group, hull(group), in_order});
       continue;
     }
-    slab_walk walk(hull(group), unit_bytes / item_bytes(first.target->to.type));
-    while (const auto slab = walk.next()) units.push_back({group, *slab, false});
+    const std::int64_t most = unit_bytes / item_bytes(first.target->to.type);
+    for (const std::span<demand> part : apart(group)) {
+      slab_walk walk(hull(part), most);
+      while (const auto slab = walk.next()) units.push_back({part, *slab, false});
+    }
   }
   spare_buffers spare(thread_count(options.threads));
   return parallel_for(options.threads, static_cast<std::int64_t>(units.size()), [&](std::int64_t i) -> result<void> {

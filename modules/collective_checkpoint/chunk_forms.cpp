@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include <try.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+module shardmesh.collective_checkpoint;
+
+import shardmesh.catalog;
+import :chunk_forms;
+
+namespace shardmesh {
+namespace {
+
+// The dimensions, the one with the largest stride first.
+extents order_of(const stored_tensor& tensor) {
+  extents order = extents::filled(tensor.strides.rank(), 0);
+  for (std::size_t d = 0; d < order.rank(); ++d) order[d] = static_cast<std::int64_t>(d);
+  if (is_contiguous(tensor.sizes, tensor.strides)) return order;
+  const auto stride = [&](std::int64_t d) { return tensor.strides[static_cast<std::size_t>(d)]; };
+  std::sort(order.begin(), order.end(),
+            [&](std::int64_t a, std::int64_t b) { return stride(a) != stride(b) ? stride(a) > stride(b) : a < b; });
+  return order;
+}
+
+bool is_order(extents order, std::size_t rank) {
+  std::sort(order.begin(), order.end());
+  bool complete = order.rank() == rank;
+  for (std::size_t d = 0; complete && d < rank; ++d) complete = order[d] == static_cast<std::int64_t>(d);
+  return complete;
+}
+
+}  // namespace
+
+result<std::unordered_map<std::int32_t, chunk_form>> look_at_chunks(const merged_state& all, checkpoint_reader& reader,
+                                                                    std::span<const unclear_chunk> chunks,
+                                                                    const round_of_ranks& ranks) {
+  std::unordered_map<std::int32_t, chunk_form> forms;
+  if (chunks.empty()) return forms;
+  detail::wire_writer note;
+  const auto mine = guarded([&]() -> result<void> {
+    for (std::size_t i = 0; i < chunks.size(); ++i) {
+      if (chunks[i].rank != ranks.comm.rank()) continue;
+      const tensor_entry& stored = *reader.contents().find(all.tensors[chunks[i].tensor].key);
+      SHARDMESH_TRY(const auto opened, reader.open_chunk(stored, chunks[i].chunk));
+      if (!opened->reads_in_order && is_contiguous(opened->tensor.sizes, opened->tensor.strides)) continue;
+      note.number(static_cast<std::int64_t>(i));
+      note.flag(opened->reads_in_order);
+      note.numbers(order_of(opened->tensor));
+    }
+    return {};
+  });
+  SHARDMESH_TRY(const agreement_notes notes, ranks.settle(mine, std::move(note).take()));
+  for (std::size_t rank = 0; rank < notes.size(); ++rank) {
+    detail::wire_reader in(notes[rank]);
+    while (in.ok() && !in.finished()) {
+      const auto i = static_cast<std::size_t>(in.in_range(0, static_cast<std::int64_t>(chunks.size()) - 1));
+      chunk_form form{in.flag(), in.numbers()};
+      if (!in.ok() || !is_order(form.order, all.tensors[chunks[i].tensor].shape.rank()))
+        return fail(errc::bad_format, "what a rank says of a chunk makes no sense")
+            .with_rank(static_cast<std::int32_t>(rank));
+      forms.insert_or_assign(chunks[i].chunk, std::move(form));
+    }
+  }
+  return forms;
+}
+
+}  // namespace shardmesh

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Not exported: one round of a load in which ranks read for each other: what each reads lies in staging memory, and
+// goes from there to all that want something of it, by the one planner and executor. Not here: what is read in which
+// round (reading_rounds).
+module shardmesh.collective_checkpoint:staged_round;
+
+import shardmesh.std;
+import shardmesh.core;
+import shardmesh.comm;
+import shardmesh.catalog;
+import shardmesh.checkpoint;
+import :rank_state;
+import :reading_rounds;
+
+namespace shardmesh {
+
+// What the rounds of a load have in common.
+struct staged_load {
+  const merged_state& all;
+  checkpoint_reader& reader;
+  round_of_ranks ranks;
+  const load_options& options;                                                    // of this rank
+  bool check = false;                                                             // chunks against their checksums
+  std::int64_t message_bytes = 0;                                                 // that messages may take
+  std::function<tensor_view(const merged_tensor&, const rank_box&)> memory_of{};  // a box of this rank
+};
+
+struct round_bytes {
+  std::int64_t read = 0, received = 0;
+};
+
+class staged_rounds {
+ public:
+  explicit staged_rounds(staged_load load) : load_(std::move(load)) {}
+  // Collective. Reads this rank's pieces and fills this rank's memory of all that is read in the round. After an error
+  // every rank has one, which names the rank where it was.
+  result<round_bytes> run(const reading_round& round);
+
+ private:
+  dtype staged_type(const merged_tensor& tensor) const;
+  result<std::int64_t> read(const reading_round& round);
+  result<std::int64_t> move(const reading_round& round);
+
+  staged_load load_;
+  std::unique_ptr<std::byte[]> memory_;
+  std::int64_t capacity_ = 0;
+  std::vector<std::vector<tensor_view>> staged_;  // of the round, per tensor: this rank's pieces
+  std::set<std::int32_t> checked_chunks_;         // by this rank
+};
+
+}  // namespace shardmesh
