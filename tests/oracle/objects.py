@@ -6,7 +6,6 @@ import dataclasses
 import enum
 import io
 import json
-import pickle
 import types
 import warnings
 
@@ -250,9 +249,8 @@ def refusals(oracle):
 
 
 def not_checkpoints(oracle):
-    made = {"pickled.pkl": "as text", "arrays.npz": "numpy", "array.npy": "numpy", "compressed.pt": "gzip",
+    made = {"arrays.npz": "numpy", "array.npy": "numpy", "compressed.pt": "gzip",
             "pointer.pt": "Git LFS"}
-    (oracle.work / "pickled.pkl").write_bytes(pickle.dumps({"w": torch.ones(2)}, protocol=2))
     np.savez(oracle.work / "arrays.npz", a=np.ones(2))
     np.save(oracle.work / "array.npy", np.ones(2))
     (oracle.work / "compressed.pt").write_bytes(b"\x1f\x8b\x08\x00" + bytes(40))
