@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
+#include <try.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -65,6 +66,45 @@ void split_at_dots(path& where, std::string_view key) {
   }
 }
 
+// The source as the destination can hold it: objects and wrapping tensors taken apart, or put together.
+class seen_reader {
+ public:
+  explicit seen_reader(checkpoint_reader& given) : last_(&given) {}
+  checkpoint_reader& last() const { return *last_; }
+
+  result<void> take_apart(bool to_pickles, bool components) {
+    using namespace torch_file;
+    const bool is_apart = !to_pickles || components;
+    if (is_apart) SHARDMESH_CHECK(add(split_objects(*last_, to_pickles ? to_split::opaque_tensors : to_split::all)));
+    // What has no archive of its own is taken apart to be put together at once.
+    SHARDMESH_CHECK(add(unwrap_tensors(*last_, is_apart ? to_unwrap::all : to_unwrap::without_archive)));
+    return is_apart ? result<void>{} : add(wrap_components(*last_));
+  }
+
+ private:
+  // Null: the last one stays.
+  result<void> add(result<std::unique_ptr<checkpoint_reader>> made) {
+    if (!made) return std::move(made).error();
+    if (!*made) return {};
+    readers_.push_back(*std::move(made));
+    last_ = readers_.back().get();
+    return {};
+  }
+
+  std::vector<std::unique_ptr<checkpoint_reader>> readers_;
+  checkpoint_reader* last_;
+};
+
+// PyTorch's DCP has no tensors of sparse and nested layouts: they are objects there.
+void make_objects_of_layouts(conversion& work) {
+  for (output_tensor& tensor : work.tensors)
+    if (tensor.archive && tensor.properties.layout != stored_properties{}.layout)
+      work.objects.push_back({tensor.key, tensor.where, tensor.chunks.front().rank, tensor.archive, {}});
+  drop_tensors(work, [](const output_tensor& tensor) {
+    return tensor.archive && tensor.properties.layout != stored_properties{}.layout;
+  });
+}
+
 }  // namespace
 
 save_report convert(checkpoint_reader& given, const std::filesystem::path& destination,
@@ -74,16 +114,9 @@ save_report convert(checkpoint_reader& given, const std::filesystem::path& desti
              to_torch_checkpointing = options.to == target_format::torch_checkpointing;
   // Pickles hold objects with tensors inside as they are, and nested paths; elsewhere their tensors are entries.
   const bool to_pickles = to_dcp || to_pt || to_torch_checkpointing;
-  std::unique_ptr<checkpoint_reader> split, unwrapped;
-  if (!to_pickles) {
-    auto made = torch_file::split_objects(given);
-    if (!made) return failed(std::move(made).error());
-    split = *std::move(made);
-    made = torch_file::unwrap_tensors(split ? *split : given);
-    if (!made) return failed(std::move(made).error());
-    unwrapped = *std::move(made);
-  }
-  checkpoint_reader& whole = unwrapped ? *unwrapped : split ? *split : given;
+  seen_reader seen(given);
+  if (auto done = seen.take_apart(to_pickles, options.components); !done) return failed(std::move(done).error());
+  checkpoint_reader& whole = seen.last();
   std::vector<std::string> resized_notes;
   std::unique_ptr<checkpoint_reader> resized;
   if (options.shapes_like) {
@@ -122,6 +155,7 @@ save_report convert(checkpoint_reader& given, const std::filesystem::path& desti
   if (!problems.empty()) return refused(std::move(problems));
   save_report report;
   if (to_dcp) {
+    make_objects_of_layouts(work);
     const auto extras = carried_to_dcp(reader, work.tensors, work.objects, work.notes);
     if (!extras) return failed(extras.error());
     report = dcp::save(destination, std::move(work.tensors), work.objects, source, *extras,

@@ -43,6 +43,9 @@ struct convert_options {
   checkpoint_reader* shapes_like = nullptr;
   bool allow_shape_mismatch = false;  // with `shapes_like`: cut at the end or filled with zeros; else a problem
   dedup merge = dedup::none;          // optimizer state is never merged: it must be found under its own key
+  /// dcp, pt, torch_checkpointing: wrapping tensors (sparse, nested, quantized, torchao's) as their components, as
+  /// safetensors and hf always have them. Else components that an object describes become the wrapper again.
+  bool components = false;
   /// dcp, pt, torch_checkpointing from flat names: split them at dots; keys "a" and "a.b" are a problem.
   bool nest = false;
   std::string item{};              // torch_checkpointing: all goes below it; empty: a path's first name is its item
@@ -55,7 +58,8 @@ struct convert_options {
 /// another. Tensors that the destination cannot hold are all named in the report and nothing is written, unless
 /// `skip_unsupported`. Nothing is written either when `verify` would refuse any entry that is to be copied: every
 /// checksum that the source has of them is compared before the destination appears. An object that holds tensors is
-/// copied whole from DCP to DCP and to .pt, and taken apart into entries everywhere else.
+/// copied whole from DCP to DCP and to .pt, and taken apart into entries everywhere else. So are wrapping tensors of
+/// known classes; to DCP and .pt their components are put together again (torch_file::wrap_components).
 save_report convert(checkpoint_reader& reader, const std::filesystem::path& destination,
                     const convert_options& options);
 

@@ -16,13 +16,14 @@ module;
 module shardmesh.torch_file;
 
 import :known_wrapper;
+import :wrapper_form;
 
 namespace shardmesh::torch_file {
 namespace {
 
 class component_reader final : public checkpoint_reader {
  public:
-  explicit component_reader(checkpoint_reader& inner) : inner_(inner) { describe_as(inner); }
+  component_reader(checkpoint_reader& inner, to_unwrap which) : inner_(inner), which_(which) { describe_as(inner); }
 
   // False when nothing was taken apart.
   result<bool> unwrap() {
@@ -30,17 +31,21 @@ class component_reader final : public checkpoint_reader {
     std::vector<std::string> taken;
     for (std::size_t i = 0; i < inner_.contents().tensors.size(); ++i) {
       const tensor_entry& tensor = inner_.contents().tensors[i];
-      auto opened = tensor.opaque_type.empty() ? std::nullopt : open_opaque(i);
+      const bool is_meant = which_ == to_unwrap::all || tensor.chunk_count == 0;
+      auto opened = tensor.opaque_type.empty() || !is_meant ? std::nullopt : open_opaque(inner_, i);
       auto parts = opened ? take_wrapper_apart(*opened->in.item, opened->value) : std::nullopt;
-      if (!parts) {
+      const auto way_back = parts ? find_way_back(*parts) : result<void>{};
+      if (!parts || (which_ == to_unwrap::without_archive && !way_back)) {
         add_stored(i);
         continue;
       }
+      if (!way_back)
+        notes_.push_back(fmt::format("{} cannot be put together again: {}", tensor.key, way_back.error().message));
       taken.push_back(fmt::format("{} ({})", tensor.key, tensor.opaque_kind));
       SHARDMESH_CHECK(add_components(i, *opened, *std::move(parts)));
     }
     if (taken.empty()) return false;
-    notes_.push_back("written as their components: " + name_list(taken));
+    if (which_ == to_unwrap::all) notes_.push_back("written as their components: " + name_list(taken));
     if (auto distinct = check_distinct_keys(contents_, "an entry and a component of a tensor have one name"); !distinct)
       return std::move(distinct).error().with_file(path_.string());
     return true;
@@ -117,24 +122,12 @@ class component_reader final : public checkpoint_reader {
     return e.key.empty() ? std::move(e).with_key(key) : e;
   }
 
-  // Nothing where it cannot be opened: whoever writes says why.
-  std::optional<opened_value> open_opaque(std::size_t index) {
-    if (auto* const values = dynamic_cast<opaque_values*>(&inner_)) {
-      auto opened = values->open_opaque(index);
-      return opened ? std::optional(*std::move(opened)) : std::nullopt;
-    }
-    const tensor_entry& tensor = inner_.contents().tensors[index];
-    if (tensor.chunk_count != 1) return std::nullopt;
-    const stored_range& place = inner_.contents().chunk_places[static_cast<std::size_t>(tensor.first_chunk)];
-    auto source = inner_.item_bytes(place);
-    if (!source) return std::nullopt;
-    auto budget = std::make_shared<read_budget>();
-    auto item = torch_file::item::open(**source, {.budget = budget.get()});
-    if (!item) return std::nullopt;
-    opened_object object{*std::move(source), std::make_shared<const torch_file::item>(*std::move(item)),
-                         std::move(budget), fmt::format("{}:{}:{}", place.file, place.offset, place.length)};
-    const pickle::value root = object.item->root();
-    return opened_value{std::move(object), root};
+  // An error where the description does not say all of the wrapper.
+  result<void> find_way_back(const wrapper_parts& parts) const {
+    const memory_source source(parts.description, path_.string());
+    SHARDMESH_TRY(const torch_file::item item, torch_file::item::open(source));
+    SHARDMESH_CHECK(read_wrapper_form(item.root()));
+    return {};
   }
 
   void add_stored(std::size_t index) {
@@ -184,14 +177,34 @@ class component_reader final : public checkpoint_reader {
   }
 
   checkpoint_reader& inner_;
+  to_unwrap which_;
   std::vector<origin> origins_;                       // one per tensor
   std::vector<std::vector<std::byte>> descriptions_;  // archives of the objects behind the inner reader's
 };
 
 }  // namespace
 
-result<std::unique_ptr<checkpoint_reader>> unwrap_tensors(checkpoint_reader& inner) {
-  auto made = std::make_unique<component_reader>(inner);
+std::optional<opened_value> open_opaque(checkpoint_reader& reader, std::size_t tensor) {
+  if (auto* const values = dynamic_cast<opaque_values*>(&reader)) {
+    auto opened = values->open_opaque(tensor);
+    return opened ? std::optional(*std::move(opened)) : std::nullopt;
+  }
+  const tensor_entry& entry = reader.contents().tensors[tensor];
+  if (entry.chunk_count != 1) return std::nullopt;
+  const stored_range& place = reader.contents().chunk_places[static_cast<std::size_t>(entry.first_chunk)];
+  auto source = reader.item_bytes(place);
+  if (!source) return std::nullopt;
+  auto budget = std::make_shared<read_budget>();
+  auto item = torch_file::item::open(**source, {.budget = budget.get()});
+  if (!item) return std::nullopt;
+  opened_object object{*std::move(source), std::make_shared<const torch_file::item>(*std::move(item)),
+                       std::move(budget), fmt::format("{}:{}:{}", place.file, place.offset, place.length)};
+  const pickle::value root = object.item->root();
+  return opened_value{std::move(object), root};
+}
+
+result<std::unique_ptr<checkpoint_reader>> unwrap_tensors(checkpoint_reader& inner, to_unwrap which) {
+  auto made = std::make_unique<component_reader>(inner, which);
   SHARDMESH_TRY(const bool is_unwrapped, made->unwrap());
   if (!is_unwrapped) made.reset();
   return std::unique_ptr<checkpoint_reader>(std::move(made));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // component_reader: a checkpoint whose tensors of known wrapping representations (sparse, nested, torchao's) are seen
 // as their component tensors: for destinations that have no place for the wrapper. Not here: which those are
-// (known_wrapper).
+// (known_wrapper), the way back (wrapped_reader).
 export module shardmesh.torch_file:component_reader;
 
 import shardmesh.std;
@@ -26,11 +26,24 @@ class opaque_values {
   virtual result<opened_value> open_opaque(std::size_t tensor) = 0;
 };
 
+/// Which tensors `unwrap_tensors` takes apart.
+enum class to_unwrap : std::uint8_t {
+  all,
+  without_archive  // those that nothing can copy as they are: of a .pt file, or of an object
+};
+
 /// `inner`, which must outlive the result, with the components of its tensors of known representations in their place,
 /// `KEY.indices`, `KEY.values`, and an object `KEY.wrapper`, a dict that says how they belong together
 /// (docs/formats.md); null when it has none. Sharded ones, and those of other classes or unknown versions of theirs,
 /// stay. errc::duplicate_key when another entry has the name of a component. Cost: opens an item of every tensor, as
 /// `identify_opaque_tensors` does.
-result<std::unique_ptr<checkpoint_reader>> unwrap_tensors(checkpoint_reader& inner);
+result<std::unique_ptr<checkpoint_reader>> unwrap_tensors(checkpoint_reader& inner, to_unwrap which = to_unwrap::all);
+
+}  // namespace shardmesh::torch_file
+
+namespace shardmesh::torch_file {
+
+// The value of an opaque tensor of any reader; nothing where it cannot be opened.
+std::optional<opened_value> open_opaque(checkpoint_reader& reader, std::size_t tensor);
 
 }  // namespace shardmesh::torch_file

@@ -23,6 +23,7 @@ module shardmesh.torch_file;
 import :foreign_file;
 import :pickled_storage;
 import :storage_reference;
+import :wrapper_table;
 
 namespace shardmesh::torch_file {
 namespace {
@@ -84,10 +85,11 @@ class item_reader {
   result<item> open_legacy(std::span<const std::byte> start, bool is_whole);
   result<void> collect(torch_file::item& item);
   result<void> collect_tensor(torch_file::item& item, const pickle::value& record);
+  void collect_quantized(torch_file::item& item, const pickle::value& args, tensor integers);
   result<bool> collect_array(torch_file::item& item, const pickle::value& record);
   result<bool> read_tensor(torch_file::item& item, const pickle::value& callable, const pickle::value& args,
                            tensor& out);
-  result<std::size_t> storage_of(torch_file::item& item, const pickle::value& reference);
+  result<std::size_t> storage_of(torch_file::item& item, const pickle::value& reference, bool is_quantized = false);
   result<std::size_t> pickled_storage_of(torch_file::item& item, const pickle::value& reference);
   std::size_t add_pickled(torch_file::item& item, torch_file::storage storage, std::int64_t begin);
   result<void> locate(torch_file::storage& storage);
@@ -349,6 +351,10 @@ result<void> item_reader::collect_tensor(torch_file::item& item, const pickle::v
     callable = args.items()[0];
     args = args.items()[2];
   }
+  if (is_rebuild(callable, "_rebuild_qtensor")) {
+    collect_quantized(item, args, std::move(tensor));
+    return {};
+  }
   auto is_exposed = read_tensor(item, callable, args, tensor);
   if (!is_exposed) return std::move(is_exposed).error().with_file(source_.name());
   if (!*is_exposed) return {};
@@ -356,6 +362,30 @@ result<void> item_reader::collect_tensor(torch_file::item& item, const pickle::v
   item.tensor_of_.emplace(record.identity(), item.tensors_.size());
   item.tensors_.push_back(std::move(tensor));
   return {};
+}
+
+// The integers of a quantized tensor, by its arguments: (storage, offset, sizes, strides, ...). What cannot be read is
+// none: nobody needs it but who takes such tensors apart.
+void item_reader::collect_quantized(torch_file::item& item, const pickle::value& args, tensor integers) {
+  const pickle::items given = args.items();
+  if (given.size() < 7 || item.tensor_of_.contains(args.identity())) return;
+  const pickle::items id = given[0].persistent_id().items();
+  const quantized_dtype* const known = id.size() > 1 ? find_quantized_storage(id[1].global_name()) : nullptr;
+  const auto offset = given[1].as_int();
+  auto sizes = integers_of(given[2], "sizes"), strides = integers_of(given[3], "strides");
+  if (known == nullptr || !offset || *offset < 0 || !sizes || !strides || sizes->rank() != strides->rank()) return;
+  auto storage = storage_of(item, given[0], true);
+  if (!storage) return;
+  integers.type = known->stored;
+  integers.sizes = *sizes;
+  integers.strides = *strides;
+  integers.storage = *storage;
+  integers.storage_offset = *offset;
+  const auto count = checked_volume(*sizes), needed = reach(integers);
+  const auto bytes = needed ? checked_multiply(*needed, item_bytes(integers.type)) : std::nullopt;
+  if (!count || !size_bytes(integers.type, *count) || !bytes || *bytes > item.storages_[*storage].size_bytes) return;
+  item.tensor_of_.emplace(args.identity(), item.tensors_.size());
+  item.tensors_.push_back(std::move(integers));
 }
 
 /// False when it is a tensor of a kind that we do not expose.
@@ -410,9 +440,9 @@ result<bool> item_reader::read_tensor(torch_file::item& item, const pickle::valu
 }
 
 /// The storage that a value refers to, made when it is new.
-result<std::size_t> item_reader::storage_of(torch_file::item& item, const pickle::value& reference) {
+result<std::size_t> item_reader::storage_of(torch_file::item& item, const pickle::value& reference, bool is_quantized) {
   if (reference.is_record_of("torch.storage", "_load_from_bytes")) return pickled_storage_of(item, reference);
-  SHARDMESH_TRY(torch_file::storage storage, declared_storage(reference, is_legacy_));
+  SHARDMESH_TRY(torch_file::storage storage, declared_storage(reference, is_legacy_ || is_quantized));
   if (const auto known = by_key_.find(storage.key); known != by_key_.end()) {
     const torch_file::storage& before = item.storages_[known->second];
     if (before.type != storage.type || before.size_bytes != storage.size_bytes)
@@ -498,6 +528,12 @@ result<item> item::open(const byte_source& source, const item_options& options) 
 std::optional<std::size_t> item::tensor_of(const pickle::value& value) const {
   if (value.kind() != pickle::kind::record) return std::nullopt;
   const auto found = tensor_of_.find(value.identity());
+  return found == tensor_of_.end() ? std::nullopt : std::optional(found->second);
+}
+
+std::optional<std::size_t> item::quantized_integers(const pickle::value& value) const {
+  const bool is_parameter = is_rebuild(value.callable(), "_rebuild_parameter");
+  const auto found = tensor_of_.find((is_parameter ? argument_of(value, 0) : value).args().identity());
   return found == tensor_of_.end() ? std::nullopt : std::optional(found->second);
 }
 

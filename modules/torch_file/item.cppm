@@ -70,6 +70,9 @@ class item {
   std::span<const tensor> tensors() const { return tensors_; }
   /// Index of the tensor that this record rebuilds; nothing when it is not a tensor that we expose.
   std::optional<std::size_t> tensor_of(const pickle::value& value) const;
+  /// Index of the integers of a tensor of `torch.quantize_per_tensor` or `_per_channel`: the record of it, or of the
+  /// parameter that it is.
+  std::optional<std::size_t> quantized_integers(const pickle::value& value) const;
   /// True for a record that rebuilds a tensor of a kind that we do not expose (quantized, sparse, nested, subclasses).
   bool is_opaque_tensor(const pickle::value& value) const;
 

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Three families of pickles: sparse tensors and nested tensors of PyTorch, and torchao's subclasses, whose state is a
-// dict of tensors and settings. Whatever is not exactly of a known form is not taken apart: a part that was overlooked
-// would be lost.
+// Families of pickles: sparse, nested and quantized tensors of PyTorch, and torchao's subclasses, whose state is a dict
+// of tensors and settings. Whatever is not exactly of a known form is not taken apart: a part that was overlooked would
+// be lost.
 module;
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <initializer_list>
+#include <iterator>
 #include <optional>
 #include <span>
 #include <string>
@@ -18,32 +17,11 @@ module shardmesh.torch_file;
 
 import :known_wrapper;
 import :object_parts;
+import :wrapper_setting;
+import :wrapper_table;
 
 namespace shardmesh::torch_file {
 namespace {
-
-struct sparse_layout {
-  std::string_view name;
-  std::array<std::string_view, 2> compressed;  // the names of its index tensors
-};
-constexpr sparse_layout compressed_layouts[] = {{"torch.sparse_csr", {"crow_indices", "col_indices"}},
-                                                {"torch.sparse_bsr", {"crow_indices", "col_indices"}},
-                                                {"torch.sparse_csc", {"ccol_indices", "row_indices"}},
-                                                {"torch.sparse_bsc", {"ccol_indices", "row_indices"}}};
-
-// torchao's classes and the tensors that their states hold; another tensor in a state is of a version that we do not
-// know. The first two are always there.
-struct subclass {
-  std::string_view name;
-  std::span<const std::string_view> tensors;
-};
-constexpr std::string_view int8_tensors[] = {"qdata",           "scale",         "zero_point",
-                                             "act_quant_scale", "act_pre_scale", "act_quant_zero_point"};
-constexpr std::string_view float8_tensors[] = {"qdata", "scale", "act_quant_scale"};
-constexpr std::string_view int4_tensors[] = {"qdata", "scale", "zero_point", "act_pre_scale"};
-constexpr subclass subclasses[] = {{"torchao.quantization.Int8Tensor", int8_tensors},
-                                   {"torchao.quantization.Float8Tensor", float8_tensors},
-                                   {"torchao.quantization.Int4Tensor", int4_tensors}};
 
 // The description while it is written: a dict, its components last.
 class description {
@@ -57,35 +35,60 @@ class description {
     out_.text(key);
     if (!out_.value(value)) is_writable_ = false;
   }
-  void add(std::string_view key, bool value) {
+  void add_flag(std::string_view key, bool value) {
     out_.text(key);
     out_.boolean(value);
   }
-  // Of a dict. A member of an enum is the text of its dotted name: destinations without pickles keep that whole.
-  void add(std::string_view key, std::span<const pickle::pair> pairs) {
+  void add_number(std::string_view key, std::int64_t value) {
     out_.text(key);
+    out_.integer(value);
+  }
+  void add_text(std::string_view key, std::string_view value) {
+    out_.text(key);
+    out_.text(value);
+  }
+  void add_settings(std::span<const pickle::pair> pairs) {
+    out_.text("attributes");
     out_.begin_dict();
     for (const pickle::pair& pair : pairs) {
-      if (!out_.value(pair.key)) is_writable_ = false;
-      const auto member = is_builtin(pair.value, "getattr") ? global_text(pair.value) : std::nullopt;
-      if (member)
-        out_.text(*member);
-      else if (!out_.value(pair.value))
-        is_writable_ = false;
+      out_.text(*pair.key.text());
+      spell_setting(out_, pair.value);
     }
     out_.end_dict();
   }
-  std::optional<wrapper_parts> finish(std::vector<wrapper_component> components) && {
-    out_.text("components");
+  void add_names(std::string_view key, std::span<const std::string_view> names) {
+    out_.text(key);
     out_.begin_list();
-    for (const wrapper_component& component : components) out_.text(component.name);
+    for (const std::string_view name : names) out_.text(name);
     out_.end_list();
+  }
+
+  std::optional<wrapper_parts> finish(const torch_file::item& item, std::vector<wrapper_component> components) && {
+    out_.text("components");
+    out_.begin_dict();
+    for (const wrapper_component& component : components) {
+      const torch_file::tensor& tensor = item.tensors()[component.tensor];
+      out_.text(component.name);
+      out_.begin_dict();
+      add_text("dtype", name(tensor.type));
+      add_list("shape", tensor.sizes);
+      if (tensor.strides != contiguous_strides(tensor.sizes)) add_list("strides", tensor.strides);
+      out_.end_dict();
+    }
+    out_.end_dict();
     out_.end_dict();
     if (!is_writable_) return std::nullopt;
     return wrapper_parts{std::move(components), object_archive(std::move(out_).finish())};
   }
 
  private:
+  void add_list(std::string_view key, const extents& numbers) {
+    out_.text(key);
+    out_.begin_list();
+    for (const std::int64_t number : numbers) out_.integer(number);
+    out_.end_list();
+  }
+
   pickle::writer out_{2};
   bool is_writable_ = true;
 };
@@ -100,7 +103,11 @@ class wrapper_reader {
     if (value.state() || value.appended() || value.assigned()) return std::nullopt;
     if (callable.is_global("torch._utils", "_rebuild_sparse_tensor")) return sparse(value.args());
     if (callable.is_global("torch._utils", "_rebuild_nested_tensor")) return nested(value.args());
-    if (callable.is_global("torch._tensor", "_rebuild_from_type_v2")) return subclass_of(value.args());
+    if (callable.is_global("torch._utils", "_rebuild_qtensor")) return quantized(value);
+    if (!callable.is_global("torch._tensor", "_rebuild_from_type_v2") || value.args().size() != 4) return std::nullopt;
+    const pickle::value rebuild = value.args().items()[0];
+    if (rebuild.is_global("torch.nested._internal.nested_tensor", "_rebuild_njt")) return jagged(value.args());
+    if (rebuild.is_global("torch._utils", "_rebuild_wrapper_subclass")) return subclass_of(value.args());
     return std::nullopt;
   }
 
@@ -113,8 +120,8 @@ class wrapper_reader {
   }
 
   std::optional<wrapper_parts> finish(description made) {
-    if (requires_grad_) made.add("parameter", true), made.add("requires_grad", *requires_grad_);
-    return std::move(made).finish(std::move(components_));
+    if (requires_grad_) made.add_flag("parameter", true), made.add_flag("requires_grad", *requires_grad_);
+    return std::move(made).finish(item_, std::move(components_));
   }
 
   static bool is_size(const pickle::value& value) { return value.is_record_of("torch", "Size"); }
@@ -136,14 +143,13 @@ class wrapper_reader {
       if (data.size() == 4) {
         const auto is_coalesced = parts[3].as_bool();
         if (!is_coalesced) return std::nullopt;
-        made.add("is_coalesced", *is_coalesced);
+        made.add_flag("is_coalesced", *is_coalesced);
       }
       return finish(std::move(made));
     }
-    const auto* const known = std::find_if(std::begin(compressed_layouts), std::end(compressed_layouts),
-                                           [&](const sparse_layout& one) { return one.name == name; });
-    if (known == std::end(compressed_layouts) || data.size() != 4 || !add(known->compressed[0], parts[0]) ||
-        !add(known->compressed[1], parts[1]) || !add("values", parts[2]) || !is_size(parts[3]))
+    const compressed_layout* const known = find_compressed_layout(name);
+    if (known == nullptr || data.size() != 4 || !add(known->component[0], parts[0]) ||
+        !add(known->component[1], parts[1]) || !add("values", parts[2]) || !is_size(parts[3]))
       return std::nullopt;
     made.add("size", parts[3]);
     return finish(std::move(made));
@@ -158,19 +164,89 @@ class wrapper_reader {
     return finish(description("torch.nested"));
   }
 
+  // (storage, offset, sizes, strides, (scheme, scale, zero point), requires_grad, hooks), or of channels (scheme,
+  // scales, zero points, axis)
+  std::optional<wrapper_parts> quantized(const pickle::value& value) {
+    const auto integers = item_.quantized_integers(value);
+    const pickle::items parts = value.args().items();
+    if (!integers || parts.size() != 7 || parts[4].kind() != pickle::kind::tuple || parts[4].size() < 3)
+      return std::nullopt;
+    components_.push_back({"int_repr", *integers});
+    const pickle::items scheme = parts[4].items();
+    const auto* const known = find_quantized_storage(parts[0].persistent_id().items()[1].global_name());
+    const auto requires_grad = parts[5].as_bool();
+    if (!requires_grad || (*requires_grad && requires_grad_)) return std::nullopt;
+    const bool by_channel = scheme[0].is_global("torch", "per_channel_affine");
+    description made(by_channel ? "torch.per_channel_affine" : "torch.per_tensor_affine");
+    made.add_text("dtype", known->name);
+    if (by_channel) {
+      if (scheme.size() != 4 || !scheme[3].as_int() || !add("scales", scheme[1]) || !add("zero_points", scheme[2]))
+        return std::nullopt;
+      made.add_number("axis", *scheme[3].as_int());
+    } else {
+      if (!scheme[0].is_global("torch", "per_tensor_affine") || scheme.size() != 3 || !scheme[1].as_float() ||
+          !scheme[2].as_int())
+        return std::nullopt;
+      made.add("scale", scheme[1]);
+      made.add("zero_point", scheme[2]);
+    }
+    if (*requires_grad) made.add_flag("requires_grad", true);
+    return finish(std::move(made));
+  }
+
+  // (_rebuild_njt, class, (arguments by name,), state): the state has nothing that the arguments do not, but that it is
+  // a parameter. Lengths are the sizes of tensors without elements.
+  std::optional<wrapper_parts> jagged(const pickle::value& args) {
+    const pickle::value arguments = args.items()[2], state = args.items()[3];
+    if (!args.items()[1].is_global("torch.nested._internal.nested_tensor", "NestedTensor") || requires_grad_ ||
+        arguments.size() != 1 || state.kind() != pickle::kind::dict)
+      return std::nullopt;
+    const pickle::value given = arguments.items()[0];
+    const pickle::value lengths = given.find("lengths"), known = given.find("_metadata_cache");
+    const auto ragged = given.find("_ragged_idx").as_int();
+    const auto requires_grad = given.find("requires_grad").as_bool();
+    if (given.size() != 6 || !add("values", given.find("values")) || !add("offsets", given.find("offsets")) ||
+        !ragged || !requires_grad || known.kind() != pickle::kind::dict)
+      return std::nullopt;
+    if (!lengths.is_none() && !add("lengths", lengths)) return std::nullopt;
+    description made("torch.jagged");
+    made.add_number("ragged_dimension", *ragged);
+    for (const pickle::pair pair : known.pairs()) {
+      const auto tensor = item_.tensor_of(pair.value);
+      const bool is_least = pair.key.text() == "min_seqlen";
+      if (!tensor || (!is_least && pair.key.text() != "max_seqlen")) return std::nullopt;
+      const extents& sizes = item_.tensors()[*tensor].sizes;
+      if (sizes.rank() != 2 || sizes[1] != 0) return std::nullopt;
+      made.add_number(is_least ? "shortest" : "longest", sizes[0]);
+    }
+    for (const pickle::pair pair : state.pairs())
+      if (!is_known_of_jagged(pair.key.text().value_or(""))) return std::nullopt;
+    if (state.find("_is_param")) made.add_flag("parameter", true);
+    made.add_flag("requires_grad", *requires_grad);
+    return std::move(made).finish(item_, std::move(components_));
+  }
+
+  static bool is_known_of_jagged(std::string_view name) {
+    constexpr std::string_view known[] = {"_values",     "_offsets",        "_lengths",
+                                          "_ragged_idx", "_metadata_cache", "_dynamo_propagated_dynamic_indices",
+                                          "_is_param"};
+    return std::find(std::begin(known), std::end(known), name) != std::end(known);
+  }
+
   // (_rebuild_wrapper_subclass, class, (class, dtype, size, strides, offset, layout, device, requires_grad), state)
   std::optional<wrapper_parts> subclass_of(const pickle::value& args) {
-    if (args.size() != 4 || !args.items()[0].is_global("torch._utils", "_rebuild_wrapper_subclass"))
-      return std::nullopt;
     const std::string type = type_name(args.items()[1]);
-    const auto* const known = std::find_if(std::begin(subclasses), std::end(subclasses),
-                                           [&](const subclass& one) { return one.name == type; });
+    const wrapper_class* const known = find_wrapper_class(type);
     const pickle::value made_of = args.items()[2], state = args.items()[3];
-    if (known == std::end(subclasses) || made_of.size() < 3 || state.kind() != pickle::kind::dict) return std::nullopt;
+    if (known == nullptr || made_of.size() != 8 || state.kind() != pickle::kind::dict) return std::nullopt;
+    const auto requires_grad = made_of.items()[7].as_bool();
+    if (made_of.items()[4].as_int() != 0 || !requires_grad || (*requires_grad && requires_grad_)) return std::nullopt;
     std::vector<pickle::pair> settings;
+    std::vector<std::string_view> names;
     for (const pickle::pair pair : state.pairs()) {
       const auto name = pair.key.text();
       if (!name) return std::nullopt;
+      names.push_back(*name);
       if (item_.tensor_of(pair.value)) {
         if (std::find(known->tensors.begin(), known->tensors.end(), *name) == known->tensors.end()) return std::nullopt;
         add(*name, pair.value);
@@ -180,14 +256,17 @@ class wrapper_reader {
         settings.push_back(pair);
       }
     }
-    for (const std::string_view needed : known->tensors.first(2))
+    for (const std::string_view needed : known->tensors.first(known->needed))
       if (std::none_of(components_.begin(), components_.end(),
                        [&](const wrapper_component& one) { return one.name == needed; }))
         return std::nullopt;
     description made(type);
     made.add("dtype", made_of.items()[1]);
     made.add("size", made_of.items()[2]);
-    made.add("attributes", settings);
+    made.add("strides", made_of.items()[3]);
+    made.add_settings(settings);
+    made.add_names("state", names);
+    if (*requires_grad) made.add_flag("requires_grad", true);
     return finish(std::move(made));
   }
 

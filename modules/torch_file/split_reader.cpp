@@ -11,6 +11,7 @@ module;
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 #include <variant>
@@ -34,9 +35,9 @@ flat_entry entry_of(const object_entry& object, const pickle::value& value) {
   return made;
 }
 
-class split_reader final : public checkpoint_reader {
+class split_reader final : public checkpoint_reader, public opaque_values {
  public:
-  explicit split_reader(checkpoint_reader& inner) : inner_(inner) {
+  split_reader(checkpoint_reader& inner, to_split which) : inner_(inner), which_(which) {
     contents_ = inner.contents();
     contents_.objects.clear();
     path_ = inner.path();
@@ -51,7 +52,7 @@ class split_reader final : public checkpoint_reader {
     const auto& objects = inner_.contents().objects;
     for (std::size_t i = 0; i < objects.size(); ++i) {
       auto opened = open_object(inner_, i);
-      if (opened && holds_tensors(*opened->item, opened->item->root())) {
+      if (opened && is_meant(*opened->item)) {
         is_split = true;
         SHARDMESH_CHECK(add_parts(i, std::move(*opened)));
       } else {
@@ -106,6 +107,13 @@ class split_reader final : public checkpoint_reader {
     return inner_.chunk_archive(tensor, chunk);
   }
 
+  result<opened_value> open_opaque(std::size_t tensor) override {
+    if (const auto found = opaque_.find(tensor); found != opaque_.end()) return found->second;
+    auto opened = torch_file::open_opaque(inner_, tensor);
+    if (opened) return *std::move(opened);
+    return fail(errc::unsupported, "its value cannot be opened").with_key(contents_.tensors[tensor].key);
+  }
+
   // A part of an object is as whole as the object.
   check_outcome check_whole(std::span<const whole_entry> entries, const check_options& options) override {
     std::vector<whole_entry> stored;
@@ -144,6 +152,10 @@ class split_reader final : public checkpoint_reader {
     return e.key.empty() ? std::move(e).with_key(key) : e;
   }
 
+  bool is_meant(const torch_file::item& item) const {
+    return which_ == to_split::all ? holds_tensors(item, item.root()) : item.is_opaque_tensor(item.root());
+  }
+
   // A view may repeat what is stored (zeros(1).expand(2**38)).
   static result<void> spend_repeated(const opened_object& object, std::size_t index) {
     const torch_file::tensor& tensor = object.item->tensors()[index];
@@ -165,7 +177,10 @@ class split_reader final : public checkpoint_reader {
         continue;
       }
       contents_.tensors.push_back(tensor_of_entry(*object->item, entry));
-      if (!entry.tensor) continue;
+      if (!entry.tensor) {
+        opaque_.emplace(contents_.tensors.size() - 1, opened_value{*object, entry.value});
+        continue;
+      }
       if (auto done = spend_repeated(*object, *entry.tensor); !done) return located(std::move(done).error(), entry.fqn);
       contents_.add_chunk(box::whole(contents_.tensors.back().shape), whole.place);
       tensors_.push_back({object, *entry.tensor});
@@ -174,17 +189,19 @@ class split_reader final : public checkpoint_reader {
   }
 
   checkpoint_reader& inner_;
-  std::vector<part> objects_;         // one per object of the catalog
-  std::vector<tensor_part> tensors_;  // one per chunk behind those of the inner reader
+  to_split which_;
+  std::unordered_map<std::size_t, opened_value> opaque_;  // by index into the catalog's tensors
+  std::vector<part> objects_;                             // one per object of the catalog
+  std::vector<tensor_part> tensors_;                      // one per chunk behind those of the inner reader
 };
 
 }  // namespace
 
-result<std::unique_ptr<checkpoint_reader>> split_objects(checkpoint_reader& inner) {
+result<std::unique_ptr<checkpoint_reader>> split_objects(checkpoint_reader& inner, to_split which) {
   const checkpoint_format format = inner.contents().format;
   if (format != checkpoint_format::dcp && format != checkpoint_format::torchsnapshot)
     return std::unique_ptr<checkpoint_reader>();
-  auto made = std::make_unique<split_reader>(inner);
+  auto made = std::make_unique<split_reader>(inner, which);
   SHARDMESH_TRY(const bool is_split, made->split());
   if (!is_split) made.reset();
   return std::unique_ptr<checkpoint_reader>(std::move(made));

@@ -12,10 +12,14 @@ import :item;
 
 export namespace shardmesh::torch_file {
 
+/// Which objects `split_objects` takes apart: all that hold tensors, or those that are one tensor of a representation
+/// of its own (sparse, nested), which PyTorch's DCP has no tensors of.
+enum class to_split : std::uint8_t { all, opaque_tensors };
+
 /// `inner`, which must outlive the result, with tensors and plain objects in the place of its objects that hold
 /// tensors; null when it has none. Objects that cannot be read stay: whoever reads them says so. Reads every object's
 /// pickle. errc::duplicate_key when a tensor inside an object has the name of another entry.
-result<std::unique_ptr<checkpoint_reader>> split_objects(checkpoint_reader& inner);
+result<std::unique_ptr<checkpoint_reader>> split_objects(checkpoint_reader& inner, to_split which = to_split::all);
 
 /// The tensors below an item's root, as entries of the object's checkpoint. Cost: O(values).
 result<std::vector<tensor_entry>> tensors_inside(const torch_file::item& item, const object_entry& object);

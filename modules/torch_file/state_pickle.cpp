@@ -17,6 +17,7 @@ module;
 module shardmesh.torch_file;
 
 import :state_pickle;
+import :tensor_record;
 
 namespace shardmesh::torch_file {
 namespace {
@@ -89,37 +90,12 @@ class state_pickler {
     return {};
   }
 
-  // As Tensor.__reduce_ex__ has a contiguous tensor without gradient.
   result<void> write_tensor(std::size_t entry) {
     const dtype type = entries_[entry].type;
     const extents& sizes = entries_[entry].sizes;
     if (auto can = tensor_pickle(type, sizes); !can) return std::move(can).error();
-    const auto class_name = storage_class(type);
-    const std::int64_t count = *checked_volume(sizes), bytes = *size_bytes(type, count);
-    out_.global("torch._utils", class_name ? "_rebuild_tensor_v2" : "_rebuild_tensor_v3");
-    out_.begin_tuple();
-    out_.begin_tuple();
-    out_.text("storage");
-    class_name ? out_.global("torch", *class_name) : out_.global("torch.storage", "UntypedStorage");
-    out_.text(std::to_string(made_.storages.size()));
-    out_.text("cpu");
-    out_.integer(class_name ? count : bytes);
-    out_.end_tuple();
-    out_.persistent();
-    out_.integer(0);
-    for (const extents& numbers : {sizes, contiguous_strides(sizes)}) {
-      out_.begin_tuple();
-      for (const std::int64_t number : numbers) out_.integer(number);
-      out_.end_tuple();
-    }
-    out_.boolean(false);
-    out_.global("collections", "OrderedDict");
-    out_.empty_tuple();
-    out_.reduce();
-    if (!class_name) out_.global("torch", name(type));
-    out_.end_tuple();
-    out_.reduce();
-    made_.storages.push_back({entry, {}, bytes});
+    write_tensor_record(out_, type, sizes, contiguous_strides(sizes), made_.storages.size());
+    made_.storages.push_back({entry, {}, *size_bytes(type, *checked_volume(sizes))});
     return {};
   }
 

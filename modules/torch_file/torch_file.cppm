@@ -24,3 +24,4 @@ export import :reader;
 export import :save;
 export import :split_reader;
 export import :state_file;
+export import :wrapped_reader;

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes tests/data/writers/wrappers: `wrappers.pt`, sparse and nested tensors of PyTorch and tensors of torchao 0.18; `dcp`, the
 latter (sparse ones PyTorch does not save there); and `expected.json`, their components as PyTorch's own accessors give them.
-Run by hand, its output is committed. Needs PyTorch and torchao: make_wrappers.py FOLDER"""
+Run by hand, its output is committed. Needs PyTorch and torchao: make_wrappers.py FOLDER
+`torchao.pt` has more of torchao's classes; make_wrappers.py --torchao FILE writes it alone. Those whose quantizers need other
+machines (Int4 of every packing, dynamic float8) are made of tensors as their quantizers shape them.
+"""
 import hashlib
 import json
 import shutil
@@ -50,6 +53,43 @@ def torchao_tensors():
         yield name, weight, tensors
 
 
+def more_torchao_tensors():
+    from torchao.prototype.mx_formats.mx_tensor import MXTensor
+    from torchao.prototype.mx_formats.nvfp4_tensor import NVFP4Tensor
+    from torchao.quantization import (Float8Tensor, Int4PlainInt32Tensor, Int4PreshuffledTensor, Int4Tensor, Int4TilePackedTo4dTensor,
+                                      Int8DynamicActivationInt8WeightConfig, Int8DynamicActivationIntxWeightConfig,
+                                      IntxWeightOnlyConfig, PerGroup, PerRow, quantize_)
+    from torchao.quantization.quantize_.workflows.float8.float8_tensor import QuantizeTensorToFloat8Kwargs
+    for name, config in (("int8_dynamic", Int8DynamicActivationInt8WeightConfig(version=2)),
+                         ("intx", IntxWeightOnlyConfig(weight_dtype=torch.int4, granularity=PerGroup(16))),
+                         ("intx_dynamic", Int8DynamicActivationIntxWeightConfig(weight_dtype=torch.int4,
+                                                                               weight_granularity=PerGroup(16)))):
+        layer = torch.nn.Linear(32, 4, bias=False, dtype=torch.bfloat16)
+        quantize_(layer, config)
+        yield name, layer.weight if name == "intx" else layer.weight.detach()
+    weight = torch.randn(16, 32, dtype=torch.bfloat16)
+    yield "float8_dynamic", Float8Tensor.from_hp(weight, granularity=PerRow(), act_quant_kwargs=QuantizeTensorToFloat8Kwargs(
+        granularity=PerRow()))
+    yield "nvfp4", NVFP4Tensor.to_nvfp4(weight, per_tensor_scale=torch.tensor(0.5))
+    yield "mxfp8", MXTensor.to_mx(weight, torch.float8_e4m3fn, 32)
+    yield "mxfp4", MXTensor.to_mx(weight, torch.float4_e2m1fn_x2, 32)
+    packed, scale, zero = torch.randint(0, 127, (16, 16), dtype=torch.int8), torch.randn(2, 16).bfloat16(), torch.randn(2, 16).bfloat16()
+    size = torch.Size((16, 32))
+    yield "int4", Int4Tensor(packed, scale, zero, [1, 16], size)
+    yield "int4_scaled", Int4Tensor(packed, scale, zero, [1, 16], size, torch.rand(32).bfloat16())
+    yield "int4_int32", Int4PlainInt32Tensor(torch.randint(0, 99, (16, 4), dtype=torch.int32), scale, zero, [1, 16], size)
+    yield "int4_preshuffled", Int4PreshuffledTensor(packed, scale, [1, 16], size, zero)
+    yield "int4_tiled", Int4TilePackedTo4dTensor(torch.randint(0, 99, (2, 1, 32, 4), dtype=torch.int32), torch.randn(2, 16, 2).bfloat16(),
+                                                 [1, 16], size)
+
+
+def save_more(file):
+    torch.manual_seed(0)
+    state = {f"m.{name}": tensor for name, tensor in more_torchao_tensors()}
+    torch.save(state, file)
+    print({key: type(value).__name__ for key, value in state.items()})
+
+
 def main(folder):
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -66,8 +106,9 @@ def main(folder):
     torch.save(state, folder / "wrappers.pt")
     dcp.save({key: state[key] for key in ("m.int8", "m.float8", "plain")}, checkpoint_id=folder / "dcp", no_dist=True)
     (folder / "expected.json").write_text(json.dumps(expected, indent=1, sort_keys=True) + "\n")
+    save_more(folder / "torchao.pt")
     print({key: list(value) for key, value in expected.items()})
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    save_more(sys.argv[2]) if sys.argv[1] == "--torchao" else main(Path(sys.argv[1]))

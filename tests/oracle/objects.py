@@ -112,7 +112,7 @@ def carried(oracle, case, value, wanted, objects=None):
         oracle.check(tensor_bytes(back[name]) == tensor_bytes(tensor), case, f"PyTorch loads {name}")
 
 
-PICKLES = ("dcp", "pt")  # elsewhere known wrappers are their components: wrappers.py
+NONE = ()  # known wrappers are converted to every format: wrappers.py
 
 
 def refused(oracle, case, value, key, says, tensors, kept, targets=("dcp", "safetensors", "hf", "pt")):
@@ -237,15 +237,15 @@ def refusals(oracle):
     w, eye = torch.ones(1), torch.eye(2)
     refused(oracle, "wrapped", {"a": {"x": Wrapped(torch.ones(3))}, "w": w}, "a.x", "1 tensors inside", 1, 1)
     refused(oracle, "storage", {"s": torch.ones(3).untyped_storage(), "w": w}, "s", "1 tensors inside", 1, 1)
-    refused(oracle, "coo", {"s": eye.to_sparse(), "w": w}, "s", "sparse COO tensor", 1, 1, PICKLES)
-    refused(oracle, "csr", {"s": (eye.to_sparse_csr(), 1), "w": w}, "s.0", "sparse CSR tensor", 1, 1, PICKLES)
+    refused(oracle, "coo", {"s": eye.to_sparse(), "w": w}, "s", "sparse COO tensor", 1, 1, NONE)
+    refused(oracle, "csr", {"s": (eye.to_sparse_csr(), 1), "w": w}, "s.0", "sparse CSR tensor", 1, 1, NONE)
     quantized = torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8)
-    refused(oracle, "quantized", {"q": quantized, "w": w}, "q", "quantized tensor", 1, 1)
+    refused(oracle, "quantized", {"q": quantized, "w": w}, "q", "quantized tensor", 1, 1, NONE)
     refused(oracle, "meta", {"m": torch.ones(2, device="meta"), "w": w}, "m", "meta tensor", 1, 1)
     ragged = [torch.ones(1), torch.ones(2)]
-    refused(oracle, "nested", {"n": torch.nested.nested_tensor(ragged), "w": w}, "n", "nested tensor", 1, 1, PICKLES)
+    refused(oracle, "nested", {"n": torch.nested.nested_tensor(ragged), "w": w}, "n", "nested tensor", 1, 1, NONE)
     refused(oracle, "jagged", {"n": torch.nested.nested_tensor(ragged, layout=torch.jagged), "w": w}, "n", "nested tensor",
-            1, 1)
+            1, 1, NONE)
 
 
 def not_checkpoints(oracle):

@@ -138,6 +138,10 @@ void add_convert(CLI::App& app, invocation& call) {
       ->needs("--like");
   add_dequantize_option(*command, given->dequantize);
   add_json_option(*command);
+  command->add_flag("--components", given->options.components,
+                    "dcp, pt, torch-checkpointing: write sparse, nested, quantized and torchao's tensors as their "
+                    "components, instead of "
+                    "putting them together");
   command->add_flag("--nest", given->options.nest,
                     "dcp, pt, torch-checkpointing: split flat names at dots into nested paths");
   command

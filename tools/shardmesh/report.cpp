@@ -42,6 +42,13 @@ constexpr spelling hints[] = {
     {errc::invalid_argument, "allow_unused ignores this", "--allow-unused ignores this"},
     {errc::shape_mismatch, "allow_shape_mismatch cuts", "--allow-shape-mismatch cuts"},
     {errc::unsupported, "rename it, or skip_objects", "rename it, or --skip-objects"},
+    {errc::missing_key, "components leaves", "--components leaves"},
+    {errc::dtype_mismatch, "components leaves", "--components leaves"},
+    {errc::shape_mismatch, "components leaves", "--components leaves"},
+    {errc::out_of_bounds, "components leaves", "--components leaves"},
+    {errc::overflow, "components leaves", "--components leaves"},
+    {errc::bad_format, "components leaves", "--components leaves"},
+    {errc::unsupported, "components leaves", "--components leaves"},
 };
 constexpr spelling messages[] = {
     {errc::missing_key, "the checkpoint given by like has", "the checkpoint given by --like has"},

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include <fmt/format.h>
+#include <try.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+module shardmesh.torch_file;
+
+import :wrapper_form;
+
+namespace shardmesh::torch_file {
+namespace {
+
+constexpr std::string_view description_ending = ".wrapper";
+
+// A wrapper that is seen in the place of its components.
+struct made_wrapper {
+  std::string key;
+  std::shared_ptr<const torch_file::item> description;  // what the form's values are of
+  wrapper_form form;
+  std::vector<std::size_t> components;  // the inner reader's tensors, in the form's order
+};
+
+class wrapped_reader final : public checkpoint_reader {
+ public:
+  explicit wrapped_reader(checkpoint_reader& inner) : inner_(inner) { describe_as(inner); }
+
+  // False when no object describes a wrapper.
+  result<bool> wrap() {
+    const catalog& stored = inner_.contents();
+    std::vector<std::shared_ptr<const made_wrapper>> wrapper_of(stored.tensors.size());
+    contents_.objects.clear();
+    for (std::size_t i = 0; i < stored.objects.size(); ++i) {
+      SHARDMESH_TRY(const auto made, read_description(i));
+      if (!made) {
+        contents_.objects.push_back(stored.objects[i]);
+        objects_.push_back(i);
+        continue;
+      }
+      wrappers_.push_back(made);
+      for (const std::size_t component : made->components) wrapper_of[component] = made;
+    }
+    if (wrappers_.empty()) return false;
+    inner_.identify_opaque_tensors();
+    for (std::size_t i = 0; i < stored.tensors.size(); ++i) {
+      if (!wrapper_of[i])
+        add_stored(i);
+      else if (i == wrapper_of[i]->components.front())
+        add_wrapper(wrapper_of[i]);
+    }
+    say_what_was_made();
+    if (auto distinct = check_distinct_keys(contents_, "an entry has the name of a tensor that is put together");
+        !distinct)
+      return std::move(distinct).error().with_file(path_.string());
+    return true;
+  }
+
+  result<std::shared_ptr<const opened_chunk>> open_chunk(const tensor_entry& tensor, std::int32_t chunk) override {
+    const origin& from = origins_[tensor_of_chunk(chunk)];
+    if (from.wrapper)
+      return fail(errc::unsupported, fmt::format("a {} has no elements of its own", tensor.opaque_kind))
+          .with_key(tensor.key)
+          .with_file(path_.string());
+    const tensor_entry& stored = inner_.contents().tensors[from.tensor];
+    return inner_.open_chunk(stored, stored.first_chunk + chunk - tensor.first_chunk);
+  }
+
+  result<object_value> read_object(std::size_t index) override { return inner_.read_object(objects_[index]); }
+  result<std::vector<std::byte>> object_archive(std::size_t index) override {
+    return inner_.object_archive(objects_[index]);
+  }
+  const checkpoint_reader& stored() const override { return inner_.stored(); }
+  result<std::shared_ptr<const byte_source>> item_bytes(const stored_range& place) override {
+    return inner_.item_bytes(place);
+  }
+
+  result<std::vector<std::byte>> chunk_archive(const tensor_entry& tensor, std::int32_t chunk) override {
+    const origin& from = origins_[tensor_of_chunk(chunk)];
+    if (from.wrapper) return make_archive(*from.wrapper);
+    const tensor_entry& stored = inner_.contents().tensors[from.tensor];
+    return inner_.chunk_archive(stored, stored.first_chunk + chunk - tensor.first_chunk);
+  }
+
+  // Components are checked when they are read.
+  check_outcome check_whole(std::span<const whole_entry> entries, const check_options& options) override {
+    std::vector<whole_entry> stored;
+    for (const whole_entry& entry : entries)
+      if (const auto there = inner_entry(entry)) stored.push_back(*there);
+    return inner_.check_whole(stored, options);
+  }
+
+  result<std::optional<digest128>> content_of(const whole_entry& entry) override {
+    const auto there = inner_entry(entry);
+    return there ? inner_.content_of(*there) : result<std::optional<digest128>>(std::nullopt);
+  }
+
+ private:
+  // A tensor of the inner reader, or a wrapper.
+  struct origin {
+    std::size_t tensor = 0;
+    std::shared_ptr<const made_wrapper> wrapper;
+  };
+
+  std::optional<whole_entry> inner_entry(const whole_entry& entry) const {
+    if (!entry.is_tensor) return whole_entry{false, objects_[entry.index]};
+    const origin& from = origins_[entry.index];
+    return from.wrapper ? std::nullopt : std::optional(whole_entry{true, from.tensor});
+  }
+
+  error located(error e, const std::string& key) const {
+    if (e.file.empty()) e.file = path_.string();
+    return e.key.empty() ? std::move(e).with_key(key) : e;
+  }
+
+  // Null where the object describes no wrapper, or cannot be read: whoever writes it says why.
+  result<std::shared_ptr<const made_wrapper>> read_description(std::size_t index) {
+    const object_entry& object = inner_.contents().objects[index];
+    const std::string_view key = object.key;
+    if (!key.ends_with(description_ending) || key.size() == description_ending.size() || object.hidden_tensors > 0)
+      return std::shared_ptr<const made_wrapper>();
+    const auto archive = inner_.object_archive(index);
+    if (!archive) return std::shared_ptr<const made_wrapper>();
+    const memory_source source(*archive, path_.string());
+    auto opened = torch_file::item::open(source);
+    if (!opened || !is_wrapper_description(opened->root())) return std::shared_ptr<const made_wrapper>();
+    auto made = std::make_shared<made_wrapper>();
+    made->key = std::string(key.substr(0, key.size() - description_ending.size()));
+    made->description = std::make_shared<const torch_file::item>(*std::move(opened));
+    auto form = read_wrapper_form(made->description->root());
+    if (!form) return located(std::move(form).error().with_hint(way_out), object.key);
+    made->form = *std::move(form);
+    SHARDMESH_CHECK(find_components(*made));
+    return std::shared_ptr<const made_wrapper>(std::move(made));
+  }
+
+  result<void> find_components(made_wrapper& made) const {
+    const catalog& stored = inner_.contents();
+    for (const component_form& component : made.form.components) {
+      const std::string key = made.key + "." + component.name;
+      const tensor_entry* const found = stored.find(key);
+      const auto say = [&](errc code, std::string_view what) {
+        return fail(code, fmt::format("a component of the {} {} {}", made.form.kind(), escaped(made.key), what))
+            .with_key(key)
+            .with_file(path_.string())
+            .with_hint(way_out);
+      };
+      if (found == nullptr) return say(errc::missing_key, "is missing");
+      if (found->type != component.type)
+        return say(errc::dtype_mismatch, "has another dtype than it had")
+            .with_values(std::string(name(component.type)), std::string(name(found->type)));
+      if (found->shape != component.shape)
+        return say(errc::shape_mismatch, "has another shape than it had")
+            .with_values(to_string(component.shape), to_string(found->shape));
+      if (!found->opaque_type.empty()) return say(errc::unsupported, "is no plain tensor");
+      auto held = stored.distribution_of(*found);
+      if (!held) return located(std::move(held).error(), key);
+      if (const cover_report cover = check_cover(*held); !cover.ok())
+        return to_error(cover.problems.front()).with_key(key).with_file(path_.string());
+      made.components.push_back(static_cast<std::size_t>(found - stored.tensors.data()));
+    }
+    return {};
+  }
+
+  void add_stored(std::size_t index) {
+    const catalog& stored = inner_.contents();
+    tensor_entry entry = stored.tensors[index];
+    const std::int32_t first = entry.first_chunk, count = entry.chunk_count;
+    entry.first_chunk = static_cast<std::int32_t>(contents_.chunk_places.size());
+    entry.chunk_count = 0;
+    contents_.tensors.push_back(std::move(entry));
+    origins_.push_back({index, nullptr});
+    for (std::int32_t chunk = first; chunk < first + count; ++chunk)
+      contents_.add_chunk(stored.chunk_box(stored.tensors[index], chunk),
+                          stored.chunk_places[static_cast<std::size_t>(chunk)]);
+  }
+
+  void add_wrapper(const std::shared_ptr<const made_wrapper>& made) {
+    const tensor_entry& first = inner_.contents().tensors[made->components.front()];
+    const wrapper_form& form = made->form;
+    tensor_entry entry;
+    entry.key = made->key;
+    // A flat name stays one.
+    if (first.where.size() > 1)
+      for (std::size_t i = 0; i + 1 < first.where.size(); ++i) entry.where.push_back(first.where[i]);
+    else
+      entry.where.push_back(made->key);
+    entry.type = form.element_type;
+    if (form.quantized != nullptr) entry.properties.foreign_dtype = std::string(form.quantized->name);
+    entry.shape = form.size;
+    const auto count = checked_volume(form.size);
+    if (form.family == wrapper_family::coo || form.family == wrapper_family::compressed) {
+      entry.properties.layout = form.type;
+      // A sparse tensor's size may be more than memory can have.
+      if (!count || !size_bytes(form.element_type, *count)) entry.shape = form.find("values")->shape;
+    } else if (form.family == wrapper_family::nested || form.family == wrapper_family::jagged) {
+      entry.properties.layout = form.type;
+    }
+    entry.properties.requires_grad = form.parameter.value_or(form.requires_grad);
+    entry.opaque_type = form.subclass != nullptr || form.family == wrapper_family::jagged ? form.type : "torch.Tensor";
+    entry.opaque_kind = form.kind();
+    entry.first_chunk = static_cast<std::int32_t>(contents_.chunk_places.size());
+    const std::int32_t place = first.chunk_count == 0
+                                   ? (inner_.contents().files.empty() ? -1 : 0)
+                                   : inner_.contents().chunk_places[static_cast<std::size_t>(first.first_chunk)].file;
+    contents_.tensors.push_back(std::move(entry));
+    origins_.push_back({0, made});
+    // No bytes of a file are the wrapper's: those of its components are checked apart.
+    contents_.add_chunk(box::whole(contents_.tensors.back().shape), {place, 0, 0, 0});
+  }
+
+  void say_what_was_made() {
+    std::vector<std::string> made;
+    for (const auto& wrapper : wrappers_) made.push_back(fmt::format("{} ({})", wrapper->key, wrapper->form.kind()));
+    notes_.push_back("put together of their components: " + name_list(made));
+  }
+
+  result<std::vector<std::byte>> make_archive(const made_wrapper& made) {
+    std::vector<std::vector<std::byte>> bytes;
+    for (std::size_t i = 0; i < made.components.size(); ++i) {
+      auto read = read_component(made.components[i], made.form.components[i].strides);
+      if (!read) return located(std::move(read).error(), made.key);
+      bytes.push_back(*std::move(read));
+    }
+    auto archive = archive_of_wrapper(made.form, bytes);
+    if (!archive) return located(std::move(archive).error().with_hint(way_out), made.key);
+    return archive;
+  }
+
+  // All of a tensor, in memory of these strides. Its chunks are opened first: what is allocated is in the files.
+  result<std::vector<std::byte>> read_component(std::size_t index, const extents& strides) {
+    const catalog& stored = inner_.contents();
+    const tensor_entry& tensor = stored.tensors[index];
+    for (std::int32_t i = 0; i < tensor.chunk_count; ++i)
+      SHARDMESH_CHECK(inner_.open_chunk(tensor, tensor.first_chunk + i));
+    const std::int64_t count = *size_bytes(tensor.type, *checked_volume(tensor.shape));
+    std::vector<std::byte> bytes(static_cast<std::size_t>(count));
+    chunk_source source = chunk_source::checking(inner_);
+    for (std::int32_t i = 0; i < tensor.chunk_count; ++i) {
+      const box where = stored.chunk_box(tensor, tensor.first_chunk + i);
+      if (where.is_empty()) continue;
+      tensor_view to{bytes.data(), tensor.type, {}, where.sizes, strides};
+      for (std::size_t d = 0; d < where.rank(); ++d)
+        to.data += where.offsets[d] * strides[d] * shardmesh::item_bytes(tensor.type);
+      SHARDMESH_CHECK(source.read({0, tensor.first_chunk + i}, box::whole(where.sizes), to));
+    }
+    return bytes;
+  }
+
+  static constexpr std::string_view way_out = "components leaves them apart";
+  checkpoint_reader& inner_;
+  std::vector<std::shared_ptr<const made_wrapper>> wrappers_;
+  std::vector<origin> origins_;       // one per tensor
+  std::vector<std::size_t> objects_;  // of the inner reader, one per object
+};
+
+}  // namespace
+
+result<std::unique_ptr<checkpoint_reader>> wrap_components(checkpoint_reader& inner) {
+  auto made = std::make_unique<wrapped_reader>(inner);
+  SHARDMESH_TRY(const bool is_wrapped, made->wrap());
+  if (!is_wrapped) made.reset();
+  return std::unique_ptr<checkpoint_reader>(std::move(made));
+}
+
+}  // namespace shardmesh::torch_file

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// Wrapping tensors as their components, and back: with the samples alone. What PyTorch says of them: tests/oracle.
+#include <catch2/catch_test_macros.hpp>
+
+#include <cstddef>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "unusual_data.hpp"
+
+import shardmesh.catalog;
+import shardmesh.checkpoint;
+import shardmesh.torch_file;
+
+using namespace shardmesh;
+using namespace unusual_data;
+namespace fs = std::filesystem;
+
+namespace {
+
+const fs::path samples = fs::path(SHARDMESH_TEST_DATA) / "writers" / "wrappers";
+
+save_options fast() {
+  save_options options;
+  options.output = {.overwrite = true, .durable = false};
+  options.threads = 1;
+  return options;
+}
+
+// A part of a checkpoint in another format; all of it went there.
+void convert_whole(const fs::path& from, const fs::path& to, convert_options options, std::string_view only = ".*") {
+  auto reader = open_checkpoint(from).value();
+  options.selection.only = {key_pattern::compile(only).value()};
+  options.saving = fast();
+  const save_report report = convert(*reader, to, options);
+  for (const error& problem : report.problems) INFO(to_string(problem));
+  REQUIRE(report.problems.empty());
+}
+
+diff_report compare(const fs::path& a, const fs::path& b) {
+  auto left = open_checkpoint(a).value(), right = open_checkpoint(b).value();
+  return diff(whole_side(*left), whole_side(*right)).value();
+}
+
+}  // namespace
+
+TEST_CASE("quantized tensors and torchao's of DCP are the same pickles again after safetensors") {
+  const safetensors_files::temporary_folder folder;
+  for (const auto& [source, keys] : {std::pair{unusual() / "dcp", "q|qc|w"}, std::pair{samples / "dcp", ".*"}}) {
+    convert_whole(source, folder.path() / "kept", {.to = target_format::dcp}, keys);
+    convert_whole(folder.path() / "kept", folder.path() / "apart", {.to = target_format::hf});
+    auto apart = open_checkpoint(folder.path() / "apart").value();
+    CHECK(apart->contents().objects.size() == 2);
+    for (const tensor_entry& tensor : apart->contents().tensors) CHECK(tensor.opaque_type.empty());
+    convert_whole(folder.path() / "apart", folder.path() / "back", {.to = target_format::dcp});
+    const diff_report same = compare(folder.path() / "kept", folder.path() / "back");
+    CHECK(same.differences.empty());
+    CHECK(same.problems.empty());
+  }
+}
+
+TEST_CASE("components that were put together are seen under the wrapper's key, and their checksums are compared") {
+  const safetensors_files::temporary_folder folder;
+  const fs::path apart = folder.path() / "apart.safetensors";
+  convert_whole(samples / "wrappers.pt", apart, {.to = target_format::safetensors});
+  auto inner = open_checkpoint(apart).value();
+  auto whole = torch_file::wrap_components(*inner).value();
+  REQUIRE(whole);
+  CHECK(whole->contents().objects.empty());
+  const tensor_entry* const csr = whole->contents().find("m.csr");
+  REQUIRE(csr != nullptr);
+  CHECK(csr->opaque_kind == "sparse CSR tensor");
+  CHECK(csr->shape == extents{4, 9});
+  CHECK(whole->contents().find("m.csr.values") == nullptr);
+  REQUIRE(whole->chunk_archive(*csr, csr->first_chunk));
+  // The last byte of the file belongs to a component.
+  flip(apart, static_cast<std::size_t>(fs::file_size(apart)) - 1, 1);
+  auto damaged = open_checkpoint(apart).value();
+  const save_report report = convert(*damaged, folder.path() / "out.pt", {.to = target_format::pt, .saving = fast()});
+  REQUIRE(report.problems.size() == 1);
+  CHECK(report.problems.front().code == errc::checksum_mismatch);
+  CHECK_FALSE(fs::exists(folder.path() / "out.pt"));
+}
+
+TEST_CASE("a component that a selection left out is named, and components can stay apart") {
+  const safetensors_files::temporary_folder folder;
+  const fs::path apart = folder.path() / "apart.safetensors", cut = folder.path() / "cut.safetensors";
+  convert_whole(samples / "wrappers.pt", apart, {.to = target_format::safetensors});
+  convert_whole(apart, cut, {.to = target_format::safetensors}, "m.coo.indices|m.coo.wrapper|plain");
+  auto reader = open_checkpoint(cut).value();
+  const save_report report = convert(*reader, folder.path() / "out.pt", {.to = target_format::pt, .saving = fast()});
+  REQUIRE(report.problems.size() == 1);
+  CHECK(report.problems.front().code == errc::missing_key);
+  CHECK(report.problems.front().key == "m.coo.values");
+  CHECK(report.problems.front().file == cut.string());
+  CHECK_FALSE(fs::exists(folder.path() / "out.pt"));
+  convert_whole(cut, folder.path() / "out.pt", {.to = target_format::pt, .components = true});
+  CHECK(open_checkpoint(folder.path() / "out.pt").value()->contents().find("m.coo.indices") != nullptr);
+}
