@@ -242,14 +242,15 @@ class dcp_reader final : public checkpoint_reader, public torch_file::archived_o
   void identify_opaque_tensors() override {
     if (std::exchange(is_identified_, true)) return;
     for (tensor_entry& tensor : contents_.tensors) {
-      if (tensor.chunk_count == 0 || !tensor.opaque_type.empty()) continue;
+      if (tensor.chunk_count == 0 || !tensor.opaque_kind.empty()) continue;
       const stored_range& place = contents_.chunk_places[static_cast<std::size_t>(tensor.first_chunk)];
       if (place.file < 0) continue;
       const auto source = item_source_of(place);
       if (!source) continue;  // verify and reading say what is wrong
       const auto item = torch_file::item::open(**source, item_options());
       if (!item || !item->is_opaque_tensor(item->root())) continue;
-      tensor.opaque_type = classify(*item, item->root()).type;
+      // That of a dtype which we do not have is known from the metadata.
+      if (tensor.opaque_type.empty()) tensor.opaque_type = classify(*item, item->root()).type;
       tensor.opaque_kind = torch_file::tensor_kind(item->root());
     }
   }

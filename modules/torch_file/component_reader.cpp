@@ -28,11 +28,15 @@ class component_reader final : public checkpoint_reader {
   // False when nothing was taken apart.
   result<bool> unwrap() {
     inner_.identify_opaque_tensors();
+    const auto& tensors = inner_.contents().tensors;
+    const auto is_meant = [&](const tensor_entry& tensor) {
+      return !tensor.opaque_type.empty() && (which_ == to_unwrap::all || tensor.chunk_count == 0);
+    };
+    if (std::none_of(tensors.begin(), tensors.end(), is_meant)) return false;
     std::vector<std::string> taken;
-    for (std::size_t i = 0; i < inner_.contents().tensors.size(); ++i) {
-      const tensor_entry& tensor = inner_.contents().tensors[i];
-      const bool is_meant = which_ == to_unwrap::all || tensor.chunk_count == 0;
-      auto opened = tensor.opaque_type.empty() || !is_meant ? std::nullopt : open_opaque(inner_, i);
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      const tensor_entry& tensor = tensors[i];
+      auto opened = is_meant(tensor) ? open_opaque(inner_, i) : std::nullopt;
       auto parts = opened ? take_wrapper_apart(*opened->in.item, opened->value) : std::nullopt;
       const auto way_back = parts ? find_way_back(*parts) : result<void>{};
       if (!parts || (which_ == to_unwrap::without_archive && !way_back)) {
@@ -41,7 +45,7 @@ class component_reader final : public checkpoint_reader {
       }
       if (!way_back)
         notes_.push_back(fmt::format("{} cannot be put together again: {}", tensor.key, way_back.error().message));
-      taken.push_back(fmt::format("{} ({})", tensor.key, tensor.opaque_kind));
+      taken.push_back(fmt::format("{} ({})", tensor.key, tensor_kind(opened->value)));
       SHARDMESH_CHECK(add_components(i, *opened, *std::move(parts)));
     }
     if (taken.empty()) return false;

@@ -266,6 +266,10 @@ class wrapped_reader final : public checkpoint_reader {
 }  // namespace
 
 result<std::unique_ptr<checkpoint_reader>> wrap_components(checkpoint_reader& inner) {
+  const auto& objects = inner.contents().objects;
+  if (std::none_of(objects.begin(), objects.end(),
+                   [](const object_entry& object) { return object.key.ends_with(description_ending); }))
+    return std::unique_ptr<checkpoint_reader>();
   auto made = std::make_unique<wrapped_reader>(inner);
   SHARDMESH_TRY(const bool is_wrapped, made->wrap());
   if (!is_wrapped) made.reset();

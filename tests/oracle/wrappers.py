@@ -136,6 +136,8 @@ def main():
     oracle.succeeds("dcp to dcp", "convert", sample / "dcp", copy, "--to", "dcp")
     status, out, err = oracle.run("diff", sample / "dcp", copy)
     oracle.check(status == 0, "dcp to dcp", f"{out}{err}")
+    status, _, err = oracle.run("convert", oracle.data / "unusual" / "dcp", oracle.work / "quantized.safetensors")
+    oracle.check(status == 0 and "q (quantized tensor), qc (quantized tensor)" in err, "quantized", f"exits {status}: {err}")
     check_made_again(oracle, oracle.work / "pt.safetensors")
     check_refusals(oracle, sample / "wrappers.pt")
     oracle.finish()
