@@ -222,9 +222,16 @@ result<std::vector<std::byte>> archive_of_wrapper(const wrapper_form& form,
   SHARDMESH_TRY(const std::vector<std::byte> data_pkl, pickler.run());
   torch_file::archive places;
   std::vector<std::byte> made = places.head(data_pkl);
-  const auto append = [&](const std::vector<std::byte>& more) { made.insert(made.end(), more.begin(), more.end()); };
-  for (std::size_t i = 0; i < bytes.size() + pickler.empty_storages(); ++i)
-    append(places.record(fmt::format("data/{}", i), i < bytes.size() ? bytes[i] : std::vector<std::byte>()));
+  std::size_t expected = made.size() + 1024;
+  for (const std::vector<std::byte>& component : bytes) expected += component.size() + 512;
+  made.reserve(expected);  // large ones are not to be held twice while it grows
+  const auto append = [&](std::span<const std::byte> more) { made.insert(made.end(), more.begin(), more.end()); };
+  for (std::size_t i = 0; i < bytes.size() + pickler.empty_storages(); ++i) {
+    const std::span<const std::byte> data = i < bytes.size() ? std::span(bytes[i]) : std::span<const std::byte>();
+    append(places.begin_record(fmt::format("data/{}", i), static_cast<std::int64_t>(data.size())));
+    append(data);
+    append(places.end_record(crc32_of(data)));
+  }
   append(places.tail());
   return made;
 }
