@@ -115,7 +115,7 @@ def carried(oracle, case, value, wanted, objects=None):
 NONE = ()  # known wrappers are converted to every format: wrappers.py
 
 
-def refused(oracle, case, value, key, says, tensors, kept, targets=("dcp", "safetensors", "hf", "pt")):
+def refused(oracle, case, value, key, says, tensors, kept, targets=("dcp", "safetensors", "hf", "pt", "torch-checkpointing")):
     """Nothing is dropped unasked; --skip-unsupported drops and counts, for every target."""
     source = oracle.work / f"{case}.pt"
     torch.save(value, source)
