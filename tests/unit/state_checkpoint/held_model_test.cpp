@@ -118,34 +118,37 @@ TEST_CASE("random FSDP models under tensor parallelism are saved and loaded in p
 }
 
 TEST_CASE("flat shards saved in the background through a pool are as they were when the save began") {
-  const safetensors_files::temporary_folder scratch;
-  std::mt19937_64 random(7);
-  const auto parameters = flat_models::random_wanted(random);
-  const auto layout = flat_models::random_layout(random, parameters, 3);
-  const auto ran = run_ranks(3, [&](any_communicator& comm) -> result<void> {
-    flat_models::rank_model mine(layout, parameters, comm.rank(), true);
-    const flat_models::rank_model expected(layout, parameters, comm.rank(), true);
-    held_model held = held_by(mine.model, comm.rank()).value();
-    const staging_pool pool = staging_pool::make().value();
-    for (const char* name : {"first", "second"}) {
-      const const_held_state now = held.to_save().value();
-      auto saving =
-          start_save(scratch.path() / name, now, comm, {.saving = {.output = {.durable = false}}, .staging = pool});
-      if (!saving) return saving.error();
-      for (auto& shard : mine.memory) std::fill(shard.begin(), shard.end(), -7);
-      if (auto saved = outcome(saving->wait()); !saved) return saved;
-      held_state wanted = held.to_load();
-      if (auto loaded = outcome(load(scratch.path() / name, wanted, comm)); !loaded) return loaded;
-      // Padding is no entry's, and stays as it is.
-      for (std::size_t u = 0; u < mine.memory.size(); ++u) {
-        const auto position = layout.groups[u].position(comm.rank());
-        if (position && !layout.flats[u].fill_padding(*position, mine.model.units[u].shard)) std::abort();
+  for (std::uint64_t seed = 0; seed < random_seed::rounds(12); ++seed) {
+    CAPTURE(seed);
+    const safetensors_files::temporary_folder scratch;
+    std::mt19937_64 random(seed);
+    const auto parameters = flat_models::random_wanted(random);
+    const auto layout = flat_models::random_layout(random, parameters, 3);
+    const auto ran = run_ranks(3, [&](any_communicator& comm) -> result<void> {
+      flat_models::rank_model mine(layout, parameters, comm.rank(), true);
+      const flat_models::rank_model expected(layout, parameters, comm.rank(), true);
+      held_model held = held_by(mine.model, comm.rank()).value();
+      const staging_pool pool = staging_pool::make().value();
+      for (const char* name : {"first", "second"}) {
+        const const_held_state now = held.to_save().value();
+        auto saving =
+            start_save(scratch.path() / name, now, comm, {.saving = {.output = {.durable = false}}, .staging = pool});
+        if (!saving) return saving.error();
+        for (auto& shard : mine.memory) std::fill(shard.begin(), shard.end(), -7);
+        if (auto saved = outcome(saving->wait()); !saved) return saved;
+        held_state wanted = held.to_load();
+        if (auto loaded = outcome(load(scratch.path() / name, wanted, comm)); !loaded) return loaded;
+        // Padding is no entry's, and stays as it is.
+        for (std::size_t u = 0; u < mine.memory.size(); ++u) {
+          const auto position = layout.groups[u].position(comm.rank());
+          if (position && !layout.flats[u].fill_padding(*position, mine.model.units[u].shard)) std::abort();
+        }
+        if (mine.memory != expected.memory) return fail(errc::checksum_mismatch, "other values");
       }
-      if (mine.memory != expected.memory) return fail(errc::checksum_mismatch, "other values");
-    }
-    if (pool.use().taken > 1) return fail(errc::no_memory, "the second save took memory anew");
-    return {};
-  });
-  INFO((ran ? "" : to_string(ran.error())));
-  CHECK(ran);
+      if (pool.use().taken > 1) return fail(errc::no_memory, "the second save took memory anew");
+      return {};
+    });
+    INFO((ran ? "" : to_string(ran.error())));
+    CHECK(ran);
+  }
 }
