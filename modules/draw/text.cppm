@@ -9,7 +9,8 @@ import shardmesh.transfer;
 export namespace shardmesh {
 
 /// How large a picture of characters may be, and whether it is coloured. `draw_layout` goes by all but `max_lines`,
-/// `draw_tree` by all but `max_slices`, `svg_tree` by `max_columns` and `max_lines`, `draw_plan` by `max_columns` alone.
+/// `draw_tree` by all but `max_slices`, `svg_tree` by `max_columns` and `max_lines`, `draw_plan` by `max_columns`
+/// alone.
 struct draw_options {
   bool color = false;             // ANSI colours: one per owner; of a tree, one per kind of container
   std::size_t max_columns = 100;  // width of the picture, in characters

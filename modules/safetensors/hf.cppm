@@ -77,8 +77,8 @@ struct hf_folder {
 
 /// Opens a folder, one .safetensors file, or the folder of an index file. With an index
 /// (`model.safetensors.index.json` unless `model.safetensors` lies beside it, or the only *.safetensors.index.json) its
-/// files are read, otherwise all *.safetensors of the folder in name order. Files with PyTorch's DCP_SHARDING_INFO hold parts: their global shape is
-/// max(offset + size). The pool must outlive the folder.
+/// files are read, otherwise all *.safetensors of the folder in name order. Files with PyTorch's DCP_SHARDING_INFO hold
+/// parts: their global shape is max(offset + size). The pool must outlive the folder.
 /// \errors those of `safetensors::parse_header` and `parse_hf_index`; errc::missing_key (a tensor the index names is
 ///         not in its file, or a file's sharding info lacks a tensor), errc::duplicate_key (one tensor in two files),
 ///         errc::io (a file the index names does not exist), errc::dtype_mismatch and errc::shape_mismatch between
