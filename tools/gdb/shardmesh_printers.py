@@ -295,6 +295,8 @@ def distribution(value):
         return Line(f"{line}: {description_of_layout(model['parts_']['_M_ptr'].dereference())}")
     if class_name == "list":
         return Parts(f"{line}: {counted(length(model['owner']), 'fragment')}", numbered(fragments(model)), "array")
+    if class_name == "one_fragment":
+        return Parts(f"{line}: 1 fragment", numbered([only_fragment(model["held"])]), "array")
     return Line(line)
 
 
@@ -307,6 +309,12 @@ def kind_of(model):
         return gdb.lookup_type(symbol.group(1)) if symbol else None
     except gdb.error:
         return None
+
+
+def only_fragment(held):
+    offsets, sizes = numbers(held["where"]["offsets"]), numbers(held["where"]["sizes"])
+    where = ", ".join(f"{begin}:{begin + size}" for begin, size in zip(offsets, sizes))
+    return f"[{where}) of owner {int(held['owner'])}, slot {int(held['slot'])}" + (f", term {int(held['term'])}" if held["term"] else "")
 
 
 def fragments(model):

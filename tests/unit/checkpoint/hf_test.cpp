@@ -189,7 +189,13 @@ TEST_CASE("an index that names nothing is right for a folder without tensors onl
   check_refused(folder.path(), errc::bad_format, "", {name, "names no tensor", "2 tensors in model.safetensors"});
   check_refused(folder.path() / name, errc::bad_format, "", {name, "names no tensor"});
   folder.write(name, index_of({{"x", "empty.safetensors"}}));
-  check_refused(folder.path(), errc::missing_key, "x", {name, "empty.safetensors"});
+  check_refused(folder.path() / name, errc::missing_key, "x", {name, "empty.safetensors"});
+  // The folder is the whole model beside the index, as transformers takes it.
+  const auto whole = safetensors::open_hf_folder(folder.path(), pool);
+  REQUIRE(whole);
+  CHECK(whole->files.size() == 1);
+  CHECK(whole->tensors.size() == 2);
+  CHECK(whole->set_aside == std::vector<std::string>{name, "empty.safetensors"});
 }
 
 TEST_CASE("of several copies of one model the canonical one is read and the others are named") {
