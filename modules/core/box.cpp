@@ -39,8 +39,13 @@ box relative_to(const box& b, const box& origin) {
 
 std::string to_string(const box& b) {
   std::string text = "[";
-  for (std::size_t d = 0; d < b.rank(); ++d)
-    fmt::format_to(std::back_inserter(text), "{}{}:{}", d == 0 ? "" : ", ", b.offsets[d], b.end(d));
+  for (std::size_t d = 0; d < b.rank(); ++d) {
+    fmt::format_to(std::back_inserter(text), "{}{}:", d == 0 ? "" : ", ", b.offsets[d]);
+    if (const auto end = checked_add(b.offsets[d], b.sizes[d]))
+      fmt::format_to(std::back_inserter(text), "{}", *end);
+    else  // of an error that says so
+      fmt::format_to(std::back_inserter(text), "{}+{}", b.offsets[d], b.sizes[d]);
+  }
   return text + ")";
 }
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // State dicts whose tensors lie on devices: moved, saved together, loaded and compared; adapters are asked whether a
 // tensor is plain memory, and told that it was written.
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <fabric.hpp>
 #include <far_tensor.hpp>
 #include <filesystem>
@@ -106,7 +106,7 @@ TEST_CASE("tensors of devices are saved in the background through a pool of the 
       auto saving = start_save(checkpoint, *held, comm, {.saving = {.output = {.overwrite = true}}, .staging = pool});
       if (!saving) return to_string(saving.error());
       far_tensor& local = state.find({"w"})->dtensor()->local();
-      std::memset(local.memory.data(), 0, local.memory.size());
+      std::ranges::fill(local.memory, std::byte{0});
       if (!saving->wait().ok()) return to_string(saving->wait().problems.front());
       const load_report loaded = load(checkpoint, *held, comm);
       if (!loaded.ok()) return to_string(loaded.problems.front());

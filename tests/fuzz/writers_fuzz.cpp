@@ -66,6 +66,7 @@ const fs::path& work() {
 const std::vector<sample>& samples() {
   static const std::vector<sample> all = [] {
     fs::remove_all(work());
+    fs::create_directories(work());
     fs::copy(SHARDMESH_WRITERS, work() / "in", fs::copy_options::recursive);
     std::vector<sample> found;
     find_samples(work() / "in", found);

@@ -11,6 +11,12 @@ import shardmesh.core;
 
 using namespace shardmesh;
 
+TEST_CASE("a box is spelled by its begins and ends, one whose end fits in no number by its sizes") {
+  CHECK(to_string(box{{4, 0}, {2, 7}}) == "[4:6, 0:7)");
+  CHECK(to_string(box{}) == "[)");
+  CHECK(to_string(box{{0, INT64_MAX}, {3, 1}}) == "[0:3, 9223372036854775807:9223372036854775807+1)");
+}
+
 TEST_CASE("two boxes intersect in their common indices") {
   const box a{{0, 2}, {4, 4}};
   const box b{{2, 0}, {4, 3}};
