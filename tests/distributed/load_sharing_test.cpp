@@ -418,10 +418,10 @@ TEST_CASE("what a rank reads for one that wants checksums compared is compared, 
     };
     if (std::string wrong = load_it(true); !wrong.empty()) return wrong;
     if (comm.rank() == 0) {  // one bit of the first element of rank 1's chunk
-      const tensor_entry& tensor = open_checkpoint(checkpoint).value()->contents().tensors[0];
-      auto reader = open_checkpoint(checkpoint).value();
+      const auto reader = open_checkpoint(checkpoint).value();
+      const tensor_entry& tensor = reader->contents().tensors[0];
       for (std::int32_t chunk = 0; chunk < tensor.chunk_count; ++chunk) {
-        const auto opened = reader->open_chunk(reader->contents().tensors[0], chunk).value();
+        const auto opened = reader->open_chunk(tensor, chunk).value();
         const auto file = opened->source->plain_file().value();
         if (file.path.find("__1_0") == std::string::npos) continue;
         const int before = [&] {
