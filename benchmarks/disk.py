@@ -32,7 +32,8 @@ def cold(bench):
         else:
             print("\n# fio is not installed: the package is called fio")
         ours, *peers = bench.compare(f"load of 1 GiB ({path.name}) that is not in the cache", path, sides)
-        print(f"  of the fastest peer's throughput: {min(peers) / ours:.2f} (aim: 0.9)")
+        for name, peer in zip(list(sides)[1:], peers):
+            print(f"  {peer / ours:.2f} of the throughput of {name}" + (" (aim: 0.9)" if name.startswith("fio") else ""))
 
 
 def warm(bench):
