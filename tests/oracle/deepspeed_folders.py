@@ -10,8 +10,8 @@ from common import Oracle, fingerprint, read_safetensors
 DTYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64", "BOOL": "bool"}
 
 
-def unpack(oracle):
-    with tarfile.open(oracle.data / "writers/deepspeed/samples.tar.xz") as archive:
+def unpack(oracle, writer="deepspeed"):
+    with tarfile.open(oracle.data / "writers" / writer / "samples.tar.xz") as archive:
         archive.extractall(oracle.work / "samples")
     return sorted(p for p in (oracle.work / "samples").iterdir() if oracle.args.only in p.name)
 

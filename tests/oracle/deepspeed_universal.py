@@ -4,19 +4,12 @@ states bit for bit; and the same folders damaged, each refused in one line that 
 import json
 import resource
 import shutil
-import tarfile
 import zipfile
 
 from common import Oracle, fingerprint
-from deepspeed_folders import compare, read
+from deepspeed_folders import compare, read, unpack
 
 STEP = "global_step2_universal"
-
-
-def unpack(oracle):
-    with tarfile.open(oracle.data / "writers/deepspeed_universal/samples.tar.xz") as archive:
-        archive.extractall(oracle.work / "samples")
-    return sorted(p for p in (oracle.work / "samples").iterdir() if oracle.args.only in p.name)
 
 
 def whole(oracle, folder):
@@ -237,7 +230,7 @@ def many_files(oracle, samples):
 
 def main():
     oracle = Oracle(__doc__)
-    for folder in unpack(oracle):
+    for folder in unpack(oracle, "deepspeed_universal"):
         whole(oracle, folder)
         if (folder / "ckpt/global_step2").exists():
             split(oracle, folder)

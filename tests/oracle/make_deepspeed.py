@@ -141,17 +141,22 @@ def make(folder, case):
         script.unlink()
 
 
+def pack(folder, target):
+    """The files below `folder`, without owners and times."""
+    with tarfile.open(target, "w:xz", preset=9) as archive:
+        for path in sorted(folder.rglob("*")):
+            if path.is_file():
+                entry = tarfile.TarInfo(str(path.relative_to(folder)))
+                data = path.read_bytes()
+                entry.size = len(data)
+                archive.addfile(entry, io.BytesIO(data))
+
+
 def main(target, cases):
     with tempfile.TemporaryDirectory() as scratch:
         for case in cases or CASES:
             make(Path(scratch) / case, case)
-        with tarfile.open(target / "samples.tar.xz", "w:xz", preset=9) as archive:
-            for path in sorted(Path(scratch).rglob("*")):
-                if path.is_file():
-                    entry = tarfile.TarInfo(str(path.relative_to(scratch)))
-                    data = path.read_bytes()
-                    entry.size = len(data)
-                    archive.addfile(entry, io.BytesIO(data))
+        pack(Path(scratch), target / "samples.tar.xz")
 
 
 if __name__ == "__main__":

@@ -11,13 +11,11 @@ DeepSpeed gives them at run time, put together by hand. Used by deepspeed_univer
 """
 import argparse
 import contextlib
-import io
 import json
 import os
 import shutil
 import socket
 import sys
-import tarfile
 import tempfile
 from pathlib import Path
 
@@ -25,7 +23,7 @@ import torch
 import torch.multiprocessing
 
 import make_deepspeed
-from make_deepspeed import described
+from make_deepspeed import described, pack
 
 # Cases of make_deepspeed.
 REPLICAS = ["zero1_w2_bf16", "zero2_w2_bf16", "zero2_w4_fp32", "zero3_w2_bf16", "zero3_w3_fp32"]
@@ -196,13 +194,7 @@ def main(target, cases):
     with tempfile.TemporaryDirectory() as scratch:
         for case in cases or [*REPLICAS, *SPLIT]:
             make(Path(scratch) / case, case)
-        with tarfile.open(target / "samples.tar.xz", "w:xz", preset=9) as archive:
-            for path in sorted(Path(scratch).rglob("*")):
-                if path.is_file():
-                    entry = tarfile.TarInfo(str(path.relative_to(scratch)))
-                    data = path.read_bytes()
-                    entry.size = len(data)
-                    archive.addfile(entry, io.BytesIO(data))
+        pack(Path(scratch), target / "samples.tar.xz")
 
 
 if __name__ == "__main__":
