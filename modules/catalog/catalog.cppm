@@ -12,6 +12,7 @@ export import :chunk_cache;
 export import :composed_reader;
 export import :entries;
 export import :file_texts;
+export import :forwarding_reader;
 export import :key_role;
 export import :load_balancer;
 export import :name_list;

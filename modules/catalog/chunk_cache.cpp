@@ -54,6 +54,11 @@ result<std::shared_ptr<const byte_source>> folder_files::section(std::int32_t fi
   return std::shared_ptr<const byte_source>(std::make_shared<shared_section>(whole, offset, length));
 }
 
+result<void> check_inside(const fs::path& folder, const std::string& file) {
+  SHARDMESH_CHECK(folder_files(folder, {file}, file_pool(1)).open(0));
+  return {};
+}
+
 struct chunk_cache::state {
   static constexpr std::size_t most = 4096;
   std::mutex lock;

@@ -43,6 +43,10 @@ class folder_files {
   std::vector<std::shared_ptr<const byte_source>> opened_;
 };
 
+/// That the file is one that `folder_files` opens: of the folder, and no link out of it. For files that are opened
+/// otherwise. errc::bad_format, errc::unsafe_path, errc::io, each naming the file. Cost: opens it.
+result<void> check_inside(const std::filesystem::path& folder, const std::string& file);
+
 /// The chunks that were opened last. Thread-safe.
 class chunk_cache {
  public:

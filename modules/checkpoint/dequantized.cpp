@@ -43,24 +43,23 @@ std::string with_suffix(std::string_view key, std::string_view suffix, std::stri
   return std::string(key.substr(0, key.size() - suffix.size())).append(replacement);
 }
 
-class dequantized_reader final : public checkpoint_reader, public torch_file::archived_objects {
+class dequantized_reader final : public torch_file::archive_forwarding_reader {
  public:
   dequantized_reader(std::unique_ptr<checkpoint_reader> inner, chunk_source source, std::int64_t block_size)
-      : inner_(std::move(inner)), source_(std::move(source)), block_size_(block_size) {
-    describe_as(*inner_);
+      : archive_forwarding_reader(std::move(inner)), source_(std::move(source)), block_size_(block_size) {
     list();
   }
 
   result<std::shared_ptr<const opened_chunk>> open_chunk(const tensor_entry& tensor, std::int32_t chunk) override {
-    const origin& from = origins_[tensor_of_chunk(chunk)];
-    const tensor_entry& stored = inner_->contents().tensors[from.tensor];
-    const std::int32_t number = stored.first_chunk + chunk - tensor.first_chunk;
-    if (from.kind == representation::plain) return inner_->open_chunk(stored, number);
+    const made_of& from = made_of_[tensor_of_chunk(chunk)];
+    if (from.kind == representation::plain) return forwarding_reader::open_chunk(tensor, chunk);
     if (auto known = cache_.find(chunk)) return known;
-    SHARDMESH_TRY(const auto opened, inner_->open_chunk(stored, number));
-    const tensor_entry& scales = inner_->contents().tensors[from.scales];
-    const stored_boxes of{inner_.get(), &source_, &stored}, scales_of{inner_.get(), &source_, &scales};
-    quantized_chunk quantized{of, number, inner_->contents().chunk_box(stored, number), opened->source->name()};
+    SHARDMESH_TRY(const auto opened, forwarding_reader::open_chunk(tensor, chunk));
+    const auto& [index, number] = origin_of_chunk(chunk);
+    const tensor_entry& stored = inner().contents().tensors[static_cast<std::size_t>(index)];
+    const tensor_entry& scales = inner().contents().tensors[from.scales];
+    const stored_boxes of{&inner(), &source_, &stored}, scales_of{&inner(), &source_, &scales};
+    quantized_chunk quantized{of, number, inner().contents().chunk_box(stored, number), opened->source->name()};
     auto made = std::make_shared<opened_chunk>();
     made->source = from.kind == representation::fp8 ? make_fp8_source(std::move(quantized), scales_of, block_size_)
                                                     : make_mxfp4_source(std::move(quantized), scales_of);
@@ -71,49 +70,15 @@ class dequantized_reader final : public checkpoint_reader, public torch_file::ar
     return std::shared_ptr<const opened_chunk>(std::move(made));
   }
 
-  result<object_value> read_object(std::size_t index) override { return inner_->read_object(index); }
-  result<std::vector<std::byte>> object_archive(std::size_t index) override { return inner_->object_archive(index); }
-  result<torch_file::opened_object> open_object(std::size_t index) override {
-    return torch_file::open_object(*inner_, index);
-  }
-  const checkpoint_reader& stored() const override { return inner_->stored(); }
-  result<std::shared_ptr<const byte_source>> item_bytes(const stored_range& place) override {
-    return inner_->item_bytes(place);
-  }
-  void identify_opaque_tensors() override {
-    inner_->identify_opaque_tensors();
-    for (std::size_t i = 0; i < contents_.tensors.size(); ++i) {
-      contents_.tensors[i].opaque_type = inner_->contents().tensors[origins_[i].tensor].opaque_type;
-      contents_.tensors[i].opaque_kind = inner_->contents().tensors[origins_[i].tensor].opaque_kind;
-    }
-  }
-  result<std::vector<std::byte>> chunk_archive(const tensor_entry& tensor, std::int32_t chunk) override {
-    const tensor_entry& stored = inner_->contents().tensors[origins_[tensor_of_chunk(chunk)].tensor];
-    return inner_->chunk_archive(stored, stored.first_chunk + chunk - tensor.first_chunk);
-  }
-  check_outcome check_whole(std::span<const whole_entry> entries, const check_options& options) override {
-    std::vector<whole_entry> stored;
-    for (const whole_entry& entry : entries) stored.push_back(inner_entry(entry));
-    return inner_->check_whole(stored, options);
-  }
-  result<std::optional<digest128>> content_of(const whole_entry& entry) override {
-    return inner_->content_of(inner_entry(entry));
-  }
-
  private:
-  // What a tensor of ours is made of: indices into the inner catalog's tensors.
-  struct origin {
-    std::size_t tensor = 0, scales = 0;
+  // What a tensor of ours is made of: its origin, and the inner catalog's tensor of the scales.
+  struct made_of {
+    std::size_t scales = 0;
     representation kind = representation::plain;
   };
 
-  whole_entry inner_entry(whole_entry entry) const {
-    if (entry.is_tensor) entry.index = origins_[entry.index].tensor;
-    return entry;
-  }
-
   void refuse(error why, const tensor_entry& tensor) {
-    const catalog& stored = inner_->contents();
+    const catalog& stored = inner().contents();
     const std::int32_t file =
         tensor.chunk_count > 0 ? stored.chunk_places[static_cast<std::size_t>(tensor.first_chunk)].file : -1;
     const std::string name = file < 0 ? "" : stored.files[static_cast<std::size_t>(file)];
@@ -122,7 +87,7 @@ class dequantized_reader final : public checkpoint_reader, public torch_file::ar
   }
 
   void list() {
-    const std::vector<tensor_entry>& stored = inner_->contents().tensors;
+    const std::vector<tensor_entry>& stored = inner().contents().tensors;
     std::unordered_map<std::string_view, std::size_t> index_of;
     for (std::size_t i = 0; i < stored.size(); ++i) index_of.emplace(stored[i].key, i);
     const auto find = [&](const std::string& key) -> std::optional<std::size_t> {
@@ -153,7 +118,8 @@ class dequantized_reader final : public checkpoint_reader, public torch_file::ar
           continue;
         }
       }
-      add_plain(i);
+      add_whole_tensor(i);
+      made_of_.push_back({});
     }
     if (fp8 + mxfp4 == 0 && problems_.empty()) notes_.push_back("no tensor is quantized in FP8 blocks or MXFP4");
     if (fp8 + mxfp4 > 0)
@@ -163,32 +129,18 @@ class dequantized_reader final : public checkpoint_reader, public torch_file::ar
                       fp8, mxfp4));
   }
 
-  void add_plain(std::size_t index) {
-    const tensor_entry& tensor = inner_->contents().tensors[index];
-    add_entry(tensor, {index, 0, representation::plain});
-    for (std::int32_t chunk = tensor.first_chunk; chunk < tensor.first_chunk + tensor.chunk_count; ++chunk)
-      add_chunk(inner_->contents().chunk_box(tensor, chunk), chunk);
-  }
-
-  void add_entry(const tensor_entry& tensor, const origin& from) {
-    contents_.tensors.push_back(tensor);
-    contents_.tensors.back().first_chunk = static_cast<std::int32_t>(contents_.chunk_places.size());
-    contents_.tensors.back().chunk_count = 0;
-    origins_.push_back(from);
-  }
-
-  void add_chunk(const box& where, std::int32_t number) {
-    stored_range place = inner_->contents().chunk_places[static_cast<std::size_t>(number)];
+  void add_made_chunk(const box& where, std::int32_t number) {
+    stored_range place = inner().contents().chunk_places[static_cast<std::size_t>(number)];
     // Weights that share bytes, as in a .pt file, are not one tensor where their scales differ. Folders of these two
     // formats share none, and their records of checksums are found by the whole place.
     const bool may_share = contents_.format != checkpoint_format::dcp && contents_.format != checkpoint_format::hf;
-    if (may_share && origins_.back().kind != representation::plain) place.length = 0;
-    contents_.add_chunk(where, place);
+    if (may_share) place.length = 0;
+    add_chunk(where, place, {static_cast<std::int32_t>(*origin_of_tensor(made_of_.size() - 1)), number});
   }
 
   // False, and a problem, when it cannot be dequantized.
   bool add_fp8(std::size_t index, const std::optional<std::size_t>& scales_index) {
-    const std::vector<tensor_entry>& stored = inner_->contents().tensors;
+    const std::vector<tensor_entry>& stored = inner().contents().tensors;
     const tensor_entry& weight = stored[index];
     if (!is_fp8(weight.type))
       return refuse(fail(errc::dtype_mismatch, "has block scales and is no FP8 weight")
@@ -221,12 +173,12 @@ class dequantized_reader final : public checkpoint_reader, public torch_file::ar
              false;
     add_float32(index, *scales_index, representation::fp8, weight.shape);
     for (std::int32_t chunk = weight.first_chunk; chunk < weight.first_chunk + weight.chunk_count; ++chunk)
-      add_chunk(inner_->contents().chunk_box(weight, chunk), chunk);
+      add_made_chunk(inner().contents().chunk_box(weight, chunk), chunk);
     return true;
   }
 
   bool add_mxfp4(std::size_t index, const std::optional<std::size_t>& scales_index) {
-    const std::vector<tensor_entry>& stored = inner_->contents().tensors;
+    const std::vector<tensor_entry>& stored = inner().contents().tensors;
     const tensor_entry& blocks = stored[index];
     if (!scales_index)
       return refuse(fail(errc::missing_key, "blocks of MXFP4 without scales")
@@ -263,7 +215,7 @@ class dequantized_reader final : public checkpoint_reader, public torch_file::ar
       return refuse(fail(errc::overflow, "it does not fit when it is dequantized"), blocks), false;
     const std::int32_t end = blocks.first_chunk + blocks.chunk_count;
     for (std::int32_t chunk = blocks.first_chunk; chunk < end; ++chunk)
-      if (const box where = inner_->contents().chunk_box(blocks, chunk);
+      if (const box where = inner().contents().chunk_box(blocks, chunk);
           !where.is_empty() && where.sizes[rank - 1] != blocks.shape[rank - 1])
         return refuse(fail(errc::unsupported, "MXFP4 that is sharded within its groups cannot be dequantized")
                           .with_box(where),
@@ -271,29 +223,29 @@ class dequantized_reader final : public checkpoint_reader, public torch_file::ar
                false;
     add_float32(index, *scales_index, representation::mxfp4, shape);
     for (std::int32_t chunk = blocks.first_chunk; chunk < end; ++chunk) {
-      box where = inner_->contents().chunk_box(blocks, chunk);
+      box where = inner().contents().chunk_box(blocks, chunk);
       const bool is_empty = where.is_empty();
       where.offsets.resize(rank - 1);
       where.sizes.resize(rank - 1);
       where.offsets[rank - 2] *= group;
       where.sizes[rank - 2] *= is_empty ? 0 : group;
-      add_chunk(where, chunk);
+      add_made_chunk(where, chunk);
     }
     return true;
   }
 
   void add_float32(std::size_t index, std::size_t scales, representation kind, const extents& shape) {
-    add_entry(inner_->contents().tensors[index], {index, scales, kind});
-    tensor_entry& made = contents_.tensors.back();
+    tensor_entry made = inner().contents().tensors[index];
     made.type = dtype::float32;
     made.shape = shape;
     made.properties.strides = {};
+    add_tensor(std::move(made), index);
+    made_of_.push_back({scales, kind});
   }
 
-  std::unique_ptr<checkpoint_reader> inner_;
   chunk_source source_;
   std::int64_t block_size_;
-  std::vector<origin> origins_;  // one per tensor
+  std::vector<made_of> made_of_;  // one per tensor
   chunk_cache cache_;
 };
 

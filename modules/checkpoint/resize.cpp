@@ -57,77 +57,45 @@ result<void> check_resizable(const checkpoint_reader& reader, const tensor_entry
   return {};
 }
 
-class resized_reader final : public checkpoint_reader {
+class resized_reader final : public forwarding_reader {
  public:
-  explicit resized_reader(checkpoint_reader& inner) : inner_(inner) { describe_as(inner); }
+  explicit resized_reader(checkpoint_reader& inner) : forwarding_reader(inner) {}
 
   // `wanted`: the shapes of those that change, by their index.
   void add_tensors(const std::unordered_map<std::size_t, extents>& wanted) {
-    const catalog& stored = inner_.contents();
+    const catalog& stored = inner().contents();
     for (std::size_t i = 0; i < stored.tensors.size(); ++i) {
-      const tensor_entry& tensor = stored.tensors[i];
       const auto shape = wanted.find(i);
-      contents_.tensors.push_back(tensor);
-      contents_.tensors.back().first_chunk = static_cast<std::int32_t>(chunks_.size());
-      contents_.tensors.back().chunk_count = 0;
-      if (shape != wanted.end()) contents_.tensors.back().shape = shape->second;
-      const box all = box::whole(contents_.tensors.back().shape);
-      for (std::int32_t chunk = tensor.first_chunk; chunk < tensor.first_chunk + tensor.chunk_count; ++chunk) {
-        const box held = stored.chunk_box(tensor, chunk);
-        if (shape == wanted.end())
-          add(held, stored.chunk_places[static_cast<std::size_t>(chunk)], {i, chunk, std::nullopt});
-        else if (const auto kept = intersect(held, all); kept && !kept->is_empty())
-          add(*kept, stored.chunk_places[static_cast<std::size_t>(chunk)], {i, chunk, kept->sizes});
+      if (shape == wanted.end()) {
+        add_whole_tensor(i);
+        continue;
       }
-      if (shape == wanted.end()) continue;
-      contents_.tensors.back().properties.strides.reset();
-      for (const box& outside : beyond(tensor.shape, shape->second))
-        add(outside, zeros_place(), {i, -1, outside.sizes});
+      const tensor_entry& tensor = stored.tensors[i];
+      const auto number = static_cast<std::int32_t>(i);
+      tensor_entry made = tensor;
+      made.shape = shape->second;
+      made.properties.strides.reset();
+      add_tensor(std::move(made), i);
+      const box all = box::whole(shape->second);
+      for (std::int32_t chunk = tensor.first_chunk; chunk < tensor.first_chunk + tensor.chunk_count; ++chunk)
+        if (const auto kept = intersect(stored.chunk_box(tensor, chunk), all); kept && !kept->is_empty())
+          add_chunk(*kept, {number, chunk});
+      for (const box& outside : beyond(tensor.shape, shape->second)) add_chunk(outside, zeros_place(), {number, -1});
     }
   }
 
-  result<std::shared_ptr<const opened_chunk>> open_chunk(const tensor_entry&, std::int32_t chunk) override {
-    const origin& from = chunks_[static_cast<std::size_t>(chunk)];
-    const tensor_entry& stored = inner_.contents().tensors[from.tensor];
-    if (from.chunk < 0) return zeros_of(stored.type, *from.sizes);
-    SHARDMESH_TRY(auto opened, inner_.open_chunk(stored, from.chunk));
-    if (!from.sizes || *from.sizes == opened->tensor.sizes) return opened;
+  result<std::shared_ptr<const opened_chunk>> open_chunk(const tensor_entry& tensor, std::int32_t chunk) override {
+    const extents sizes = contents_.chunk_box(tensor, chunk).sizes;
+    if (origin_of_chunk(chunk).chunk < 0) return zeros_of(tensor.type, sizes);
+    SHARDMESH_TRY(auto opened, forwarding_reader::open_chunk(tensor, chunk));
+    if (sizes == opened->tensor.sizes) return opened;
     // Only ends are cut: what stays begins where the chunk does.
     auto cut = std::make_shared<opened_chunk>(*opened);
-    cut->tensor.sizes = *from.sizes;
+    cut->tensor.sizes = sizes;
     return std::shared_ptr<const opened_chunk>(std::move(cut));
   }
-  result<object_value> read_object(std::size_t index) override { return inner_.read_object(index); }
-  result<std::vector<std::byte>> object_archive(std::size_t index) override { return inner_.object_archive(index); }
-  const checkpoint_reader& stored() const override { return inner_.stored(); }
-  void identify_opaque_tensors() override {
-    inner_.identify_opaque_tensors();
-    for (std::size_t i = 0; i < contents_.tensors.size(); ++i) {
-      contents_.tensors[i].opaque_type = inner_.contents().tensors[i].opaque_type;
-      contents_.tensors[i].opaque_kind = inner_.contents().tensors[i].opaque_kind;
-    }
-  }
-  result<std::vector<std::byte>> chunk_archive(const tensor_entry&, std::int32_t chunk) override {
-    const origin& from = chunks_[static_cast<std::size_t>(chunk)];
-    return inner_.chunk_archive(inner_.contents().tensors[from.tensor], from.chunk);
-  }
-  check_outcome check_whole(std::span<const whole_entry> entries, const check_options& options) override {
-    return inner_.check_whole(entries, options);
-  }
-  result<std::optional<digest128>> content_of(const whole_entry& entry) override { return inner_.content_of(entry); }
 
  private:
-  // What a chunk is made of: one of the inner reader's, cut to `sizes` where they are given; -1: zeros.
-  struct origin {
-    std::size_t tensor = 0;
-    std::int32_t chunk = 0;
-    std::optional<extents> sizes;
-  };
-  void add(const box& where, const stored_range& place, origin from) {
-    contents_.add_chunk(where, place);
-    chunks_.push_back(std::move(from));
-  }
-
   // Zeros lie in no file, but a chunk without one would be a defect.
   stored_range zeros_place() {
     if (zeros_file_ < 0) {
@@ -146,8 +114,6 @@ class resized_reader final : public checkpoint_reader {
     return std::shared_ptr<const opened_chunk>(std::move(made));
   }
 
-  checkpoint_reader& inner_;
-  std::vector<origin> chunks_;
   std::int32_t zeros_file_ = -1;
 };
 

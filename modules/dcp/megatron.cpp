@@ -111,7 +111,7 @@ class megatron_reader final : public composed_reader, public torch_file::archive
 
   // As with the checkpoint's other files, a link may not lead out of the folder.
   result<std::unique_ptr<checkpoint_reader>> open_common(const open_options& options) const {
-    SHARDMESH_CHECK(folder_files(path_, {std::string(common_file)}, file_pool(1)).open(0));
+    SHARDMESH_CHECK(check_inside(path_, std::string(common_file)));
     auto opened = torch_file::open(path_ / common_file, options);
     if (!opened) return std::move(opened).error().with_hint("Megatron keeps what is not sharded in this file");
     return opened;

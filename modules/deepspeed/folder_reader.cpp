@@ -9,6 +9,7 @@ module;
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 module shardmesh.deepspeed;
@@ -30,6 +31,18 @@ folder_reader::folder_reader(const fs::path& folder, fs::path step, const open_o
       options_(options),
       budget_(options.limits) {
   if (step_ != folder) folder_ = step_.filename().string() + "/";
+}
+
+result<saved_file> folder_reader::open_file(const std::string& name) {
+  SHARDMESH_CHECK(check_inside(step_, name));
+  SHARDMESH_TRY(auto reader, torch_file::open(step_ / name, options_));
+  const fs::path parent = fs::path(name).parent_path();
+  const std::size_t number = add_part(std::move(reader), folder_ + (parent.empty() ? "" : parent.string() + "/"));
+  return saved_file{number, &part(number)};
+}
+
+error folder_reader::missing(std::string_view name, std::string_view what) const {
+  return fail(errc::incomplete_save, fmt::format("the file is missing: {}", what)).with_file((step_ / name).string());
 }
 
 planned_state folder_reader::plan_buffers(const model_states& model) {

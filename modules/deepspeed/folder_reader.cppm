@@ -17,6 +17,14 @@ import :tensor_parallel;
 namespace shardmesh::deepspeed {
 
 class folder_reader : public composed_reader {
+ public:
+  const std::filesystem::path& step() const { return step_; }
+  // A file of torch.save below the step, as a part. Errors of the file: that it is missing, or a link out of the
+  // folder.
+  result<saved_file> open_file(const std::string& name);
+  // errc::incomplete_save of a file of the step.
+  error missing(std::string_view name, std::string_view what) const;
+
  protected:
   // `step` is `folder` or lies in it.
   folder_reader(const std::filesystem::path& folder, std::filesystem::path step, const open_options& options);

@@ -5,7 +5,6 @@ module;
 
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
@@ -18,22 +17,9 @@ module shardmesh.deepspeed;
 import :rank_states;
 
 namespace shardmesh::deepspeed {
-namespace fs = std::filesystem;
-
-error rank_loader::missing(const std::string& name, std::string_view what) const {
-  return fail(errc::incomplete_save, fmt::format("the file is missing: {}", what)).with_file((step_ / name).string());
-}
-
-result<saved_file> rank_loader::open(const std::string& name) {
-  folder_files files(step_, {name}, file_pool(1));
-  SHARDMESH_CHECK(files.open(0));  // it is a file, and no link out of this folder
-  SHARDMESH_TRY(auto reader, torch_file::open(step_ / name, options_));
-  const std::size_t number = made_.add_part(std::move(reader), folder_);
-  return saved_file{number, &made_.part(number)};
-}
 
 result<model_states> rank_loader::open_model(const std::string& name, bool is_first) {
-  SHARDMESH_TRY(const saved_file file, open(name));
+  SHARDMESH_TRY(const saved_file file, made_.open_file(name));
   return read_model_states(file, {.has_shapes = is_first});
 }
 
@@ -51,12 +37,13 @@ result<rank_states> rank_loader::load(const model_parallel_rank& rank) {
 
 result<rank_states> rank_loader::without_optimizers(const model_parallel_rank& rank) {
   if (!rank.models.empty())
-    return missing(rank.models.begin()->second, "a model file of ZeRO 3 has no '_optim_states.pt' files beside it")
+    return made_
+        .missing(rank.models.begin()->second, "a model file of ZeRO 3 has no '_optim_states.pt' files beside it")
         .with_hint("its parameters are in them");
   rank_states made;
   SHARDMESH_TRY(model_states model, open_model(rank.model, true));
   if (model.has_shapes)
-    return missing(rank.model, "no '_optim_states.pt' files are beside it, which have its float32 parameters")
+    return made_.missing(rank.model, "no '_optim_states.pt' files are beside it, which have its float32 parameters")
         .with_hint("opened by itself, it has those of the training precision");
   made.models.push_back(std::move(model));
   return made;
@@ -69,16 +56,16 @@ result<std::vector<optimizer_states>> rank_loader::optimizers_of(const model_par
     const auto found = rank.optimizers.find(data);
     if (found == rank.optimizers.end()) {
       const auto ranks = read.empty() ? static_cast<std::int64_t>(rank.optimizers.size()) : count;
-      return missing(name_for_rank(any, data), fmt::format("a rank's part of the parameters, one of {}", ranks));
+      return made_.missing(name_for_rank(any, data), fmt::format("a rank's part of the parameters, one of {}", ranks));
     }
-    SHARDMESH_TRY(const saved_file file, open(found->second));
+    SHARDMESH_TRY(const saved_file file, made_.open_file(found->second));
     SHARDMESH_TRY(optimizer_states states, read_optimizer_states(file));
     read.push_back(std::move(states));
     count = read.front().partitions;
   }
   if (rank.optimizers.size() != read.size())
     return fail(errc::disagreement, "there are optimizer files of more ranks than saved it: they are of another save")
-        .with_file((step_ / rank.optimizers.rbegin()->second).string())
+        .with_file((made_.step() / rank.optimizers.rbegin()->second).string())
         .with_values(fmt::format("{} files, as 'partition_count' says", read.size()),
                      fmt::format("{}", rank.optimizers.size()));
   return read;
@@ -87,11 +74,11 @@ result<std::vector<optimizer_states>> rank_loader::optimizers_of(const model_par
 result<std::vector<std::string>> rank_loader::model_names(const model_parallel_rank& rank, std::int64_t stage) const {
   const auto of_another_save = [&](const std::string& name) {
     return fail(errc::disagreement, fmt::format("it is no file of this save, which is of ZeRO {}", stage))
-        .with_file((step_ / name).string());
+        .with_file((made_.step() / name).string());
   };
   const std::string& any = rank.optimizers.begin()->second;
   if (stage < 3) {
-    if (rank.model.empty()) return missing(model_file_beside(any, std::nullopt), "the model file");
+    if (rank.model.empty()) return made_.missing(model_file_beside(any, std::nullopt), "the model file");
     if (!rank.models.empty()) return of_another_save(rank.models.begin()->second);
     return std::vector<std::string>{rank.model};
   }
@@ -100,7 +87,7 @@ result<std::vector<std::string>> rank_loader::model_names(const model_parallel_r
   for (std::size_t data = 0; data < rank.optimizers.size(); ++data) {
     const auto found = rank.models.find(static_cast<std::int64_t>(data));
     if (found == rank.models.end())
-      return missing(model_file_beside(any, static_cast<std::int64_t>(data)), "a rank's model file");
+      return made_.missing(model_file_beside(any, static_cast<std::int64_t>(data)), "a rank's model file");
     names.push_back(found->second);
   }
   if (rank.models.size() > names.size()) return of_another_save(rank.models.rbegin()->second);

@@ -6,6 +6,7 @@ module shardmesh.deepspeed:rank_states;
 import shardmesh.std;
 import shardmesh.core;
 import shardmesh.catalog;
+import :folder_reader;
 import :model_states;
 import :optimizer_states;
 import :rank_files;
@@ -20,25 +21,19 @@ struct rank_states {
 
 class rank_loader {
  public:
-  // `made` gets the files as parts; it must outlive this, as their names in its catalog begin with `folder`.
-  rank_loader(composed_reader& made, std::filesystem::path step, std::string folder, const open_options& options)
-      : made_(made), step_(std::move(step)), folder_(std::move(folder)), options_(options) {}
+  // `made` gets the files as parts; it must outlive this.
+  explicit rank_loader(folder_reader& made) : made_(made) {}
 
   // errc::incomplete_save for a file that is missing, errc::disagreement for one too many, those of the files.
   result<rank_states> load(const model_parallel_rank& rank);
 
  private:
-  error missing(const std::string& name, std::string_view what) const;
-  result<saved_file> open(const std::string& name);
   result<model_states> open_model(const std::string& name, bool is_first);
   result<std::vector<optimizer_states>> optimizers_of(const model_parallel_rank& rank);
   result<std::vector<std::string>> model_names(const model_parallel_rank& rank, std::int64_t stage) const;
   result<rank_states> without_optimizers(const model_parallel_rank& rank);
 
-  composed_reader& made_;
-  std::filesystem::path step_;
-  std::string folder_;
-  open_options options_;
+  folder_reader& made_;
 };
 
 }  // namespace shardmesh::deepspeed

@@ -40,7 +40,7 @@ class deepspeed_reader final : public folder_reader {
     SHARDMESH_TRY(const auto ranks, list_rank_files(step_));
     std::vector<rank_states> loaded;
     for (const auto& [number, rank] : ranks) {
-      SHARDMESH_TRY(rank_states states, rank_loader(*this, step_, folder_, options_).load(rank));
+      SHARDMESH_TRY(rank_states states, rank_loader(*this).load(rank));
       SHARDMESH_CHECK(check_all_ranks(states.models.front(), ranks.size()));
       loaded.push_back(std::move(states));
     }

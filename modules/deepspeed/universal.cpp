@@ -61,19 +61,6 @@ class universal_reader final : public folder_reader {
   }
 
  private:
-  error missing(std::string_view file, std::string_view what) const {
-    return fail(errc::incomplete_save, fmt::format("the file is missing: {}", what)).with_file((step_ / file).string());
-  }
-
-  result<saved_file> open_file(const std::string& name) {
-    folder_files files(step_, {name}, file_pool(1));
-    SHARDMESH_CHECK(files.open(0));  // it is a file, and no link out of this folder
-    SHARDMESH_TRY(auto reader, torch_file::open(step_ / name, options_));
-    const fs::path parent = fs::path(name).parent_path();
-    const std::size_t number = add_part(std::move(reader), folder_ + (parent.empty() ? "" : parent.string() + "/"));
-    return saved_file{number, &part(number)};
-  }
-
   // Those of one rank of data parallelism, or (ZeRO 3) of all; each has the shapes of its stage of a pipeline.
   result<void> open_models() {
     SHARDMESH_TRY(const auto ranks, list_rank_files(step_));

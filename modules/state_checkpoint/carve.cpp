@@ -34,7 +34,7 @@ path where_of(const path& flat, const flat_unit& unit, const std::string& name) 
   return made;
 }
 
-class carved_reader final : public checkpoint_reader, public torch_file::archived_objects {
+class carved_reader final : public torch_file::archive_forwarding_reader {
  public:
   static result<std::unique_ptr<checkpoint_reader>> make(std::unique_ptr<checkpoint_reader> inner,
                                                          std::span<const flat_unit> units) {
@@ -42,12 +42,11 @@ class carved_reader final : public checkpoint_reader, public torch_file::archive
     SHARDMESH_CHECK(made->build(units));
     return std::unique_ptr<checkpoint_reader>(std::move(made));
   }
-  explicit carved_reader(std::unique_ptr<checkpoint_reader> inner) : inner_(std::move(inner)) { describe_as(*inner_); }
+  explicit carved_reader(std::unique_ptr<checkpoint_reader> inner) : archive_forwarding_reader(std::move(inner)) {}
 
-  result<std::shared_ptr<const opened_chunk>> open_chunk(const tensor_entry&, std::int32_t chunk) override {
+  result<std::shared_ptr<const opened_chunk>> open_chunk(const tensor_entry& tensor, std::int32_t chunk) override {
+    SHARDMESH_TRY(auto opened, forwarding_reader::open_chunk(tensor, chunk));
     const piece& from = pieces_[static_cast<std::size_t>(chunk)];
-    const tensor_entry& stored = inner_->contents().tensors[from.tensor];
-    SHARDMESH_TRY(auto opened, inner_->open_chunk(stored, from.chunk));
     if (!from.is_carved) return opened;
     auto made = std::make_shared<opened_chunk>(*opened);
     const std::int64_t step = made->tensor.strides.empty() ? 1 : made->tensor.strides[0];
@@ -57,49 +56,17 @@ class carved_reader final : public checkpoint_reader, public torch_file::archive
     for (std::int64_t& stride : made->tensor.strides) stride *= step;
     return std::shared_ptr<const opened_chunk>(std::move(made));
   }
-  result<object_value> read_object(std::size_t index) override { return inner_->read_object(index); }
-  result<std::vector<std::byte>> object_archive(std::size_t index) override { return inner_->object_archive(index); }
-  result<torch_file::opened_object> open_object(std::size_t index) override {
-    return torch_file::open_object(*inner_, index);
-  }
-  const checkpoint_reader& stored() const override { return inner_->stored(); }
-  void identify_opaque_tensors() override {
-    inner_->identify_opaque_tensors();
-    for (std::size_t i = 0; i < contents_.tensors.size(); ++i) {
-      contents_.tensors[i].opaque_type = inner_->contents().tensors[origins_[i]].opaque_type;
-      contents_.tensors[i].opaque_kind = inner_->contents().tensors[origins_[i]].opaque_kind;
-    }
-  }
-  check_outcome check_whole(std::span<const whole_entry> entries, const check_options& options) override {
-    std::vector<whole_entry> stored;
-    for (const whole_entry& entry : entries) stored.push_back(inner_entry(entry));
-    return inner_->check_whole(stored, options);
-  }
-  result<std::optional<digest128>> content_of(const whole_entry& entry) override {
-    return inner_->content_of(inner_entry(entry));
-  }
-  result<std::vector<std::byte>> chunk_archive(const tensor_entry&, std::int32_t chunk) override {
-    const piece& from = pieces_[static_cast<std::size_t>(chunk)];
-    return inner_->chunk_archive(inner_->contents().tensors[from.tensor], from.chunk);
-  }
 
  private:
-  whole_entry inner_entry(whole_entry entry) const {
-    if (entry.is_tensor) entry.index = origins_[entry.index];
-    return entry;
-  }
-
-  // What a chunk of ours is: a chunk of the inner reader's, or a contiguous run of its elements seen as a box.
+  // What a chunk of ours is: its origin, or a contiguous run of the elements of that seen as a box.
   struct piece {
-    std::size_t tensor = 0;
-    std::int32_t chunk = 0;
     bool is_carved = false;
     std::int64_t begin = 0;
     extents sizes, strides;
   };
 
   result<void> build(std::span<const flat_unit> units) {
-    const catalog& stored = inner_->contents();
+    const catalog& stored = inner().contents();
     std::map<std::string_view, const flat_unit*> by_key;
     for (const flat_unit& unit : units) by_key.emplace(unit.key, &unit);
     for (std::size_t t = 0; t < stored.tensors.size(); ++t) {
@@ -116,8 +83,7 @@ class carved_reader final : public checkpoint_reader, public torch_file::archive
             .with_key(tensor.key);
       SHARDMESH_CHECK(add_entry(tensor, t));
       for (std::int32_t c = tensor.first_chunk; c < tensor.first_chunk + tensor.chunk_count; ++c)
-        add_piece(stored.chunk_box(tensor, c), stored.chunk_places[static_cast<std::size_t>(c)],
-                  {t, c, false, 0, {}, {}});
+        add_piece(stored.chunk_box(tensor, c), {static_cast<std::int32_t>(t), c}, {});
     }
     if (!by_key.empty())
       return fail(errc::missing_key, "the flat spec has a unit of a tensor that the checkpoint has not")
@@ -127,7 +93,7 @@ class carved_reader final : public checkpoint_reader, public torch_file::archive
   }
 
   result<void> add_unit(std::size_t t, const flat_unit& unit) {
-    const catalog& stored = inner_->contents();
+    const catalog& stored = inner().contents();
     const tensor_entry& tensor = stored.tensors[t];
     std::vector<parameter_info> parameters = unit.parameters;
     for (parameter_info& p : parameters) p.type = tensor.type;
@@ -147,14 +113,13 @@ class carved_reader final : public checkpoint_reader, public torch_file::archive
 
   result<void> add_parameter(std::size_t t, const flat_unit& unit, const flat_parameter& flat, std::size_t parameter,
                              const std::string& name) {
-    const catalog& stored = inner_->contents();
+    const catalog& stored = inner().contents();
     const tensor_entry& tensor = stored.tensors[t];
     const parameter_info& info = flat.parameters()[parameter];
     tensor_entry made = tensor;
     made.key = joined_key(unit.prefix, name);
     made.where = where_of(tensor.where, unit, name);
     made.shape = info.shape;
-    made.chunk_count = 0;
     SHARDMESH_CHECK(add_entry(std::move(made), t));
     const index_range own{flat.offset(parameter), flat.numel(parameter)};
     for (std::int32_t c = tensor.first_chunk; c < tensor.first_chunk + tensor.chunk_count; ++c) {
@@ -165,29 +130,26 @@ class carved_reader final : public checkpoint_reader, public torch_file::archive
       for (const flat_box& b : boxes_of_range(info.shape, flat.order(parameter), {begin - own.begin, end - begin})) {
         if (pieces_.size() >= static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max()))
           return fail(errc::overflow, "the parameters have more chunks than 32 bits can number");
-        add_piece(b.where, stored.chunk_places[static_cast<std::size_t>(c)],
-                  {t, c, true, own.begin + b.begin - held.offsets[0], b.where.sizes, info.strides});
+        add_piece(b.where, {static_cast<std::int32_t>(t), c},
+                  {true, own.begin + b.begin - held.offsets[0], b.where.sizes, info.strides});
       }
     }
     return {};
   }
 
   result<void> add_entry(tensor_entry entry, std::size_t origin) {
-    entry.first_chunk = static_cast<std::int32_t>(pieces_.size());
-    entry.chunk_count = 0;
     const auto [other, is_new] = names_.emplace(entry.key, origin);
     if (!is_new)
       return fail(errc::duplicate_key,
                   fmt::format("two tensors have one name: one comes from {}, one from {}",
-                              inner_->contents().tensors[other->second].key, inner_->contents().tensors[origin].key))
+                              inner().contents().tensors[other->second].key, inner().contents().tensors[origin].key))
           .with_key(entry.key);
-    contents_.tensors.push_back(std::move(entry));
-    origins_.push_back(origin);
+    add_tensor(std::move(entry), origin);
     return {};
   }
-  void add_piece(const box& where, const stored_range& place, piece from) {
-    contents_.add_chunk(where, place);
-    pieces_.push_back(std::move(from));
+  void add_piece(const box& where, const inner_chunk& from, piece run) {
+    add_chunk(where, from);
+    pieces_.push_back(std::move(run));
   }
   // Errors of a unit name its flat parameter: the names inside it mean nothing alone.
   static error named(error e, const std::string& key) {
@@ -197,9 +159,7 @@ class carved_reader final : public checkpoint_reader, public torch_file::archive
     return e;
   }
 
-  std::unique_ptr<checkpoint_reader> inner_;
-  std::vector<piece> pieces_;         // of every chunk
-  std::vector<std::size_t> origins_;  // of every tensor: its number in the inner catalog
+  std::vector<piece> pieces_;  // of every chunk
   std::map<std::string, std::size_t> names_;
 };
 

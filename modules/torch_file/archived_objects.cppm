@@ -30,4 +30,22 @@ class archived_objects {
 /// The same of any reader. errc::unsupported for those whose objects are no archives.
 result<opened_object> open_object(checkpoint_reader& reader, std::size_t index);
 
+/// A reader that shows another's objects as they are, archives and all.
+class archive_forwarding_reader : public forwarding_reader, public archived_objects {
+ public:
+  result<opened_object> open_object(std::size_t index) override;
+
+ protected:
+  using forwarding_reader::forwarding_reader;
+};
+
+}  // namespace shardmesh::torch_file
+
+namespace shardmesh::torch_file {
+
+// A tensor of the archive, by its index there.
+result<opened_chunk> open_tensor(const opened_object& object, std::size_t tensor);
+// Counts what a view repeats of what is stored (zeros(1).expand(2**38)).
+result<void> spend_repeated(const opened_object& object, std::size_t tensor);
+
 }  // namespace shardmesh::torch_file

@@ -12,7 +12,6 @@ module;
 #include <string>
 #include <string_view>
 #include <unordered_map>
-#include <unordered_set>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -35,29 +34,23 @@ flat_entry entry_of(const object_entry& object, const pickle::value& value) {
   return made;
 }
 
-class split_reader final : public checkpoint_reader, public opaque_values {
+// A part of an object has the object as its origin: it is as whole as that.
+class split_reader final : public forwarding_reader, public opaque_values {
  public:
-  split_reader(checkpoint_reader& inner, to_split which) : inner_(inner), which_(which) {
-    contents_ = inner.contents();
-    contents_.objects.clear();
-    path_ = inner.path();
-    warnings_ = inner.warnings();
-    problems_ = inner.problems();
-    notes_ = inner.notes();
-  }
+  split_reader(checkpoint_reader& inner, to_split which) : forwarding_reader(inner), which_(which) { clear_objects(); }
 
   // False when no object holds a tensor.
   result<bool> split() {
     bool is_split = false;
-    const auto& objects = inner_.contents().objects;
+    const auto& objects = inner().contents().objects;
     for (std::size_t i = 0; i < objects.size(); ++i) {
-      auto opened = open_object(inner_, i);
+      auto opened = open_object(inner(), i);
       if (opened && is_meant(*opened->item)) {
-        is_split = true;
+        if (!std::exchange(is_split, true)) add_whole_tensors();
         SHARDMESH_CHECK(add_parts(i, std::move(*opened)));
       } else {
-        contents_.objects.push_back(objects[i]);
-        objects_.push_back({nullptr, {}, i});
+        add_object(objects[i], i);
+        objects_.push_back({});
       }
     }
     if (!is_split) return false;
@@ -67,18 +60,16 @@ class split_reader final : public checkpoint_reader, public opaque_values {
   }
 
   result<std::shared_ptr<const opened_chunk>> open_chunk(const tensor_entry& tensor, std::int32_t chunk) override {
-    const auto own = static_cast<std::size_t>(chunk) - inner_.contents().chunk_places.size();
-    if (static_cast<std::size_t>(chunk) < inner_.contents().chunk_places.size())
-      return inner_.open_chunk(tensor, chunk);
-    const opened_object& object = *tensors_[own].object;
-    auto opened = open_tensor(*object.item, tensors_[own].tensor, object.source, *object.budget, object.place);
+    if (static_cast<std::size_t>(chunk) < first_own_chunk_) return forwarding_reader::open_chunk(tensor, chunk);
+    const tensor_part& from = tensors_[static_cast<std::size_t>(chunk) - first_own_chunk_];
+    auto opened = open_tensor(*from.object, from.tensor);
     if (!opened) return located(std::move(opened).error(), tensor.key);
     return std::make_shared<const opened_chunk>(std::move(*opened));
   }
 
   result<object_value> read_object(std::size_t index) override {
     const part& from = objects_[index];
-    if (!from.object) return inner_.read_object(from.index);
+    if (!from.object) return forwarding_reader::read_object(index);
     auto value = describe_object(*from.object->item, from.value, *from.object->source, *from.object->budget);
     if (!value) return located(std::move(value).error(), contents_.objects[index].key);
     return value;
@@ -86,110 +77,70 @@ class split_reader final : public checkpoint_reader, public opaque_values {
 
   result<std::vector<std::byte>> object_archive(std::size_t index) override {
     const part& from = objects_[index];
-    if (!from.object) return inner_.object_archive(from.index);
+    if (!from.object) return forwarding_reader::object_archive(index);
     pickle::writer out(2);
     if (auto done = out.value(from.value); !done) return located(std::move(done).error(), contents_.objects[index].key);
     return torch_file::object_archive(std::move(out).finish());
   }
 
-  const checkpoint_reader& stored() const override { return inner_.stored(); }
-
-  void identify_opaque_tensors() override {
-    inner_.identify_opaque_tensors();
-    const auto& known = inner_.contents().tensors;
-    for (std::size_t i = 0; i < known.size(); ++i) {
-      contents_.tensors[i].opaque_type = known[i].opaque_type;
-      contents_.tensors[i].opaque_kind = known[i].opaque_kind;
-    }
-  }
-
-  result<std::vector<std::byte>> chunk_archive(const tensor_entry& tensor, std::int32_t chunk) override {
-    return inner_.chunk_archive(tensor, chunk);
-  }
-
   result<opened_value> open_opaque(std::size_t tensor) override {
     if (const auto found = opaque_.find(tensor); found != opaque_.end()) return found->second;
-    auto opened = torch_file::open_opaque(inner_, tensor);
+    auto opened = torch_file::open_opaque(inner(), tensor);
     if (opened) return *std::move(opened);
     return fail(errc::unsupported, "its value cannot be opened").with_key(contents_.tensors[tensor].key);
   }
 
-  // A part of an object is as whole as the object.
-  check_outcome check_whole(std::span<const whole_entry> entries, const check_options& options) override {
-    std::vector<whole_entry> stored;
-    std::unordered_set<std::size_t> objects;
-    for (const whole_entry& entry : entries) {
-      if (!entry.is_tensor) {
-        if (objects.insert(objects_[entry.index].index).second) stored.push_back({false, objects_[entry.index].index});
-      } else if (entry.index < inner_.contents().tensors.size()) {
-        stored.push_back(entry);
-      }
-    }
-    return inner_.check_whole(stored, options);
-  }
-
   result<std::optional<digest128>> content_of(const whole_entry& entry) override {
-    if (!entry.is_tensor && !objects_[entry.index].object)
-      return inner_.content_of({false, objects_[entry.index].index});
-    if (entry.is_tensor && entry.index < inner_.contents().tensors.size()) return inner_.content_of(entry);
-    return std::optional<digest128>();
+    if (!entry.is_tensor && objects_[entry.index].object) return std::optional<digest128>();
+    return forwarding_reader::content_of(entry);
   }
 
  private:
-  // A value in the archive of the inner reader's object of this index; without `object`, all of it.
+  // A value in the archive of the inner reader's object; without `object`, all of it.
   struct part {
     std::shared_ptr<const opened_object> object;
     pickle::value value;
-    std::size_t index = 0;
   };
   struct tensor_part {
     std::shared_ptr<const opened_object> object;
     std::size_t tensor = 0;
   };
 
-  error located(error e, const std::string& key) const {
-    if (e.file.empty()) e.file = path_.string();
-    return e.key.empty() ? std::move(e).with_key(key) : e;
-  }
-
   bool is_meant(const torch_file::item& item) const {
     return which_ == to_split::all ? holds_tensors(item, item.root()) : item.is_opaque_tensor(item.root());
   }
 
-  // A view may repeat what is stored (zeros(1).expand(2**38)).
-  static result<void> spend_repeated(const opened_object& object, std::size_t index) {
-    const torch_file::tensor& tensor = object.item->tensors()[index];
-    const std::int64_t bytes = size_bytes(tensor.type, checked_volume(tensor.sizes).value_or(0)).value_or(0);
-    const std::int64_t stored = std::min(bytes, object.item->storages()[tensor.storage].size_bytes);
-    return object.budget->expand(bytes - stored, stored);
+  void add_whole_tensors() {
+    for (std::size_t i = 0; i < inner().contents().tensors.size(); ++i) add_whole_tensor(i);
+    first_own_chunk_ = contents_.chunk_places.size();
   }
 
   result<void> add_parts(std::size_t index, opened_object opened) {
-    const object_entry& whole = inner_.contents().objects[index];
+    const object_entry& whole = inner().contents().objects[index];
     const auto object = std::make_shared<const opened_object>(std::move(opened));
     auto parts = take_apart(*object->item, {entry_of(whole, object->item->root())});
     if (!parts) return located(std::move(parts).error(), whole.key);
     for (std::string& note : parts->notes) notes_.push_back(std::move(note));
     for (const flat_entry& entry : parts->entries) {
       if (!entry.tensor && !object->item->is_opaque_tensor(entry.value)) {
-        contents_.objects.push_back({entry.fqn, path_of(entry), whole.place, entry.hidden_tensors});
-        objects_.push_back({object, entry.value, index});
+        add_object({entry.fqn, path_of(entry), whole.place, entry.hidden_tensors}, index);
+        objects_.push_back({object, entry.value});
         continue;
       }
-      contents_.tensors.push_back(tensor_of_entry(*object->item, entry));
+      add_tensor(tensor_of_entry(*object->item, entry), std::nullopt);
       if (!entry.tensor) {
         opaque_.emplace(contents_.tensors.size() - 1, opened_value{*object, entry.value});
         continue;
       }
       if (auto done = spend_repeated(*object, *entry.tensor); !done) return located(std::move(done).error(), entry.fqn);
-      contents_.add_chunk(box::whole(contents_.tensors.back().shape), whole.place);
+      add_chunk(box::whole(contents_.tensors.back().shape), whole.place, {});
       tensors_.push_back({object, *entry.tensor});
     }
     return {};
   }
 
-  checkpoint_reader& inner_;
   to_split which_;
+  std::size_t first_own_chunk_ = 0;
   std::unordered_map<std::size_t, opened_value> opaque_;  // by index into the catalog's tensors
   std::vector<part> objects_;                             // one per object of the catalog
   std::vector<tensor_part> tensors_;                      // one per chunk behind those of the inner reader

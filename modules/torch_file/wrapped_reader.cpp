@@ -31,30 +31,30 @@ struct made_wrapper {
   std::vector<std::size_t> components;  // the inner reader's tensors, in the form's order
 };
 
-class wrapped_reader final : public checkpoint_reader {
+// A wrapper has no origin: its components are checked when they are read.
+class wrapped_reader final : public forwarding_reader {
  public:
-  explicit wrapped_reader(checkpoint_reader& inner) : inner_(inner) { describe_as(inner); }
+  explicit wrapped_reader(checkpoint_reader& inner) : forwarding_reader(inner) {}
 
   // False when no object describes a wrapper.
   result<bool> wrap() {
-    const catalog& stored = inner_.contents();
+    const catalog& stored = inner().contents();
     std::vector<std::shared_ptr<const made_wrapper>> wrapper_of(stored.tensors.size());
-    contents_.objects.clear();
+    clear_objects();
     for (std::size_t i = 0; i < stored.objects.size(); ++i) {
       SHARDMESH_TRY(const auto made, read_description(i));
       if (!made) {
-        contents_.objects.push_back(stored.objects[i]);
-        objects_.push_back(i);
+        add_object(stored.objects[i], i);
         continue;
       }
       wrappers_.push_back(made);
       for (const std::size_t component : made->components) wrapper_of[component] = made;
     }
     if (wrappers_.empty()) return false;
-    inner_.identify_opaque_tensors();
+    inner().identify_opaque_tensors();
     for (std::size_t i = 0; i < stored.tensors.size(); ++i) {
       if (!wrapper_of[i])
-        add_stored(i);
+        add_whole_tensor(i);
       else if (i == wrapper_of[i]->components.front())
         add_wrapper(wrapper_of[i]);
     }
@@ -66,69 +66,29 @@ class wrapped_reader final : public checkpoint_reader {
   }
 
   result<std::shared_ptr<const opened_chunk>> open_chunk(const tensor_entry& tensor, std::int32_t chunk) override {
-    const origin& from = origins_[tensor_of_chunk(chunk)];
-    if (from.wrapper)
+    if (wrapper_of_chunk_.contains(chunk))
       return fail(errc::unsupported, fmt::format("a {} has no elements of its own", tensor.opaque_kind))
           .with_key(tensor.key)
           .with_file(path_.string());
-    const tensor_entry& stored = inner_.contents().tensors[from.tensor];
-    return inner_.open_chunk(stored, stored.first_chunk + chunk - tensor.first_chunk);
+    return forwarding_reader::open_chunk(tensor, chunk);
   }
 
-  result<object_value> read_object(std::size_t index) override { return inner_.read_object(objects_[index]); }
-  result<std::vector<std::byte>> object_archive(std::size_t index) override {
-    return inner_.object_archive(objects_[index]);
-  }
-  const checkpoint_reader& stored() const override { return inner_.stored(); }
-  result<std::shared_ptr<const byte_source>> item_bytes(const stored_range& place) override {
-    return inner_.item_bytes(place);
-  }
+  void identify_opaque_tensors() override {}  // was done before anything was put together
 
   result<std::vector<std::byte>> chunk_archive(const tensor_entry& tensor, std::int32_t chunk) override {
-    const origin& from = origins_[tensor_of_chunk(chunk)];
-    if (from.wrapper) return make_archive(*from.wrapper);
-    const tensor_entry& stored = inner_.contents().tensors[from.tensor];
-    return inner_.chunk_archive(stored, stored.first_chunk + chunk - tensor.first_chunk);
-  }
-
-  // Components are checked when they are read.
-  check_outcome check_whole(std::span<const whole_entry> entries, const check_options& options) override {
-    std::vector<whole_entry> stored;
-    for (const whole_entry& entry : entries)
-      if (const auto there = inner_entry(entry)) stored.push_back(*there);
-    return inner_.check_whole(stored, options);
-  }
-
-  result<std::optional<digest128>> content_of(const whole_entry& entry) override {
-    const auto there = inner_entry(entry);
-    return there ? inner_.content_of(*there) : result<std::optional<digest128>>(std::nullopt);
+    const auto found = wrapper_of_chunk_.find(chunk);
+    return found == wrapper_of_chunk_.end() ? forwarding_reader::chunk_archive(tensor, chunk)
+                                            : make_archive(*found->second);
   }
 
  private:
-  // A tensor of the inner reader, or a wrapper.
-  struct origin {
-    std::size_t tensor = 0;
-    std::shared_ptr<const made_wrapper> wrapper;
-  };
-
-  std::optional<whole_entry> inner_entry(const whole_entry& entry) const {
-    if (!entry.is_tensor) return whole_entry{false, objects_[entry.index]};
-    const origin& from = origins_[entry.index];
-    return from.wrapper ? std::nullopt : std::optional(whole_entry{true, from.tensor});
-  }
-
-  error located(error e, const std::string& key) const {
-    if (e.file.empty()) e.file = path_.string();
-    return e.key.empty() ? std::move(e).with_key(key) : e;
-  }
-
   // Null where the object describes no wrapper, or cannot be read: whoever writes it says why.
   result<std::shared_ptr<const made_wrapper>> read_description(std::size_t index) {
-    const object_entry& object = inner_.contents().objects[index];
+    const object_entry& object = inner().contents().objects[index];
     const std::string_view key = object.key;
     if (!key.ends_with(description_ending) || key.size() == description_ending.size() || object.hidden_tensors > 0)
       return std::shared_ptr<const made_wrapper>();
-    const auto archive = inner_.object_archive(index);
+    const auto archive = inner().object_archive(index);
     if (!archive) return std::shared_ptr<const made_wrapper>();
     const memory_source source(*archive, path_.string());
     auto opened = torch_file::item::open(source);
@@ -144,7 +104,7 @@ class wrapped_reader final : public checkpoint_reader {
   }
 
   result<void> find_components(made_wrapper& made) const {
-    const catalog& stored = inner_.contents();
+    const catalog& stored = inner().contents();
     for (const component_form& component : made.form.components) {
       const std::string key = made.key + "." + component.name;
       const tensor_entry* const found = stored.find(key);
@@ -171,21 +131,8 @@ class wrapped_reader final : public checkpoint_reader {
     return {};
   }
 
-  void add_stored(std::size_t index) {
-    const catalog& stored = inner_.contents();
-    tensor_entry entry = stored.tensors[index];
-    const std::int32_t first = entry.first_chunk, count = entry.chunk_count;
-    entry.first_chunk = static_cast<std::int32_t>(contents_.chunk_places.size());
-    entry.chunk_count = 0;
-    contents_.tensors.push_back(std::move(entry));
-    origins_.push_back({index, nullptr});
-    for (std::int32_t chunk = first; chunk < first + count; ++chunk)
-      contents_.add_chunk(stored.chunk_box(stored.tensors[index], chunk),
-                          stored.chunk_places[static_cast<std::size_t>(chunk)]);
-  }
-
   void add_wrapper(const std::shared_ptr<const made_wrapper>& made) {
-    const tensor_entry& first = inner_.contents().tensors[made->components.front()];
+    const tensor_entry& first = inner().contents().tensors[made->components.front()];
     const wrapper_form& form = made->form;
     tensor_entry entry;
     entry.key = made->key;
@@ -208,14 +155,14 @@ class wrapped_reader final : public checkpoint_reader {
     entry.properties.requires_grad = form.parameter.value_or(form.requires_grad);
     entry.opaque_type = form.subclass != nullptr || form.family == wrapper_family::jagged ? form.type : "torch.Tensor";
     entry.opaque_kind = form.kind();
-    entry.first_chunk = static_cast<std::int32_t>(contents_.chunk_places.size());
     const std::int32_t place = first.chunk_count == 0
-                                   ? (inner_.contents().files.empty() ? -1 : 0)
-                                   : inner_.contents().chunk_places[static_cast<std::size_t>(first.first_chunk)].file;
-    contents_.tensors.push_back(std::move(entry));
-    origins_.push_back({0, made});
+                                   ? (inner().contents().files.empty() ? -1 : 0)
+                                   : inner().contents().chunk_places[static_cast<std::size_t>(first.first_chunk)].file;
+    const box whole = box::whole(entry.shape);
+    add_tensor(std::move(entry), std::nullopt);
+    wrapper_of_chunk_.emplace(static_cast<std::int32_t>(contents_.chunk_places.size()), made);
     // No bytes of a file are the wrapper's: those of its components are checked apart.
-    contents_.add_chunk(box::whole(contents_.tensors.back().shape), {place, 0, 0, 0});
+    add_chunk(whole, {place, 0, 0, 0}, {});
   }
 
   void say_what_was_made() {
@@ -238,13 +185,13 @@ class wrapped_reader final : public checkpoint_reader {
 
   // All of a tensor, in memory of these strides. Its chunks are opened first: what is allocated is in the files.
   result<std::vector<std::byte>> read_component(std::size_t index, const extents& strides) {
-    const catalog& stored = inner_.contents();
+    const catalog& stored = inner().contents();
     const tensor_entry& tensor = stored.tensors[index];
     for (std::int32_t i = 0; i < tensor.chunk_count; ++i)
-      SHARDMESH_CHECK(inner_.open_chunk(tensor, tensor.first_chunk + i));
+      SHARDMESH_CHECK(inner().open_chunk(tensor, tensor.first_chunk + i));
     const std::int64_t count = *size_bytes(tensor.type, *checked_volume(tensor.shape));
     std::vector<std::byte> bytes(static_cast<std::size_t>(count));
-    chunk_source source = chunk_source::checking(inner_);
+    chunk_source source = chunk_source::checking(inner());
     for (std::int32_t i = 0; i < tensor.chunk_count; ++i) {
       const box where = stored.chunk_box(tensor, tensor.first_chunk + i);
       if (where.is_empty()) continue;
@@ -257,10 +204,8 @@ class wrapped_reader final : public checkpoint_reader {
   }
 
   static constexpr std::string_view way_out = "components leaves them apart";
-  checkpoint_reader& inner_;
   std::vector<std::shared_ptr<const made_wrapper>> wrappers_;
-  std::vector<origin> origins_;       // one per tensor
-  std::vector<std::size_t> objects_;  // of the inner reader, one per object
+  std::unordered_map<std::int32_t, std::shared_ptr<const made_wrapper>> wrapper_of_chunk_;
 };
 
 }  // namespace
