@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reader of DCP folders: finds the metadata, recognises interrupted saves, opens items when they are asked for.
+// The reader of DCP folders: entries of the metadata; items are opened when they are asked for.
 module;
 #include <fmt/format.h>
 #include <try.hpp>
@@ -9,7 +9,6 @@ module;
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -22,8 +21,8 @@ module;
 #include <vector>
 module shardmesh.dcp;
 
-import :file_times;
 import :flattened;
+import :folder_listing;
 import :megatron;
 
 namespace shardmesh::dcp {
@@ -31,35 +30,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::int64_t archive_limit_bytes = std::int64_t{4} << 30;
-
-// What lies in the folder.
-struct folder_listing {
-  bool has_metadata = false, has_temporary = false;
-  std::map<std::int64_t, std::string> rank_metadata;  // rank -> "__N.metadata"
-  std::set<std::string> items;                        // *.distcp
-};
-
-result<folder_listing> list_folder(const fs::path& folder) {
-  folder_listing found;
-  std::error_code code;
-  for (const auto& entry : fs::directory_iterator(folder, code)) {
-    const std::string file = entry.path().filename().string();
-    if (file == ".metadata")
-      found.has_metadata = true;
-    else if (file == ".metadata.tmp")
-      found.has_temporary = true;
-    else if (file.ends_with(".distcp"))
-      found.items.insert(file);
-    else if (file.starts_with("__") && file.ends_with(".metadata")) {
-      const std::string digits = file.substr(2, file.size() - 11);
-      const bool is_number = !digits.empty() && digits.size() < 10 &&
-                             std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; });
-      if (is_number) found.rank_metadata[std::stoll(digits)] = file;
-    }
-  }
-  if (code) return fail_sys(code.value(), "cannot list", folder.string());
-  return found;
-}
 
 class dcp_reader final : public checkpoint_reader, public torch_file::archived_objects {
  public:
@@ -71,34 +41,6 @@ class dcp_reader final : public checkpoint_reader, public torch_file::archived_o
     problems_ = std::move(description.problems);
     warnings_ = std::move(description.warnings);
     path_ = std::move(folder);
-  }
-
-  void note_oddities(const folder_listing& listing) {
-    const auto file = [&](std::string_view name) { return (path_ / name).string(); };
-    if (listing.has_metadata && listing.has_temporary)
-      problems_.push_back(fail(errc::incomplete_save, "an overwrite was interrupted: a new .metadata was being written")
-                              .with_file(file(".metadata.tmp"))
-                              .with_hint("the items may be a mixture of two saves"));
-    if (listing.has_metadata && !listing.rank_metadata.empty())
-      warnings_.push_back(fail(errc::incomplete_save, "is not used: .metadata wins over it")
-                              .with_file(file(listing.rank_metadata.begin()->second)));
-    std::set<std::string> unreferenced = listing.items;
-    for (const std::string& referenced : contents_.files) unreferenced.erase(referenced);
-    for (const std::string& item : unreferenced) {
-      std::error_code code;
-      // A rank that had nothing left to write leaves an empty file: nothing is odd about that.
-      if (fs::file_size(path_ / item, code) > 0 && !code)
-        warnings_.push_back(fail(errc::incomplete_save, "nothing refers to this file: a leftover of another save")
-                                .with_file(file(item)));
-    }
-    if (!listing.has_metadata) return;
-    const std::vector<std::string> rewritten = files_rewritten_after(path_, ".metadata", contents_.files);
-    if (rewritten.empty()) return;
-    const std::size_t others = rewritten.size() - 1;
-    const std::string more = others == 0 ? "" : fmt::format(", like {} more file{}", others, others == 1 ? "" : "s");
-    warnings_.push_back(fail(errc::incomplete_save,
-                             fmt::format("is newer than .metadata{}: an overwrite may have been interrupted", more))
-                            .with_file(file(rewritten.front())));
   }
 
   // Chunks that all have one item would make a small file large. What is refused here is neither read nor rewritten.
@@ -372,46 +314,6 @@ class dcp_reader final : public checkpoint_reader, public torch_file::archived_o
   std::set<std::int32_t> paid_;  // chunks whose repeats were counted
 };
 
-// The entries of these keys alone, as a metadata file of their own; nothing where the file is written in another way
-// than PyTorch's.
-result<std::optional<std::vector<std::byte>>> excerpt_of(const fs::path& file, std::span<const std::string> keys) {
-  static constexpr std::array<std::string_view, 4> dicts{"state_dict_metadata", "planner_data", "storage_data",
-                                                         strides_attribute};
-  file_pool pool(1);
-  SHARDMESH_TRY(const auto source, pool.open(file));
-  const auto read = [&](std::int64_t offset, std::span<std::byte> out) { return source->read(offset, out); };
-  return pickle::excerpt(read, source->size_bytes(), {dicts, keys});
-}
-
-// One metadata file. All of a checkpoint's together stay below the limit of one.
-result<metadata> read_metadata(const fs::path& file, std::span<const std::string> only_keys, read_budget& budget,
-                               std::int64_t& left) {
-  std::error_code code;
-  const auto size = static_cast<std::int64_t>(fs::file_size(file, code));
-  if (!code && size > left)
-    return beyond_limit("the metadata is too long", budget.limits().description_bytes).with_file(file.string());
-  if (!only_keys.empty()) {
-    SHARDMESH_TRY(auto part, excerpt_of(file, only_keys));
-    // What is wrong with it may be wrong with our cut: the whole tells.
-    if (part)
-      if (auto read = parse_metadata(std::move(*part), file.string(), &budget); read) return left -= size, read;
-  }
-  SHARDMESH_TRY(std::vector<std::byte> bytes, read_file(file, left));
-  left -= static_cast<std::int64_t>(bytes.size());
-  return parse_metadata(std::move(bytes), file.string(), &budget);
-}
-
-result<metadata> read_rank_metadata(const fs::path& folder, const folder_listing& listing,
-                                    std::span<const std::string> only_keys, read_budget& budget) {
-  std::vector<metadata> parts;
-  std::int64_t left = budget.limits().description_bytes;
-  for (const auto& [rank, file] : listing.rank_metadata) {
-    SHARDMESH_TRY(metadata part, read_metadata(folder / file, only_keys, budget, left));
-    parts.push_back(std::move(part));
-  }
-  return merge_metadata(std::move(parts));
-}
-
 }  // namespace
 
 const extras& extras_of(const checkpoint_reader& reader) {
@@ -422,24 +324,10 @@ const extras& extras_of(const checkpoint_reader& reader) {
 
 result<std::unique_ptr<checkpoint_reader>> open(const fs::path& folder, const open_options& options) {
   SHARDMESH_TRY(const folder_listing listing, list_folder(folder));
-  if (!listing.has_metadata && listing.rank_metadata.empty()) {
-    if (listing.has_temporary)
-      return fail(errc::incomplete_save, "incomplete save: the metadata was being written when it was interrupted")
-          .with_file((folder / ".metadata.tmp").string());
-    return fail(errc::incomplete_save,
-                fmt::format("incomplete save: {} .distcp files without metadata", listing.items.size()))
-        .with_file((folder / ".metadata").string());
-  }
   const auto budget = std::make_shared<read_budget>(options.limits);
-  metadata description;
-  if (listing.has_metadata) {
-    std::int64_t left = options.limits.description_bytes;
-    SHARDMESH_TRY(description, read_metadata(folder / ".metadata", options.only_keys, *budget, left));
-  } else {
-    SHARDMESH_TRY(description, read_rank_metadata(folder, listing, options.only_keys, *budget));
-  }
+  SHARDMESH_TRY(metadata description, read_metadata(folder, listing, options.only_keys, *budget));
+  if (options.only_keys.empty()) note_oddities(folder, listing, description);  // of what was left out nothing is known
   auto reader = std::make_unique<dcp_reader>(folder, std::move(description), options, budget);
-  if (options.only_keys.empty()) reader->note_oddities(listing);  // of what was left out nothing is known
   reader->check_repeats();
   return dcp_reader::with_megatron(std::move(reader), options);
 }

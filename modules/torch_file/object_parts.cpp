@@ -10,7 +10,6 @@ module;
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 #include <variant>
@@ -18,116 +17,12 @@ module;
 module shardmesh.torch_file;
 
 import :object_parts;
+import :tensor_search;
 
 namespace shardmesh::torch_file {
 namespace {
 
 constexpr std::size_t named_notes = 10;
-
-bool is_tensor(const torch_file::item& item, const pickle::value& value) {
-  return item.tensor_of(value).has_value() || item.is_opaque_tensor(value);
-}
-
-bool is_composite(const pickle::value& value) {
-  switch (value.kind()) {
-    case pickle::kind::list:
-    case pickle::kind::tuple:
-    case pickle::kind::dict:
-    case pickle::kind::set:
-    case pickle::kind::frozenset:
-    case pickle::kind::record:
-      return true;
-    default:
-      return false;
-  }
-}
-
-// Every value that a composite refers to.
-template <class Visit>
-void for_each_part(const pickle::value& value, Visit visit) {
-  for (const pickle::value part : value.items()) visit(part);
-  for (const pickle::pair pair : value.pairs()) visit(pair.key), visit(pair.value);
-  if (value.kind() != pickle::kind::record) return;
-  for (const pickle::value part :
-       {value.callable(), value.args(), value.keyword_args(), value.state(), value.appended(), value.assigned()})
-    if (part) visit(part);
-}
-
-// Which values of an item have a tensor below them. Every value is looked at once, however many ask; no recursion.
-class tensor_search {
- public:
-  explicit tensor_search(const torch_file::item& item) : item_(item) {}
-
-  bool holds(const pickle::value& value) {
-    if (is_end(value)) return true;
-    if (!is_composite(value)) return false;
-    if (!known_.contains(value.identity())) explore(value);
-    return known_.at(value.identity());
-  }
-
-  // A tensor or a storage: what the search looks for.
-  bool is_end(const pickle::value& value) const {
-    return value.kind() == pickle::kind::persistent ? is_storage(value) : is_tensor(item_, value);
-  }
-
-  // Number of tensors and storages below `value` that are not `named`; of them all, `budget` values are looked at.
-  std::int64_t count_below(const pickle::value& value, const std::unordered_set<std::uint64_t>& named,
-                           std::size_t& budget) const {
-    std::unordered_set<std::uint64_t> seen;
-    std::vector<pickle::value> pending{value};
-    std::int64_t count = 0;
-    while (!pending.empty() && budget > 0) {
-      const pickle::value at = pending.back();
-      pending.pop_back();
-      if (!is_end(at) && !is_composite(at)) continue;
-      --budget;
-      if (!seen.insert(at.identity()).second) continue;
-      if (is_end(at))
-        count += named.contains(at.identity()) ? 0 : 1;
-      else
-        for_each_part(at, [&](const pickle::value& part) { pending.push_back(part); });
-    }
-    return count;
-  }
-
- private:
-  static bool is_storage(const pickle::value& value) {
-    const pickle::items id = value.persistent_id().items();
-    return id.empty() || id[0].text() != "module";  // PyTorch's oldest files refer to modules' source text so
-  }
-
-  // From `root` down all that is new; then from the tensors up along the references.
-  void explore(const pickle::value& root) {
-    std::unordered_map<std::uint64_t, std::vector<std::uint64_t>> referring;  // only of what is new
-    std::vector<std::uint64_t> holding;
-    std::vector<pickle::value> pending{root};
-    known_.emplace(root.identity(), false);
-    while (!pending.empty()) {
-      const pickle::value at = pending.back();
-      pending.pop_back();
-      bool holds_one = false;
-      for_each_part(at, [&](const pickle::value& part) {
-        if (is_end(part)) return holds_one = true, void();
-        if (!is_composite(part)) return;
-        const auto [place, is_new] = known_.emplace(part.identity(), false);
-        if (place->second) return holds_one = true, void();
-        referring[part.identity()].push_back(at.identity());
-        if (is_new) pending.push_back(part);
-      });
-      if (holds_one) holding.push_back(at.identity());
-    }
-    while (!holding.empty()) {
-      const std::uint64_t at = holding.back();
-      holding.pop_back();
-      if (std::exchange(known_.at(at), true)) continue;
-      if (const auto above = referring.find(at); above != referring.end())
-        holding.insert(holding.end(), above->second.begin(), above->second.end());
-    }
-  }
-
-  const item& item_;
-  std::unordered_map<std::uint64_t, bool> known_;
-};
 
 // The `__dict__` of an nn.Module: a state, or the first argument of a torch.fx call that rebuilds one.
 pickle::value module_state(const pickle::value& record) {
@@ -319,11 +214,16 @@ class apart {
     return true;
   }
 
+  std::int64_t count_unnamed(const pickle::value& below) {
+    const auto is_named = [&](const pickle::value& tensor) { return named_.contains(tensor.identity()); };
+    return search_.count_below(below, is_named, count_budget_);
+  }
+
   // Hidden is what no entry of the whole item names, so this waits until all are known.
   void settle(flat_entry entry, taken parts) {
     if (!parts.is_apart) {
       if (!is_tensor(item_, entry.value) && search_.holds(entry.value))
-        entry.hidden_tensors = std::max<std::int64_t>(1, search_.count_below(entry.value, named_, count_budget_));
+        entry.hidden_tensors = std::max<std::int64_t>(1, count_unnamed(entry.value));
       made_.entries.push_back(std::move(entry));
       return;
     }
@@ -335,7 +235,7 @@ class apart {
       return;
     }
     std::int64_t hidden = 0;
-    for (const pickle::value& left : parts.left_out) hidden += search_.count_below(left, named_, count_budget_);
+    for (const pickle::value& left : parts.left_out) hidden += count_unnamed(left);
     const std::string type = classify(item_, entry.value).type;
     if (!parts.entries.empty() && noted_++ < named_notes) {
       std::string note =

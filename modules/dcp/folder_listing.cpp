@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include <fmt/format.h>
+#include <try.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+module shardmesh.dcp;
+
+import :file_times;
+import :flattened;
+import :folder_listing;
+
+namespace shardmesh::dcp {
+namespace fs = std::filesystem;
+namespace {
+
+// The entries of these keys alone, as a metadata file of their own; nothing where the file is written in another way
+// than PyTorch's.
+result<std::optional<std::vector<std::byte>>> excerpt_of(const fs::path& file, std::span<const std::string> keys) {
+  static constexpr std::array<std::string_view, 4> dicts{"state_dict_metadata", "planner_data", "storage_data",
+                                                         strides_attribute};
+  file_pool pool(1);
+  SHARDMESH_TRY(const auto source, pool.open(file));
+  const auto read = [&](std::int64_t offset, std::span<std::byte> out) { return source->read(offset, out); };
+  return pickle::excerpt(read, source->size_bytes(), {dicts, keys});
+}
+
+// One metadata file. All of a checkpoint's together stay below the limit of one.
+result<metadata> read_file_of_metadata(const fs::path& file, std::span<const std::string> only_keys,
+                                       read_budget& budget, std::int64_t& left) {
+  std::error_code code;
+  const auto size = static_cast<std::int64_t>(fs::file_size(file, code));
+  if (!code && size > left)
+    return beyond_limit("the metadata is too long", budget.limits().description_bytes).with_file(file.string());
+  if (!only_keys.empty()) {
+    SHARDMESH_TRY(auto part, excerpt_of(file, only_keys));
+    // What is wrong with it may be wrong with our cut: the whole tells.
+    if (part)
+      if (auto read = parse_metadata(std::move(*part), file.string(), &budget); read) return left -= size, read;
+  }
+  SHARDMESH_TRY(std::vector<std::byte> bytes, read_file(file, left));
+  left -= static_cast<std::int64_t>(bytes.size());
+  return parse_metadata(std::move(bytes), file.string(), &budget);
+}
+
+}  // namespace
+
+result<folder_listing> list_folder(const fs::path& folder) {
+  folder_listing found;
+  std::error_code code;
+  for (const auto& entry : fs::directory_iterator(folder, code)) {
+    const std::string file = entry.path().filename().string();
+    if (file == ".metadata")
+      found.has_metadata = true;
+    else if (file == ".metadata.tmp")
+      found.has_temporary = true;
+    else if (file.ends_with(".distcp"))
+      found.items.insert(file);
+    else if (file.starts_with("__") && file.ends_with(".metadata")) {
+      const std::string digits = file.substr(2, file.size() - 11);
+      const bool is_number = !digits.empty() && digits.size() < 10 &&
+                             std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; });
+      if (is_number) found.rank_metadata[std::stoll(digits)] = file;
+    }
+  }
+  if (code) return fail_sys(code.value(), "cannot list", folder.string());
+  if (found.has_metadata || !found.rank_metadata.empty()) return found;
+  if (found.has_temporary)
+    return fail(errc::incomplete_save, "incomplete save: the metadata was being written when it was interrupted")
+        .with_file((folder / ".metadata.tmp").string());
+  return fail(errc::incomplete_save,
+              fmt::format("incomplete save: {} .distcp files without metadata", found.items.size()))
+      .with_file((folder / ".metadata").string());
+}
+
+result<metadata> read_metadata(const fs::path& folder, const folder_listing& listing,
+                               std::span<const std::string> only_keys, read_budget& budget) {
+  std::int64_t left = budget.limits().description_bytes;
+  if (listing.has_metadata) return read_file_of_metadata(folder / ".metadata", only_keys, budget, left);
+  std::vector<metadata> parts;
+  for (const auto& [rank, file] : listing.rank_metadata) {
+    SHARDMESH_TRY(metadata part, read_file_of_metadata(folder / file, only_keys, budget, left));
+    parts.push_back(std::move(part));
+  }
+  return merge_metadata(std::move(parts));
+}
+
+void note_oddities(const fs::path& folder, const folder_listing& listing, metadata& description) {
+  const auto file = [&](std::string_view name) { return (folder / name).string(); };
+  if (listing.has_metadata && listing.has_temporary)
+    description.problems.push_back(
+        fail(errc::incomplete_save, "an overwrite was interrupted: a new .metadata was being written")
+            .with_file(file(".metadata.tmp"))
+            .with_hint("the items may be a mixture of two saves"));
+  if (listing.has_metadata && !listing.rank_metadata.empty())
+    description.warnings.push_back(fail(errc::incomplete_save, "is not used: .metadata wins over it")
+                                       .with_file(file(listing.rank_metadata.begin()->second)));
+  std::set<std::string> unreferenced = listing.items;
+  for (const std::string& referenced : description.contents.files) unreferenced.erase(referenced);
+  for (const std::string& item : unreferenced) {
+    std::error_code code;
+    // A rank that had nothing left to write leaves an empty file: nothing is odd about that.
+    if (fs::file_size(folder / item, code) > 0 && !code)
+      description.warnings.push_back(
+          fail(errc::incomplete_save, "nothing refers to this file: a leftover of another save").with_file(file(item)));
+  }
+  if (!listing.has_metadata) return;
+  const std::vector<std::string> rewritten = files_rewritten_after(folder, ".metadata", description.contents.files);
+  if (rewritten.empty()) return;
+  const std::size_t others = rewritten.size() - 1;
+  const std::string more = others == 0 ? "" : fmt::format(", like {} more file{}", others, others == 1 ? "" : "s");
+  description.warnings.push_back(
+      fail(errc::incomplete_save,
+           fmt::format("is newer than .metadata{}: an overwrite may have been interrupted", more))
+          .with_file(file(rewritten.front())));
+}
+
+}  // namespace shardmesh::dcp

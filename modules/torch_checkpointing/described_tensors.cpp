@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// folder_reader's tensors that the metadata describes: the boxes of all ranks, each from the first that has its file.
+module;
+#include <fmt/format.h>
+#include <try.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+module shardmesh.torch_checkpointing;
+
+import :folder_reader;
+import :same_value;
+
+namespace shardmesh::torch_checkpointing {
+namespace fs = std::filesystem;
+
+result<void> folder_reader::add_described(const item_metadata& item, const tensor_metadata& tensor,
+                                          std::vector<opened_part>& parts, const std::vector<std::int32_t>& at) {
+  const sharding& first = tensor.groups.front();
+  tensor_entry entry;
+  entry.where = tree_path{item.key};
+  for (const path_key& step : tensor.where) entry.where.push_back(step);
+  entry.key = dotted(entry.where);
+  entry.type = first.type;
+  entry.shape = first.shape;
+  const std::string name = item.files.empty() ? "" : joined(tensor.where, 0), flat = dotted(tensor.where);
+  SHARDMESH_TRY(const bool is_opaque, add_opaque(entry, tensor, parts, at, name));
+  if (is_opaque) return {};
+  // Boxes that were met, and what still waits for a rank that has its file.
+  std::map<box, std::optional<holder>> found;
+  std::vector<std::pair<box, inner_box>> pieces;
+  std::map<box, error> waiting;
+  bool is_named = false;
+  for (const sharding& group : tensor.groups)
+    for (const std::int32_t rank : group.ranks) {
+      SHARDMESH_CHECK(budget_.build(16));
+      const std::vector<placed_box> boxes = group.boxes_of(rank);
+      const std::int32_t position = at[static_cast<std::size_t>(rank)];
+      opened_part* const part_of_rank = position < 0 ? nullptr : &parts[static_cast<std::size_t>(position)];
+      std::optional<std::size_t> index;
+      if (part_of_rank) {
+        const auto stored = part_of_rank->tensors.find(part_of_rank->is_flat ? flat : name);
+        if (stored != part_of_rank->tensors.end()) index = stored->second;
+      }
+      if (index) part_of_rank->described.insert(*index);
+      if (index && !is_named && !part_of_rank->is_flat) {
+        entry.where = part(part_of_rank->number).contents().tensors[*index].where;
+        is_named = true;
+      }
+      const auto missing = [&] {
+        error problem = fail(errc::bad_format, part_of_rank ? "the file lacks a tensor that the metadata names"
+                                                            : "the file is missing, and no other rank holds this");
+        return std::move(problem).with_key(entry.key).with_rank(rank).with_file(
+            (path_ / item.files[static_cast<std::size_t>(rank)].name).string());
+      };
+      bool is_checked = false;
+      for (const placed_box& one : boxes) {
+        if (one.where.is_empty()) continue;
+        if (const auto known = found.find(one.where); known != found.end()) {
+          if (index && known->second) compare_replicas(entry, *known->second, {part_of_rank->number, *index});
+          continue;
+        }
+        if (!index) {
+          waiting.try_emplace(one.where, missing().with_box(one.where));
+          continue;
+        }
+        if (!std::exchange(is_checked, true) && !check_local(entry, group, rank, boxes, *part_of_rank, *index)) {
+          found.emplace(one.where, std::nullopt);
+          continue;
+        }
+        found.emplace(one.where, holder{part_of_rank->number, *index});
+        waiting.erase(one.where);
+        pieces.push_back({one.where, {part_of_rank->number, *index, {one.local_offsets, one.where.sizes}}});
+      }
+      if (entry.shape.rank() > 0 && box::whole(entry.shape).is_empty() && index && pieces.empty())
+        pieces.push_back({box::whole(entry.shape), {part_of_rank->number, *index, box::whole(entry.shape)}});
+    }
+  for (auto& [where, problem] : waiting) problems_.push_back(std::move(problem));
+  SHARDMESH_CHECK(add_tensor(entry));
+  for (const auto& [where, piece] : pieces) {
+    auto done = add_chunk(where, {piece.part, piece.tensor,
+                                  part(piece.part).contents().tensors[piece.tensor].first_chunk, 0, where.sizes});
+    if (!done) {
+      problems_.push_back(std::move(done).error());
+      continue;
+    }
+    const tensor_entry& stored = part(piece.part).contents().tensors[piece.tensor];
+    if (stored.shape != where.sizes)
+      inner_boxes_.emplace(static_cast<std::int32_t>(contents_.chunk_places.size()) - 1, piece);
+  }
+  return {};
+}
+
+result<bool> folder_reader::add_opaque(const tensor_entry& entry, const tensor_metadata& tensor,
+                                       std::vector<opened_part>& parts, const std::vector<std::int32_t>& at,
+                                       const std::string& name) {
+  bool is_added = false;
+  for (const sharding& group : tensor.groups)
+    for (const std::int32_t rank : group.ranks) {
+      const std::int32_t position = at[static_cast<std::size_t>(rank)];
+      if (position < 0 || parts[static_cast<std::size_t>(position)].is_flat) continue;
+      opened_part& from = parts[static_cast<std::size_t>(position)];
+      const auto found = from.tensors.find(name);
+      if (found == from.tensors.end()) continue;
+      const tensor_entry& stored = part(from.number).contents().tensors[found->second];
+      if (stored.opaque_type.empty()) return is_added;
+      from.described.insert(found->second);
+      if (std::exchange(is_added, true)) continue;
+      const std::vector<placed_box> boxes = group.boxes_of(rank);
+      if (boxes.size() != 1 || boxes.front().where != box::whole(entry.shape))
+        problems_.push_back(fail(errc::unsupported, fmt::format("a {} is no part of a tensor", stored.opaque_kind))
+                                .with_key(entry.key)
+                                .with_rank(rank)
+                                .with_file(part(from.number).path().string()));
+      SHARDMESH_CHECK(add_whole_tensor(entry.key, stored.where, from.number, found->second));
+    }
+  return is_added;
+}
+
+bool folder_reader::check_local(const tensor_entry& entry, const sharding& group, std::int32_t rank,
+                                const std::vector<placed_box>& boxes, const opened_part& from, std::size_t index) {
+  const checkpoint_reader& reader = part(from.number);
+  const tensor_entry& stored = reader.contents().tensors[index];
+  const auto refuse = [&](error problem) {
+    problems_.push_back(std::move(problem).with_key(entry.key).with_rank(rank).with_file(reader.path().string()));
+    return false;
+  };
+  if (stored.chunk_count != 1) return refuse(fail(errc::unsupported, "what the file holds is no part of a tensor"));
+  if (stored.type != entry.type)
+    return refuse(
+        fail(errc::dtype_mismatch, "the metadata says another dtype than the file")
+            .with_values(std::string(shardmesh::name(entry.type)), std::string(shardmesh::name(stored.type))));
+  const auto expected = group.local_shape(rank);
+  if (expected && *expected != stored.shape)
+    return refuse(fail(errc::shape_mismatch, "the rank's part has another shape than the metadata says")
+                      .with_values(to_string(*expected), to_string(stored.shape)));
+  for (const placed_box& one : boxes)
+    if (!lies_within({one.local_offsets, one.where.sizes}, box::whole(stored.shape)))
+      return refuse(fail(errc::out_of_bounds, "a box lies outside of the rank's tensor")
+                        .with_box({one.local_offsets, one.where.sizes})
+                        .with_values(fmt::format("within {}", to_string(stored.shape)), ""));
+  return true;
+}
+
+void folder_reader::compare_replicas(const tensor_entry& entry, const holder& a, const holder& b) {
+  checkpoint_reader &left = part(a.part), &right = part(b.part);
+  const auto same =
+      same_by_checksum(left, left.contents().tensors[a.tensor], right, right.contents().tensors[b.tensor]);
+  if (!same || !*same || **same || !differing_.insert(entry.key).second) return;
+  warnings_.push_back(fail(errc::checksum_mismatch,
+                           fmt::format("differs from what {} holds, though the metadata says that they are copies; "
+                                       "the latter is read",
+                                       left.path().filename().string()))
+                          .with_key(entry.key)
+                          .with_file(right.path().string()));
+}
+
+}  // namespace shardmesh::torch_checkpointing

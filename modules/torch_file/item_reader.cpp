@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// The layouts of an item: an archive, the older stream of pickles, a bare pickle.
+module;
+#include <fmt/format.h>
+#include <try.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+module shardmesh.torch_file;
+
+import :foreign_file;
+import :item_reader;
+
+namespace shardmesh::torch_file {
+
+result<item> item_reader::open() {
+  if (looks_like_zip(source_)) return open_zip();
+  return open_stream();
+}
+
+// One data.pkl, and local headers that agree with the directory (those of storages are looked at when they are used):
+// whatever reads the archive must see the same pickle.
+result<void> item_reader::check_records() const {
+  const zip_record* found = nullptr;
+  for (const zip_record& record : directory_.records()) {
+    const std::string_view base = std::string_view(record.name).substr(record.name.rfind('/') + 1);
+    const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 32) : c; };
+    const bool is_pickle = std::ranges::equal(base, std::string_view("data.pkl"), {}, lower);
+    if (is_pickle && found != nullptr)
+      return bad(
+          fmt::format("the archive has two pickles, \"{}\" and \"{}\"", escaped(found->name), escaped(record.name)));
+    if (is_pickle) found = &record;
+    if (!std::string_view(record.name).starts_with(prefix_ + "data/")) SHARDMESH_CHECK(data_offset(source_, record));
+  }
+  return {};
+}
+
+result<void> item_reader::charge_inflated(const zip_record& record) {
+  const std::string place = fmt::format("{}:{}:{}", source_.name(), record.name, record.crc32);
+  auto done = budget_.decode(place, record.compressed_bytes, record.size_bytes);
+  if (done) return done;
+  return std::move(done).error().with_file(source_.name());
+}
+
+result<item> item_reader::open_zip() {
+  SHARDMESH_TRY(directory_, zip_directory::read(source_));
+  if (directory_.records().empty()) return bad("the archive has no records");
+  // Every record lies in one folder; PyTorch takes its name from the first record.
+  const std::string& first = directory_.records().front().name;
+  prefix_ = first.substr(0, first.find('/') + 1);
+  SHARDMESH_CHECK(check_records());
+  const zip_record* data = directory_.find(prefix_ + "data.pkl");
+  if (data == nullptr) return not_torch_archive(directory_, prefix_ + "data.pkl").with_file(source_.name());
+  const bool is_script = directory_.find(prefix_ + "constants.pkl") != nullptr;
+  if (is_script && !options_.is_file)
+    return fail(errc::unsupported, "an item is a TorchScript archive").with_file(source_.name());
+  if (data->method == 8) SHARDMESH_CHECK(charge_inflated(*data));
+  SHARDMESH_TRY(auto bytes, read_record(source_, *data, options_.pickle_limit_bytes));
+  budget_.add_description(static_cast<std::int64_t>(bytes.size()));
+  SHARDMESH_TRY(auto graph, pickle::graph::parse(std::move(bytes)));
+  torch_file::item item(std::move(graph));
+  item.is_script_ = is_script;
+  if (const zip_record* order = directory_.find(prefix_ + "byteorder")) {
+    SHARDMESH_TRY(const auto text, read_record(source_, *order, 64));
+    const std::string_view word(reinterpret_cast<const char*>(text.data()), text.size());
+    if (word != "little" && word != "big") return bad("the byte order is \"" + escaped(word) + "\"");
+    item.byte_order_ = word == "big" ? std::endian::big : std::endian::little;
+  }
+  SHARDMESH_CHECK(collect(item));
+  return item;
+}
+
+// A stream of pickles: torch.save before 1.6, or a bare pickle. Where the pickles end is known only by parsing them,
+// and bulk data may follow, so ever longer beginnings are tried.
+result<item> item_reader::open_stream() {
+  // Streams hold no tensor data inside their pickles, so the longest that is tried is shorter than a record may be.
+  const std::int64_t size = source_.size_bytes(), most = std::min(size, options_.pickle_limit_bytes / 4);
+  std::array<std::byte, 32> beginning{};
+  if (size == 0) return bad("it is empty");
+  const auto first =
+      std::span(beginning).first(static_cast<std::size_t>(std::min<std::int64_t>(size, beginning.size())));
+  SHARDMESH_CHECK(source_.read(0, first));
+  if (auto foreign = foreign_beginning(first)) return std::move(*foreign).with_file(source_.name());
+  const bool has_protocol = first[0] == std::byte{0x80};
+  for (std::int64_t window = 1 << 16;; window *= 8) {
+    const std::int64_t length = std::min(window, most);
+    std::vector<std::byte> start(static_cast<std::size_t>(length));
+    SHARDMESH_CHECK(source_.read(0, start));
+    auto graph = pickle::graph::parse(std::span<const std::byte>(start));
+    if (graph && graph->root().decimal() == "119547037146038801333356") return open_legacy(start, length == size);
+    if (graph) budget_.add_description(length);
+    if (graph && graph->consumed_bytes() == static_cast<std::size_t>(size)) {
+      pickled_ = start;  // which stays where it is: the graph takes it over
+      SHARDMESH_TRY(auto owning, pickle::graph::parse(std::move(start)));
+      torch_file::item item(std::move(owning));
+      item.format_ = item_format::pickle;
+      SHARDMESH_CHECK(collect(item));
+      return item;
+    }
+    if (graph || !has_protocol) return bad("it is neither an archive of torch.save nor a pickle");
+    const bool is_cut = graph.error().found == pickle::cut_short;
+    if (is_cut && length == most && most < size)
+      return beyond_limit("the pickle is too long", most).with_file(source_.name());
+    // More bytes only help one that was cut.
+    if (!is_cut || length == most) return std::move(graph).error().with_file(source_.name());
+  }
+}
+
+result<item> item_reader::open_legacy(std::span<const std::byte> start, bool is_whole) {
+  std::vector<std::byte> larger;
+  for (;;) {
+    // magic number, protocol version, system information, object, storage keys
+    std::size_t at = 0;
+    std::array<std::size_t, 6> begins{};
+    std::optional<error> problem;
+    bool is_little = true;
+    for (int i = 0; i < 5 && !problem; ++i) {
+      begins[static_cast<std::size_t>(i)] = at;
+      auto part = pickle::graph::parse(start.subspan(at));
+      if (!part) {
+        problem = std::move(part).error();
+        break;
+      }
+      if (i == 1 && part->root().as_int() != 1001)
+        return fail(errc::unsupported, "unknown version of PyTorch's old format").with_file(source_.name());
+      if (i == 2) is_little = part->root().find("little_endian").as_bool().value_or(true);
+      at += part->consumed_bytes();
+    }
+    begins[5] = at;
+    if (problem) {
+      const std::int64_t most = std::min(source_.size_bytes(), options_.pickle_limit_bytes / 4);
+      if (problem->found != pickle::cut_short || is_whole || static_cast<std::int64_t>(start.size()) >= most)
+        return std::move(*problem).with_file(source_.name());
+      std::vector<std::byte> next(
+          static_cast<std::size_t>(std::min(static_cast<std::int64_t>(start.size()) * 8, most)));
+      SHARDMESH_CHECK(source_.read(0, next));
+      larger = std::move(next);
+      start = larger;
+      continue;
+    }
+    const auto copy = [&start](std::size_t begin, std::size_t end) {
+      return std::vector<std::byte>(start.begin() + static_cast<std::ptrdiff_t>(begin),
+                                    start.begin() + static_cast<std::ptrdiff_t>(end));
+    };
+    budget_.add_description(static_cast<std::int64_t>(at));
+    SHARDMESH_TRY(auto graph, pickle::graph::parse(copy(begins[3], begins[4])));
+    SHARDMESH_TRY(auto keys, pickle::graph::parse(copy(begins[4], begins[5])));
+    torch_file::item item(std::move(graph));
+    item.format_ = item_format::legacy_stream;
+    item.byte_order_ = is_little ? std::endian::little : std::endian::big;
+    is_legacy_ = true;
+    SHARDMESH_CHECK(collect(item));
+    SHARDMESH_CHECK(locate_legacy(item, keys.root(), static_cast<std::int64_t>(at)));
+    return item;
+  }
+}
+
+}  // namespace shardmesh::torch_file
