@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// view_source: tensors in memory as an item_source. Not here: whose memory it is.
+// view_source: tensors in memory as an item_source; element_source and write_items: what writers take elements from, so
+// that those which lie in memory as they are to be written are not copied first. Not here: whose memory it is.
 export module shardmesh.catalog:view_source;
 
 import shardmesh.std;
@@ -17,5 +18,30 @@ struct view_source {
   }
   bool reads_in_order(item_id) { return false; }
 };
+
+/// Any item_source, of which it is known whether it is tensors in memory. Refers to it: it must outlive this.
+class element_source {
+ public:
+  element_source(any_item_source source) : items_(source) {}             // NOLINT: implicit, as a parameter type
+  element_source(view_source& views) : items_(views), views_(&views) {}  // NOLINT
+  template <item_source S>
+    requires(!std::same_as<S, any_item_source> && !std::same_as<S, view_source> && !std::same_as<S, element_source>)
+  element_source(S& source) : items_(source) {}  // NOLINT
+
+  any_item_source items() const { return items_; }
+  /// Null when the elements do not lie in memory.
+  const view_source* views() const { return views_; }
+
+ private:
+  any_item_source items_;
+  const view_source* views_ = nullptr;
+};
+
+/// `run_to_items`, but items whose elements lie in the host's memory row-major and in the dtype that is written, in one
+/// run or several, are given to the sink from there, in pieces of at most half a MiB: without a copy, and still in a
+/// core's cache when they are written after they were summed. Threads share them item by item.
+/// \errors those of `run_to_items`
+result<void> write_items(std::span<const tensor_transfer> transfers, std::span<const std::string> keys,
+                         element_source source, any_item_sink sink, const item_run_options& options = {});
 
 }  // namespace shardmesh

@@ -79,7 +79,7 @@ result<void> rank_files::place_tensor(output_tensor& tensor) {
   return {};
 }
 
-result<void> rank_files::write_tensors(std::span<const output_tensor> tensors, any_item_source source,
+result<void> rank_files::write_tensors(std::span<const output_tensor> tensors, element_source source,
                                        const item_run_options& options) {
   std::vector<tensor_transfer> transfers;
   std::vector<std::string> keys;
@@ -90,7 +90,7 @@ result<void> rank_files::write_tensors(std::span<const output_tensor> tensors, a
   }
   torch_file::item_writer writer(output_, std::move(items_));
   SHARDMESH_CHECK(writer.write_empty_items());
-  SHARDMESH_CHECK(run_to_items(transfers, keys, source, writer, options));
+  SHARDMESH_CHECK(write_items(transfers, keys, source, writer, options));
   SHARDMESH_CHECK(writer.check_complete());
   std::map<std::int32_t, const std::string*> names;
   for (const auto& [rank, file] : files_) names[file.number] = &file.name;

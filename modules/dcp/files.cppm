@@ -34,7 +34,7 @@ class rank_files {
   result<void> place_tensor(output_tensor& tensor);
   /// Writes the chunks that were placed. Call once, with the same tensors in the same order; those with an archive are
   /// left out.
-  result<void> write_tensors(std::span<const output_tensor> tensors, any_item_source source,
+  result<void> write_tensors(std::span<const output_tensor> tensors, element_source source,
                              const item_run_options& options);
 
   /// One per chunk, in order; further ones are the caller's.

@@ -23,7 +23,7 @@ class dcp_save {
            const save_options& options)
       : tensors_(std::move(tensors)), objects_(objects), extras_(extras), options_(options) {}
 
-  save_report run(const std::filesystem::path& destination, any_item_source source) {
+  save_report run(const std::filesystem::path& destination, element_source source) {
     find_problems();
     if (!report_.ok()) return std::move(report_);
     auto done = write(destination, source);
@@ -47,7 +47,7 @@ class dcp_save {
     for (const output_object& object : objects_) check_key(object.key);
   }
 
-  result<void> write(const std::filesystem::path& destination, any_item_source source) {
+  result<void> write(const std::filesystem::path& destination, element_source source) {
     SHARDMESH_TRY(staged_output output, staged_output::directory(destination, options_.output));
     SHARDMESH_CHECK(output.reserve(data_bytes_of(tensors_)));
     rank_files files(output);
@@ -107,7 +107,7 @@ class dcp_save {
 }  // namespace
 
 save_report save(const std::filesystem::path& destination, std::vector<output_tensor> tensors,
-                 std::span<const output_object> objects, any_item_source source, const dcp::extras& extras,
+                 std::span<const output_object> objects, element_source source, const dcp::extras& extras,
                  const save_options& options) {
   return dcp_save(std::move(tensors), objects, extras, options).run(destination, source);
 }

@@ -17,7 +17,7 @@ export namespace shardmesh::dcp {
 ///         those of source, staged output and executor. Source:
 ///         torch/distributed/checkpoint/{filesystem,default_planner}.py
 save_report save(const std::filesystem::path& destination, std::vector<output_tensor> tensors,
-                 std::span<const output_object> objects, any_item_source source, const dcp::extras& extras,
+                 std::span<const output_object> objects, element_source source, const dcp::extras& extras,
                  const save_options& options = {});
 
 }  // namespace shardmesh::dcp

@@ -28,7 +28,7 @@ class pt_save {
           std::span<const output_object> objects, const save_options& options)
       : destination_(destination), tensors_(std::move(tensors)), objects_(objects), options_(options) {}
 
-  save_report run(any_item_source source) {
+  save_report run(element_source source) {
     for (const output_tensor& tensor : tensors_)
       if (auto can = tensor_pickle(tensor.type, tensor.bytes.from.global_shape()); !tensor.archive && !can)
         report_.problems.push_back(std::move(can).error().with_key(tensor.key));
@@ -39,7 +39,7 @@ class pt_save {
   }
 
  private:
-  result<void> write(any_item_source source) {
+  result<void> write(element_source source) {
     SHARDMESH_TRY(state_file state, state_file::make(entries(), prefix_of(destination_)));
     SHARDMESH_TRY(staged_output output, staged_output::file(destination_, options_.output));
     SHARDMESH_TRY(const std::int32_t file, output.add_file(""));
@@ -50,7 +50,7 @@ class pt_save {
     item_writer writer(output, std::move(items));
     SHARDMESH_CHECK(writer.write_empty_items());
     SHARDMESH_CHECK(state.write_archived(writer));
-    SHARDMESH_CHECK(run_to_items(transfers_, keys_, source, writer, run_options_of(options_)));
+    SHARDMESH_CHECK(write_items(transfers_, keys_, source, writer, run_options_of(options_)));
     SHARDMESH_CHECK(writer.check_complete());
     if (auto done = state.finish(output, writer); !done) return std::move(done).error();
     if (options_.call.cancel.stop_requested()) return fail(errc::cancelled, "the save was cancelled");
@@ -102,7 +102,7 @@ class pt_save {
 }  // namespace
 
 save_report save(const std::filesystem::path& destination, std::vector<output_tensor> tensors,
-                 std::span<const output_object> objects, any_item_source source, const save_options& options) {
+                 std::span<const output_object> objects, element_source source, const save_options& options) {
   return pt_save(destination, std::move(tensors), objects, options).run(source);
 }
 

@@ -19,6 +19,6 @@ export namespace shardmesh::torch_file {
 ///         source, staged output and executor. Source: torch/distributed/checkpoint/format_utils.py
 ///         (dcp_to_torch_save), torch/serialization.py
 save_report save(const std::filesystem::path& destination, std::vector<output_tensor> tensors,
-                 std::span<const output_object> objects, any_item_source source, const save_options& options = {});
+                 std::span<const output_object> objects, element_source source, const save_options& options = {});
 
 }  // namespace shardmesh::torch_file
