@@ -2,6 +2,9 @@
 module;
 #define XXH_STATIC_LINKING_ONLY
 #include <xxhash.h>
+#ifdef SHARDMESH_XXHASH_DISPATCHES
+#include <xxh_x86dispatch.h>  // its macros give the functions below the widest vectors that the processor has
+#endif
 
 #include <cstddef>
 #include <memory>
