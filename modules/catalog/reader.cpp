@@ -111,7 +111,7 @@ result<void> chunk_source::read(item_id item, const box& part, const tensor_view
   if (auto held = check_host_memory(to); !held) return std::move(held).error().with_key(tensor.key).with_box(part);
   SHARDMESH_TRY(const auto chunk, reader_->open_chunk(tensor, item.slot));
   auto done = checks_ ? checks_->read(item.slot, chunk, part, to, options_)
-                      : read_box(*chunk->source, chunk->tensor, part, to, options_);
+                      : read_box(*chunk->source, chunk->tensor, part, to, options_, &reader_->maps());
   if (done || !done.error().key.empty()) return done;
   error cause = std::move(done).error();
   if (cause.boxes.empty()) cause.boxes.push_back(reader_->contents().chunk_box(tensor, item.slot));

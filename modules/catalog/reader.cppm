@@ -9,6 +9,7 @@ import shardmesh.layout;
 import shardmesh.transfer;
 import shardmesh.storage;
 import :entries;
+import :file_maps;
 import :stored_tensor;
 
 export namespace shardmesh {
@@ -111,6 +112,9 @@ class checkpoint_reader {
   /// it lies in; nothing when the format keeps no more of it than a type's name. Cost: reads its bytes once.
   virtual result<std::optional<digest128>> content_of(const whole_entry& entry);
 
+  /// Its files that are mapped: those that `read_options::map_rows` was used for.
+  file_maps& maps() { return maps_; }
+
   /// The tensor (index into the catalog) that a chunk belongs to. Cost: O(log tensors); the first call O(n log n).
   std::size_t tensor_of_chunk(std::int32_t chunk) const;
 
@@ -128,6 +132,7 @@ class checkpoint_reader {
   std::vector<std::string> notes_;
 
  private:
+  file_maps maps_;
   // Made when it is first asked for: the tensors that have chunks, by their first.
   mutable std::once_flag indexed_;
   mutable std::vector<std::pair<std::int32_t, std::size_t>> by_first_chunk_;

@@ -59,9 +59,14 @@ std::size_t outermost(const stored_tensor& tensor, const box& part) {
   return best;
 }
 
-bool is_wasteful(const stored_tensor& tensor, const box& part, const read_options& options) {
+// Whether the covering range is much more than what is wanted of it.
+bool leaves_much_out(const stored_tensor& tensor, const box& part) {
   const std::int64_t wanted = part.volume() * item_bytes(tensor.type);
-  return cover(tensor, part).length > wanted + wanted / 4 && run_bytes(tensor, part) >= options.min_run_bytes;
+  return cover(tensor, part).length > wanted + wanted / 4;
+}
+
+bool is_wasteful(const stored_tensor& tensor, const box& part, const read_options& options) {
+  return leaves_much_out(tensor, part) && run_bytes(tensor, part) >= options.min_run_bytes;
 }
 
 bool is_row_major(const stored_tensor& tensor, const box& part) {
@@ -70,8 +75,8 @@ bool is_row_major(const stored_tensor& tensor, const box& part) {
 
 class box_reader {
  public:
-  box_reader(const byte_source& source, const stored_tensor& tensor, const read_options& options)
-      : source_(source), tensor_(tensor), options_(options) {}
+  box_reader(const byte_source& source, const stored_tensor& tensor, const read_options& options, file_maps* maps)
+      : source_(source), tensor_(tensor), options_(options), maps_(options.map_rows ? maps : nullptr) {}
 
   // Splits along the outermost dimension until a part's covering range is worth one read and fits the staging memory;
   // depth is bounded by rank * log2(size).
@@ -80,6 +85,9 @@ class box_reader {
     if (range.length == 0) return {};
     if (is_row_major(tensor_, part) && is_plain(to) && is_contiguous(to))
       return source_.read(tensor_.begin + range.first, {to.data, static_cast<std::size_t>(range.length)});
+    if (maps_ != nullptr && leaves_much_out(tensor_, part) && !tensor_.swap_bytes && !tensor_.conjugate &&
+        !tensor_.negative)
+      if (const auto place = source_.plain_file()) return copy_mapped(*place, part, to, range);
     const bool single = part.volume() == 1;
     if (!single && (range.length > options_.staging_bytes || is_wasteful(tensor_, part, options_))) {
       const std::size_t d = outermost(tensor_, part);
@@ -111,6 +119,16 @@ class box_reader {
     return {};
   }
 
+  result<void> copy_mapped(const file_range& place, const box& part, const tensor_view& to, const covering& range) {
+    SHARDMESH_TRY(const auto mapped, maps_->open(place.path));
+    SHARDMESH_CHECK(mapped->check());
+    // It was that long when the checkpoint was opened.
+    const std::int64_t begin = place.offset + tensor_.begin + range.first;
+    if (begin + range.length > static_cast<std::int64_t>(mapped->bytes().size()))
+      return fail(errc::io, "became shorter after it was opened").with_file(place.path);
+    return copy(to, const_tensor_view{mapped->bytes().data() + begin, tensor_.type, {}, part.sizes, tensor_.strides});
+  }
+
   result<void> read_staged(const box& part, const tensor_view& to, const covering& range) {
     if (range.length > capacity_) {
       staging_ = std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(range.length));
@@ -130,6 +148,7 @@ class box_reader {
   const byte_source& source_;
   const stored_tensor& tensor_;
   const read_options& options_;
+  file_maps* maps_;  // null: nothing is mapped
   std::unique_ptr<std::byte[]> staging_;
   std::int64_t capacity_ = 0;
 };
@@ -152,7 +171,7 @@ std::int64_t read_cost_bytes(const stored_tensor& tensor, const box& part, const
 }
 
 result<void> read_box(const byte_source& source, const stored_tensor& tensor, const box& part, const tensor_view& to,
-                      const read_options& options) {
+                      const read_options& options, file_maps* maps) {
   if (part.rank() != tensor.sizes.rank() || !is_well_formed(part) || !lies_within(part, box::whole(tensor.sizes)))
     return fail(errc::out_of_bounds, "the box lies outside of the stored tensor")
         .with_file(source.name())
@@ -165,7 +184,7 @@ result<void> read_box(const byte_source& source, const stored_tensor& tensor, co
           .with_box(part);
     return source.read(tensor.begin, {to.data, static_cast<std::size_t>(tensor.size_bytes)});
   }
-  return box_reader(source, tensor, options).read(part, to);
+  return box_reader(source, tensor, options, maps).read(part, to);
 }
 
 }  // namespace shardmesh

@@ -6,7 +6,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <span>
 #include <string>
@@ -29,11 +32,37 @@ class counting_source final : public byte_source {
     bytes_read += static_cast<std::int64_t>(out.size());
     return memory_.read(offset, out);
   }
+  std::span<const std::byte> bytes() const { return bytes_; }
   mutable std::int64_t bytes_read = 0;
 
  private:
   std::vector<std::byte> bytes_;
   memory_source memory_;
+};
+
+// A file of its own. Counts what is read, but not what is mapped.
+class stored_file final : public byte_source {
+ public:
+  explicit stored_file(std::vector<std::byte> bytes) : memory_(std::move(bytes)) {
+    std::ofstream(path, std::ios::binary)
+        .write(reinterpret_cast<const char*>(memory_.bytes().data()),
+               static_cast<std::streamsize>(memory_.size_bytes()));
+  }
+  ~stored_file() override { std::filesystem::remove(path); }
+  std::int64_t size_bytes() const override { return memory_.size_bytes(); }
+  std::string name() const override { return path.string(); }
+  result<void> read(std::int64_t offset, std::span<std::byte> out) const override {
+    bytes_read += static_cast<std::int64_t>(out.size());
+    return memory_.read(offset, out);
+  }
+  std::optional<file_range> plain_file() const override { return file_range{path.string(), 0, size_bytes()}; }
+
+  const std::filesystem::path path =
+      std::filesystem::temp_directory_path() / ("shardmesh-stored-" + std::to_string(std::random_device{}()));
+  mutable std::int64_t bytes_read = 0;
+
+ private:
+  counting_source memory_;
 };
 
 std::vector<std::byte> numbers(std::int64_t count, std::size_t before = 0) {
@@ -119,4 +148,59 @@ TEST_CASE("a box that leaves the stored tensor is refused with both boxes") {
   REQUIRE_FALSE(refused);
   CHECK(refused.error().code == errc::out_of_bounds);
   CHECK(to_string(refused.error()).find("[1:3, 0:2)") != std::string::npos);
+}
+
+TEST_CASE("columns are copied out of a mapped file where that is asked for, and nothing is read for them") {
+  const std::uint64_t seed = std::random_device{}();
+  INFO("seed " << seed);
+  std::mt19937_64 random(seed);
+  const stored_file file(numbers(40 * 30, 7));
+  const stored_tensor tensor = contiguous_stored_tensor(dtype::int32, {40, 30}, 7, 40 * 30 * 4);
+  file_maps maps;
+  for (int round = 0; round < 100; ++round) {
+    const auto first = static_cast<std::int64_t>(random() % 20), row = static_cast<std::int64_t>(random() % 30);
+    const box part{{row, first},
+                   {2 + static_cast<std::int64_t>(random() % 9), 1 + static_cast<std::int64_t>(random() % 10)}};
+    std::vector<std::int32_t> got(static_cast<std::size_t>(part.volume()), -1), wanted;
+    for (std::int64_t i = 0; i < part.sizes[0]; ++i)
+      for (std::int64_t j = 0; j < part.sizes[1]; ++j)
+        wanted.push_back(static_cast<std::int32_t>((row + i) * 30 + first + j));
+    const tensor_view to{
+        reinterpret_cast<std::byte*>(got.data()), dtype::int32, {}, part.sizes, contiguous_strides(part.sizes)};
+    REQUIRE(read_box(file, tensor, part, to, {.map_rows = true}, &maps));
+    CHECK(got == wanted);
+  }
+  CHECK(file.bytes_read == 0);
+}
+
+TEST_CASE("a mapped file that became shorter is an error that names it, before and after it was mapped") {
+  const stored_tensor tensor = contiguous_stored_tensor(dtype::int32, {40, 30}, 0, 40 * 30 * 4);
+  const box part{{0, 3}, {40, 2}};
+  host_tensor to = host_tensor::make(dtype::int32, {40, 2}).value();
+  for (const bool is_mapped_before : {false, true}) {
+    const stored_file file(numbers(40 * 30));
+    file_maps maps;
+    if (is_mapped_before) REQUIRE(read_box(file, tensor, part, view_of(to), {.map_rows = true}, &maps));
+    std::filesystem::resize_file(file.path, 100);
+    const auto refused = read_box(file, tensor, part, view_of(to), {.map_rows = true}, &maps);
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().code == errc::io);
+    CHECK(to_string(refused.error()).find(file.path.string() + ": became shorter after it was ") != std::string::npos);
+  }
+}
+
+TEST_CASE("bytes that do not lie in a file as they are, or in the other byte order, are read as ever") {
+  const box part{{0, 3}, {40, 2}};
+  file_maps maps;
+  host_tensor plain = host_tensor::make(dtype::int32, {40, 2}).value();
+  host_tensor mapped = host_tensor::make(dtype::int32, {40, 2}).value();
+  const counting_source memory(numbers(40 * 30));
+  stored_tensor tensor = contiguous_stored_tensor(dtype::int32, {40, 30}, 0, 40 * 30 * 4);
+  REQUIRE(read_box(memory, tensor, part, view_of(mapped), {.map_rows = true}, &maps));
+  CHECK(memory.bytes_read > 0);
+  const stored_file file(numbers(40 * 30));
+  tensor.swap_bytes = true;
+  REQUIRE(read_box(file, tensor, part, view_of(plain)));
+  REQUIRE(read_box(file, tensor, part, view_of(mapped), {.map_rows = true}, &maps));
+  CHECK(std::ranges::equal(plain.bytes(), mapped.bytes()));
 }
