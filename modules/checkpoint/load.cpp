@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
+#include <position_table.hpp>
 #include <try.hpp>
 
 #include <algorithm>
@@ -30,6 +31,24 @@ result<const tensor_entry*> find(const checkpoint_reader& reader, std::string_vi
   if (!found) return no_such_entry(reader, key, entry_kind::tensor);
   return found;
 }
+
+// Tensors by key, for many requests: those in the catalog's order, as most are, are found without looking.
+class tensor_finder {
+ public:
+  explicit tensor_finder(const checkpoint_reader& reader) : reader_(reader) {}
+
+  result<const tensor_entry*> operator()(std::string_view key) {
+    const std::vector<tensor_entry>& all = reader_.contents().tensors;
+    if (next_ < all.size() && all[next_].key == key) return &all[next_++];
+    SHARDMESH_TRY(const tensor_entry* const found, find(reader_, key));
+    next_ = static_cast<std::size_t>(found - all.data()) + 1;
+    return found;
+  }
+
+ private:
+  const checkpoint_reader& reader_;
+  std::size_t next_ = 0;
+};
 
 // Whether the stored elements may go there.
 result<void> check_request(const tensor_entry& tensor, const load_request& request, const load_options& options) {
@@ -181,25 +200,35 @@ result<load_report> load(checkpoint_reader& reader, std::span<const load_request
     }
   load_report report;
   std::set<std::pair<const tensor_entry*, dtype>> casts;
-  std::unordered_map<const tensor_entry*, std::size_t> index_of;
   std::vector<distribution> held;
   std::vector<memory_target> targets;
   std::vector<const tensor_entry*> tensors;  // as `held`
+  targets.reserve(requests.size());
+  held.reserve(requests.size());
+  tensors.reserve(requests.size());
+  report.loaded.reserve(requests.size());
+  tensor_finder find_next(reader);
+  detail::position_table index_of(requests.size());
+  const auto hash_of = [](const tensor_entry* tensor) {
+    return std::hash<const tensor_entry*>()(tensor) * 0x9E37'79B9'7F4A'7C15 >> 16;
+  };
   for (const load_request& request : requests) {
-    SHARDMESH_TRY(const tensor_entry* const tensor, find(reader, request.key));
+    SHARDMESH_TRY(const tensor_entry* const tensor, find_next(request.key));
     if (auto valid = check_request(*tensor, request, options); !valid)
       return std::move(valid).error().with_file(reader.path().string()).with_key(request.key);
     if (tensor->type != request.to.type && casts.emplace(tensor, request.to.type).second)
       report.casts.push_back({tensor->key, tensor->type, request.to.type});
-    const auto [entry, added] = index_of.try_emplace(tensor, held.size());
-    if (added) {
+    std::size_t entry = index_of.find(hash_of(tensor), [&](std::size_t i) { return tensors[i] == tensor; });
+    if (entry == index_of.none) {
+      entry = held.size();
+      index_of.insert(hash_of(tensor), entry, [&](std::size_t i) { return hash_of(tensors[i]); });
       SHARDMESH_TRY(distribution chunks, reader.contents().distribution_of(*tensor));
       held.push_back(std::move(chunks));
       tensors.push_back(tensor);
       report.loaded.push_back(tensor->key);
     }
     report.bytes_read += size_bytes(request.to.type, request.where.volume()).value_or(0);
-    targets.push_back({entry->second, request.where, request.to});
+    targets.push_back({entry, request.where, request.to});
   }
   chunk_source source(reader, options.reading);
   item_run_options run;

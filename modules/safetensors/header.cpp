@@ -2,6 +2,7 @@
 module;
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include <position_table.hpp>
 #include <try.hpp>
 
 #include <algorithm>
@@ -9,6 +10,7 @@ module;
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <span>
@@ -19,6 +21,8 @@ module;
 #include <utility>
 #include <vector>
 module shardmesh.safetensors;
+
+import :usual_header;
 
 namespace shardmesh::safetensors {
 namespace {
@@ -52,17 +56,6 @@ constexpr auto spellings = std::to_array<spelling>({
     {"I64", dtype::int64},
     {"U64", dtype::uint64},
 });
-
-// An entry as the JSON says it, before it is checked.
-struct raw_entry {
-  std::string name;
-  std::string type;
-  std::array<std::int64_t, max_rank> shape{};
-  std::size_t rank = 0;
-  std::array<std::int64_t, 2> offsets{};  // relative to the data
-  std::size_t offset_count = 0;
-  bool has_type = false, has_shape = false, has_offsets = false;
-};
 
 result<entry> check_entry(raw_entry& raw, std::int64_t data_begin) {
   const auto bad = [&](errc code, std::string message) { return fail(code, std::move(message)).with_key(raw.name); };
@@ -282,10 +275,14 @@ class header_handler final : public nlohmann::json_sax<nlohmann::json> {
 };
 
 result<void> check_names(const std::vector<entry>& entries) {
-  std::unordered_set<std::string_view> names;
-  names.reserve(entries.size());
-  for (const safetensors::entry& entry : entries)
-    if (!names.insert(entry.name).second) return fail(errc::duplicate_key, "is there twice").with_key(entry.name);
+  const auto hash_of = [&](std::size_t i) { return std::hash<std::string_view>()(entries[i].name); };
+  detail::position_table met(entries.size());
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const std::uint64_t hash = hash_of(i);
+    if (met.find(hash, [&](std::size_t other) { return entries[other].name == entries[i].name; }) != met.none)
+      return fail(errc::duplicate_key, "is there twice").with_key(entries[i].name);
+    met.insert(hash, i, hash_of);
+  }
   return {};
 }
 
@@ -327,6 +324,30 @@ result<std::int64_t> header_length(const byte_source& source) {
   return static_cast<std::int64_t>(length);
 }
 
+// A header of the form that writers give it; nothing where it has another form, or anything is wrong with it.
+std::optional<header> read_usual(std::string_view text) {
+  safetensors::header made;
+  made.data_begin = static_cast<std::int64_t>(text.size()) + 8;
+  made.entries.reserve(text.size() / 128);  // what most entries are longer than with names of layers
+  const auto add = [&](raw_entry& raw) {
+    auto entry = check_entry(raw, made.data_begin);
+    if (entry) made.entries.push_back(*std::move(entry));
+    return entry.has_value();
+  };
+  if (!scan_usual_header(text, made.metadata, add)) return std::nullopt;
+  return made;
+}
+
+// Any header, and what is wrong with it.
+result<header> read_any(std::string_view text) {
+  const std::int64_t data_begin = static_cast<std::int64_t>(text.size()) + 8;
+  header_handler handler(data_begin);
+  const bool parsed = nlohmann::json::sax_parse(text, &handler);
+  if (handler.problem) return *std::move(handler.problem);
+  if (!parsed) return fail(errc::bad_format, "the header is not JSON");
+  return safetensors::header{std::move(handler.entries), std::move(handler.metadata), data_begin};
+}
+
 result<header> read_header(const byte_source& source) {
   SHARDMESH_TRY(const std::int64_t length, header_length(source));
   std::string text(static_cast<std::size_t>(length), '\0');
@@ -335,15 +356,11 @@ result<header> read_header(const byte_source& source) {
   // nlohmann-json takes a NUL for the end of its input and would ignore what follows.
   if (text.find('\0') != std::string::npos) return fail(errc::bad_format, "the header holds a NUL byte");
 
-  header_handler handler(length + 8);
-  const bool parsed = nlohmann::json::sax_parse(text, &handler);
-  if (handler.problem) return *std::move(handler.problem);
-  if (!parsed) return fail(errc::bad_format, "the header is not JSON");
-
-  safetensors::header header;
-  header.data_begin = length + 8;
-  header.metadata = std::move(handler.metadata);
-  header.entries = std::move(handler.entries);
+  auto usual = read_usual(text);
+  if (!usual) {
+    SHARDMESH_TRY(usual, read_any(text));
+  }
+  safetensors::header header = *std::move(usual);
   SHARDMESH_CHECK(check_names(header.entries));
   const auto by_place = [](const entry& a, const entry& b) {
     return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);

@@ -2,6 +2,7 @@
 module;
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include <position_table.hpp>
 #include <range/v3/action/sort.hpp>
 #include <range/v3/action/unique.hpp>
 #include <range/v3/range/conversion.hpp>
@@ -12,6 +13,7 @@ module;
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <iterator>
 #include <map>
 #include <memory>
@@ -177,11 +179,8 @@ result<std::vector<hf_file>> open_files(const choice& chosen, file_pool& pool) {
 // Gathers the files' tensors; parts of one tensor meet here.
 class gatherer {
  public:
-  explicit gatherer(const std::vector<hf_file>& files) : files_(files) {
-    std::size_t entries = 0;
-    for (const hf_file& file : files) entries += file.header.entries.size();
-    found_.reserve(entries);
-    by_name_.reserve(entries);
+  explicit gatherer(const std::vector<hf_file>& files) : files_(files), by_name_(entry_count(files)) {
+    found_.reserve(entry_count(files));
   }
 
   result<void> add_file(std::size_t number) {
@@ -206,11 +205,17 @@ class gatherer {
     std::vector<hf_tensor> made;
     made.reserve(found_.size());
     for (gathered& part : found_) made.push_back(std::move(part.tensor));
-    std::sort(made.begin(), made.end(), [](const hf_tensor& a, const hf_tensor& b) { return a.name < b.name; });
+    const auto by_name = [](const hf_tensor& a, const hf_tensor& b) { return a.name < b.name; };
+    if (!std::is_sorted(made.begin(), made.end(), by_name)) std::sort(made.begin(), made.end(), by_name);
     return made;
   }
 
  private:
+  static std::size_t entry_count(const std::vector<hf_file>& files) {
+    std::size_t count = 0;
+    for (const hf_file& file : files) count += file.header.entries.size();
+    return count;
+  }
   struct gathered {
     hf_tensor tensor;
     bool is_sharded = false;
@@ -227,9 +232,16 @@ class gatherer {
     if (!is_well_formed(where))
       return bad(errc::overflow, "its saved_offsets are too large").with_values({}, to_string(chunk.offsets));
 
-    const auto [at, is_new] = by_name_.try_emplace(entry.name, found_.size());
-    if (is_new) found_.emplace_back();
-    gathered& known = found_[at->second];
+    const auto hash_of = [&](std::size_t i) { return std::hash<std::string_view>()(found_[i].tensor.name); };
+    const std::uint64_t hash = std::hash<std::string_view>()(entry.name);
+    std::size_t at = by_name_.find(hash, [&](std::size_t i) { return found_[i].tensor.name == entry.name; });
+    const bool is_new = at == by_name_.none;
+    if (is_new) {
+      at = found_.size();
+      found_.emplace_back();
+      by_name_.insert(hash, at, hash_of);
+    }
+    gathered& known = found_[at];
     if (is_new) {
       known = {{entry.name, entry.type, extents::filled(entry.shape.rank(), 0), {}}, is_sharded};
     } else {
@@ -253,7 +265,7 @@ class gatherer {
 
   const std::vector<hf_file>& files_;
   std::vector<gathered> found_;
-  std::unordered_map<std::string_view, std::size_t> by_name_;  // names of the files' entries
+  detail::position_table by_name_;  // of found_
 };
 
 // The index must say of every tensor the file that has it, and name every tensor of its files.

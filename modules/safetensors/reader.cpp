@@ -58,12 +58,11 @@ class safetensors_reader final : public checkpoint_reader {
     contents_.stem = stem_for_folders(folder.stem, format);
     contents_.tensors.reserve(folder.tensors.size());
     for (hf_tensor& tensor : folder.tensors) {
-      tensor_entry entry;
+      tensor_entry& entry = contents_.tensors.emplace_back();
       entry.key = std::move(tensor.name);
       entry.where = shardmesh::path{entry.key};  // the dots in it may be the name's own
       entry.type = tensor.type;
       entry.shape = tensor.shape;
-      contents_.tensors.push_back(std::move(entry));
       for (const hf_chunk& chunk : tensor.chunks)
         contents_.add_chunk({chunk.offsets, chunk.sizes},
                             {static_cast<std::int32_t>(chunk.file), 0, chunk.begin, chunk.end - chunk.begin});

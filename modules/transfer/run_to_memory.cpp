@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files to tensors in memory: grouped by source item, so that each is opened once and shared ranges are read once.
+// Large tensors are cut for the threads, small ones go to a thread by the bundle: a model of 20,000 is read in the
+// order that it has in its file, and what is known of each stays in the cache until it is read.
 module;
 #include <fmt/format.h>
-#include <range/v3/action/sort.hpp>
-#include <range/v3/action/unique.hpp>
+#include <range/v3/algorithm/sort.hpp>
+#include <range/v3/algorithm/unique.hpp>
 #include <try.hpp>
 
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -26,6 +29,8 @@ namespace {
 constexpr std::int64_t unit_bytes = std::int64_t{8} << 20;          // work that one thread takes at a time
 constexpr std::int64_t scratch_bytes = std::int64_t{1} << 20;       // stays in the cache between read and scatter
 constexpr std::int64_t least_alone_bytes = std::int64_t{64} << 10;  // what is worth a read of its own
+constexpr std::int64_t bundle_bytes = std::int64_t{1} << 20;        // of small tensors together
+constexpr std::int64_t read_cost_bytes = std::int64_t{4} << 10;     // what a read costs beside its bytes
 
 // Memory of a device that is filled by way of the host's. Threads overlap: while one reads, another's bytes cross.
 result<void> read_to(const any_item_source& source, item_id item, const box& part, const tensor_view& to) {
@@ -47,7 +52,7 @@ struct demand {
 // Demands on one stored fragment, or on a slab of it.
 struct unit {
   std::span<const demand> demands;
-  box region;
+  const box* region = nullptr;
   bool in_order = false;  // of an item that is read front to back, by one thread
 };
 
@@ -69,7 +74,7 @@ result<void> read_one(const any_item_source& source, const demand& d, const box&
 // As a thread takes units, so that somebody who waits for the end of the run does not wait for a whole large item.
 result<void> read_in_order(const any_item_source& source, const unit& work, const item_run_options& options) {
   const demand& only = work.demands.front();
-  slab_walk walk(work.region, unit_bytes / item_bytes(only.target->to.type));
+  slab_walk walk(*work.region, unit_bytes / item_bytes(only.target->to.type));
   while (const auto slab = walk.next()) {
     SHARDMESH_CHECK(check_interruption(options));
     SHARDMESH_CHECK(read_one(source, only, *slab));
@@ -101,7 +106,7 @@ class spare_buffers {
 
 result<void> read_shared(const any_item_source& source, const unit& work, dtype stored, spare_buffers& spare,
                          const item_run_options& options) {
-  slab_walk walk(work.region, scratch_bytes / item_bytes(stored));
+  slab_walk walk(*work.region, scratch_bytes / item_bytes(stored));
   std::vector<std::byte> scratch = spare.take();
   while (const auto slab = walk.next()) {
     SHARDMESH_CHECK(check_interruption(options));
@@ -189,6 +194,154 @@ std::vector<std::span<demand>> apart(std::span<demand> group) {
   return made;
 }
 
+// What is read for some targets; threads may take the units one by one.
+struct work_list {
+  std::vector<demand> demands;
+  std::deque<box> regions;  // of units that are no whole demand
+  std::vector<unit> units;
+};
+
+using target_span = std::span<const memory_target* const>;
+
+class memory_run {
+ public:
+  memory_run(std::span<const distribution> from, std::span<const std::string> keys, const any_item_source& source,
+             const item_run_options& options)
+      : from_(from), keys_(keys), source_(source), options_(options), spare_(thread_count(options.threads)) {}
+
+  result<void> run(std::span<const memory_target> targets) {
+    std::vector<const memory_target*> large, small;
+    small.reserve(targets.size());
+    for (const memory_target& target : targets) {
+      SHARDMESH_CHECK(check(target));
+      if (!target.where.is_empty()) (is_small(target) ? small : large).push_back(&target);
+    }
+    SHARDMESH_TRY(const work_list cut, plan(large));
+    const std::vector<target_span> bundles = bundles_of(small);
+    const auto units = static_cast<std::int64_t>(cut.units.size());
+    return parallel_for(options_.threads, units + static_cast<std::int64_t>(bundles.size()),
+                        [&](std::int64_t i) -> result<void> {
+                          if (i < units) return read(cut.units[static_cast<std::size_t>(i)]);
+                          SHARDMESH_TRY(const work_list together, plan(bundles[static_cast<std::size_t>(i - units)]));
+                          for (const unit& one : together.units) SHARDMESH_CHECK(read(one));
+                          return {};
+                        });
+  }
+
+ private:
+  std::string name_of(std::size_t transfer) const { return keys_.empty() ? std::string() : keys_[transfer]; }
+
+  result<void> check(const memory_target& target) const {
+    const extents& shape = from_[target.transfer].global_shape();
+    if (target.where.sizes != target.to.sizes || target.where.rank() != shape.rank() ||
+        !lies_within(target.where, box::whole(shape)))
+      return fail(errc::shape_mismatch, "the target's sizes do not fit the box that is wanted")
+          .with_key(name_of(target.transfer))
+          .with_box(target.where)
+          .with_values(to_string(target.where.sizes), to_string(target.to.sizes));
+    if (auto held = check_reachable(target.to); !held)
+      return std::move(held).error().with_key(name_of(target.transfer)).with_box(target.where);
+    return {};
+  }
+
+  // Of the whole tensor: a part of a large one may have to be decoded from the beginning, or be read with others'
+  // parts.
+  bool is_small(const memory_target& target) const {
+    return box::whole(from_[target.transfer].global_shape()).volume() <= bundle_bytes * 8 / bits(target.to.type);
+  }
+
+  // All targets of a tensor are in one bundle.
+  static std::vector<target_span> bundles_of(std::vector<const memory_target*>& targets) {
+    const auto by_transfer = [](const memory_target* a, const memory_target* b) { return a->transfer < b->transfer; };
+    if (!std::is_sorted(targets.begin(), targets.end(), by_transfer))
+      std::stable_sort(targets.begin(), targets.end(), by_transfer);
+    std::vector<target_span> made;
+    std::int64_t bytes = 0;
+    std::size_t first = 0;
+    for (std::size_t i = 0; i < targets.size(); ++i) {
+      bytes += targets[i]->where.volume() * bits(targets[i]->to.type) / 8 + read_cost_bytes;
+      const bool is_last = i + 1 == targets.size();
+      if (!is_last && (bytes < bundle_bytes || targets[i]->transfer == targets[i + 1]->transfer)) continue;
+      made.push_back(target_span(targets).subspan(first, i + 1 - first));
+      first = i + 1;
+      bytes = 0;
+    }
+    return made;
+  }
+
+  result<work_list> plan(target_span targets) const {
+    work_list made;
+    made.demands.reserve(targets.size());
+    for (const memory_target* const target : targets) SHARDMESH_CHECK(add_demands(*target, made.demands));
+    std::vector<demand>& demands = made.demands;
+    const auto identity = [](const demand& d) { return std::tuple(d.target->transfer, d.from.owner, d.from.slot); };
+    const auto before = [&](const demand& a, const demand& b) {
+      return std::pair(identity(a), a.target) < std::pair(identity(b), b.target);
+    };
+    if (!std::is_sorted(demands.begin(), demands.end(), before)) std::sort(demands.begin(), demands.end(), before);
+    made.units.reserve(demands.size());
+    for (std::size_t begin = 0, end = 0; begin < demands.size(); begin = end) {
+      while (end < demands.size() && identity(demands[end]) == identity(demands[begin])) ++end;
+      add_units(std::span<demand>(demands.data() + begin, end - begin), made);
+    }
+    return made;
+  }
+
+  result<void> add_demands(const memory_target& target, std::vector<demand>& demands) const {
+    const auto known = static_cast<std::ptrdiff_t>(demands.size());
+    from_[target.transfer].overlapping(target.where, [&](const fragment& f) {
+      return demands.push_back({f, &target, *intersect(f.where, target.where)}), true;
+    });
+    // Replicas: one per distinct box; the first in owner order serves.
+    if (const std::span<demand> found(demands.begin() + known, demands.end()); found.size() > 1) {
+      ranges::sort(found, ranges::less{},
+                   [](const demand& d) { return std::tie(d.from.where, d.from.owner, d.from.slot); });
+      const auto kept =
+          ranges::unique(found, ranges::equal_to{}, [](const demand& d) -> const box& { return d.from.where; });
+      demands.erase(demands.begin() + known + (kept - found.begin()), demands.end());
+    }
+    std::int64_t held = 0;
+    for (std::size_t i = static_cast<std::size_t>(known); i < demands.size(); ++i) held += demands[i].part.volume();
+    if (held == target.where.volume()) return {};
+    return fail(errc::gap, "the box is not held exactly once")
+        .with_key(name_of(target.transfer))
+        .with_box(target.where);
+  }
+
+  // Of the demands on one stored fragment.
+  void add_units(std::span<demand> group, work_list& made) const {
+    const demand& first = group.front();
+    const bool is_packed = bits(first.target->to.type) % 8 != 0;
+    const bool in_order = !is_packed && source_.reads_in_order({first.from.owner, first.from.slot});
+    if (is_packed || in_order) return made.units.push_back({group, &made.regions.emplace_back(hull(group)), in_order});
+    const std::int64_t most = unit_bytes / item_bytes(first.target->to.type);
+    if (group.size() == 1 && first.part.volume() <= most) return made.units.push_back({group, &first.part, false});
+    for (const std::span<demand> part : apart(group)) {
+      slab_walk walk(hull(part), most);
+      while (const auto slab = walk.next()) made.units.push_back({part, &made.regions.emplace_back(*slab), false});
+    }
+  }
+
+  result<void> read(const unit& work) {
+    const demand& first = work.demands.front();
+    auto done = check_interruption(options_);
+    if (done)
+      done = work.demands.size() > 1 ? read_shared(source_, work, first.target->to.type, spare_, options_)
+             : work.in_order         ? read_in_order(source_, work, options_)
+                                     : read_one(source_, first, *work.region);
+    if (done && options_.progress)
+      options_.progress(wanted_volume(work.demands, *work.region) * item_bytes(first.target->to.type));
+    if (done || !done.error().key.empty()) return done;
+    return std::move(done).error().with_key(name_of(first.target->transfer));
+  }
+
+  std::span<const distribution> from_;
+  std::span<const std::string> keys_;
+  const any_item_source& source_;
+  const item_run_options& options_;
+  spare_buffers spare_;
+};
+
 }  // namespace
 
 result<void> check_interruption(const item_run_options& options) {
@@ -201,71 +354,7 @@ result<void> check_interruption(const item_run_options& options) {
 result<void> run_to_memory(std::span<const distribution> from, std::span<const std::string> keys,
                            std::span<const memory_target> targets, any_item_source source,
                            const item_run_options& options) {
-  const auto name_of = [&](std::size_t transfer) { return keys.empty() ? std::string() : keys[transfer]; };
-  std::vector<demand> demands, found;
-  demands.reserve(targets.size());
-  for (const memory_target& target : targets) {
-    if (target.where.sizes != target.to.sizes || target.where.rank() != from[target.transfer].global_shape().rank() ||
-        !lies_within(target.where, box::whole(from[target.transfer].global_shape())))
-      return fail(errc::shape_mismatch, "the target's sizes do not fit the box that is wanted")
-          .with_key(name_of(target.transfer))
-          .with_box(target.where)
-          .with_values(to_string(target.where.sizes), to_string(target.to.sizes));
-    if (auto held = check_reachable(target.to); !held)
-      return std::move(held).error().with_key(name_of(target.transfer)).with_box(target.where);
-    if (target.where.is_empty()) continue;
-    found.clear();
-    from[target.transfer].overlapping(target.where, [&](const fragment& f) {
-      return found.push_back({f, &target, *intersect(f.where, target.where)}), true;
-    });
-    // Replicas: one per distinct box; the first in owner order serves.
-    const auto box_first = [](const demand& d) { return std::tie(d.from.where, d.from.owner, d.from.slot); };
-    const auto box_of = [](const demand& d) -> const box& { return d.from.where; };
-    if (found.size() > 1)
-      found |= ranges::actions::sort(ranges::less{}, box_first) | ranges::actions::unique(ranges::equal_to{}, box_of);
-    if (wanted_volume(found, target.where) != target.where.volume())
-      return fail(errc::gap, "the box is not held exactly once")
-          .with_key(name_of(target.transfer))
-          .with_box(target.where);
-    demands.insert(demands.end(), found.begin(), found.end());
-  }
-  const auto identity = [](const demand& d) { return std::tuple(d.target->transfer, d.from.owner, d.from.slot); };
-  const auto before = [&](const demand& a, const demand& b) {
-    return std::pair(identity(a), a.target) < std::pair(identity(b), b.target);
-  };
-  if (!std::is_sorted(demands.begin(), demands.end(), before)) std::sort(demands.begin(), demands.end(), before);
-
-  std::vector<unit> units;
-  for (std::size_t begin = 0, end = 0; begin < demands.size(); begin = end) {
-    while (end < demands.size() && identity(demands[end]) == identity(demands[begin])) ++end;
-    const std::span<demand> group(demands.data() + begin, end - begin);
-    const demand& first = group.front();
-    const bool is_packed = bits(first.target->to.type) % 8 != 0;
-    const bool in_order = !is_packed && source.reads_in_order({first.from.owner, first.from.slot});
-    if (is_packed || in_order) {
-      units.push_back({group, hull(group), in_order});
-      continue;
-    }
-    const std::int64_t most = unit_bytes / item_bytes(first.target->to.type);
-    for (const std::span<demand> part : apart(group)) {
-      slab_walk walk(hull(part), most);
-      while (const auto slab = walk.next()) units.push_back({part, *slab, false});
-    }
-  }
-  spare_buffers spare(thread_count(options.threads));
-  return parallel_for(options.threads, static_cast<std::int64_t>(units.size()), [&](std::int64_t i) -> result<void> {
-    const unit& work = units[static_cast<std::size_t>(i)];
-    const demand& first = work.demands.front();
-    auto done = check_interruption(options);
-    if (done)
-      done = work.demands.size() > 1 ? read_shared(source, work, first.target->to.type, spare, options)
-             : work.in_order         ? read_in_order(source, work, options)
-                                     : read_one(source, first, work.region);
-    if (done && options.progress)
-      options.progress(wanted_volume(work.demands, work.region) * item_bytes(first.target->to.type));
-    if (done || !done.error().key.empty()) return done;
-    return std::move(done).error().with_key(name_of(first.target->transfer));
-  });
+  return memory_run(from, keys, source, options).run(targets);
 }
 
 }  // namespace shardmesh

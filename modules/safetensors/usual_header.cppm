@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Headers in the form that writers give them, read in one scan: a model of 20,000 tensors has two megabytes of header.
+// Not here: headers of any other form and what is wrong with them (header, which reads those with nlohmann-json).
+module shardmesh.safetensors:usual_header;
+
+import shardmesh.std;
+import shardmesh.core;
+
+namespace shardmesh::safetensors {
+
+// An entry as the JSON says it, before it is checked.
+struct raw_entry {
+  std::string name;
+  std::string type;
+  std::array<std::int64_t, max_rank> shape{};
+  std::size_t rank = 0;
+  std::array<std::int64_t, 2> offsets{};  // relative to the data
+  std::size_t offset_count = 0;
+  bool has_type = false, has_shape = false, has_offsets = false;
+};
+
+// Takes an entry over; false when it is not a good one.
+using raw_entry_visitor = function_ref<bool(raw_entry& entry)>;
+
+// Scans a header whose entries have dtype, shape and data_offsets once each and nothing else, in any order. False for
+// every other text, JSON or not: what was visited means nothing then. Metadata keys are distinct.
+// Cost: O(text). Source: the fields of safetensors/src/tensor.rs.
+bool scan_usual_header(std::string_view text, std::vector<std::pair<std::string, std::string>>& metadata,
+                       raw_entry_visitor visit);
+
+}  // namespace shardmesh::safetensors
