@@ -141,7 +141,7 @@ def note(text):
 
 
 def warm(path):
-    for file in [path] if path.is_file() else path.iterdir():
+    for file in [path] if path.is_file() else path.rglob("*"):
         if file.is_file():
             with open(file, "rb", buffering=0) as opened:
                 while opened.read(8 * MIB):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A folder of ZeRO 3 into one file, durably: `shardmesh convert`, the whole process, beside DeepSpeed's own zero_to_fp32.py
-in a new process, of which imports are not counted; with the peak memory of both. Without DeepSpeed the case says that it is skipped. As a script: the peer, and the sample
-(both need PyTorch)."""
+in a new process, of which imports are not counted, and beside plain writes of as many bytes, which is what the disk takes; with
+the peak memory of both. Without DeepSpeed the case says that it is skipped. As a script: the peer, and the sample (both need PyTorch)."""
 import os
 import subprocess
 import sys
@@ -71,11 +71,13 @@ def case(size):
                 peaks[name].extend(peak for _, peak in runs)
                 return {"bytes": target.stat().st_size, "seconds": [seconds for seconds, _ in runs]}
             return timed
-        bench.compare(f"ZeRO 3 of {WORLD} ranks, {size // MIB} MiB of weights, into one safetensors file, durably", folder, {
+        ours, _, plain = bench.compare(f"ZeRO 3 of {WORLD} ranks, {size // MIB} MiB of weights, into one safetensors file, durably", folder, {
             "shardmesh convert --no-optimizer (whole process)": side("ours", [
                 bench.tool, "convert", folder, target, "--no-optimizer", "--force", "--threads", bench.threads]),
             "zero_to_fp32.py + save_file + fsync (imports not counted)": side("theirs", [
-                sys.executable, __file__, "merge", folder, target])})
+                sys.executable, __file__, "merge", folder, target]),
+            f"plain pwrite of as many bytes + fsync, {bench.threads} threads": bench.ours("plain_write", target)})
+        print(f"  {ours / plain:.2f} of the time of the plain writes")
         print(f"  peak resident memory: {max(peaks['ours']) / MIB:.0f} MiB, {max(peaks['theirs']) / MIB:.0f} MiB")
         target.unlink(missing_ok=True)
     return zero3
