@@ -18,6 +18,7 @@ module;
 module shardmesh.checkpoint;
 
 import shardmesh.torch_checkpointing;
+import shardmesh.torch_file;
 import :entry_check;
 
 namespace shardmesh {
@@ -32,6 +33,11 @@ std::int32_t writer_of_file(const catalog& stored, std::int32_t file) {
 }
 
 namespace {
+
+std::string described(const object_value& value) {
+  return fmt::format(R"({{"kind":{},"type":{},"value":{}}})", json_quoted(value.kind), json_quoted(value.type),
+                     value.json);
+}
 
 class selecting {
  public:
@@ -72,7 +78,8 @@ class selecting {
     into_.sources.push_back(index);
   }
 
-  void add_object(std::size_t index, std::string key) {
+  // `listed`: the object in its place where it lists parameters that are called otherwise now.
+  void add_object(std::size_t index, std::string key, std::optional<object_value> listed) {
     const object_entry& stored = contents_.objects[index];
     if (stored.hidden_tensors > 0) {
       leave_out(fail(errc::unsupported,
@@ -89,9 +96,12 @@ class selecting {
     made.archive = [&reader = reader_, index] { return reader.object_archive(index); };
     made.json = [&reader = reader_, index]() -> result<std::string> {
       SHARDMESH_TRY(const object_value value, reader.read_object(index));
-      return fmt::format(R"({{"kind":{},"type":{},"value":{}}})", json_quoted(value.kind), json_quoted(value.type),
-                         value.json);
+      return described(value);
     };
+    if (listed) {
+      made.archive = [json = listed->json] { return torch_file::archive_from_json(json); };
+      made.json = [text = described(*listed)]() -> result<std::string> { return text; };
+    }
     into_.objects.push_back(std::move(made));
     into_.object_sources.push_back(index);
   }
@@ -151,12 +161,19 @@ conversion select_for_output(checkpoint_reader& reader, const selection_options&
   selection_result chosen = select_keys(candidates, options);
   made.excluded = static_cast<std::int64_t>(chosen.excluded);
   for (error& problem : chosen.errors) made.problems.push_back(std::move(problem));
+  for (std::string& note : chosen.notes) made.notes.push_back(std::move(note));
   selecting select(reader, made);
   for (selected& one : chosen.kept) {
-    if (one.index < contents.tensors.size())
+    if (one.index < contents.tensors.size()) {
       select.add_tensor(one.index, std::move(one.key), one.type);
+      continue;
+    }
+    const std::size_t object = one.index - contents.tensors.size();
+    auto listed = renamed_parameter_list(reader, object, chosen.lists, one.index);
+    if (!listed)
+      made.problems.push_back(std::move(listed).error());
     else
-      select.add_object(one.index - contents.tensors.size(), std::move(one.key));
+      select.add_object(object, std::move(one.key), *std::move(listed));
   }
   return made;
 }

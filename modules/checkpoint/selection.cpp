@@ -5,6 +5,7 @@ module;
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -15,6 +16,7 @@ module;
 module shardmesh.checkpoint;
 
 import shardmesh.catalog;
+import :following;
 
 namespace shardmesh {
 namespace {
@@ -79,21 +81,6 @@ class usage {
   std::vector<bool> used_;
 };
 
-std::string new_name(std::string_view key, std::string_view prefix, const std::vector<rename_rule>& rules, usage& used,
-                     bool& prefix_used) {
-  if (!prefix.empty() && key.starts_with(prefix)) {
-    key.remove_prefix(prefix.size());
-    prefix_used = true;
-  }
-  std::string made(key);
-  for (std::size_t i = 0; i < rules.size(); ++i)
-    if (auto rewritten = rules[i].apply(made)) {
-      used.mark(i);
-      made = *std::move(rewritten);
-    }
-  return made;
-}
-
 // What a cast without a pattern casts: not FP8, FP4 and the like, which were chosen by hand.
 bool is_wide_float(dtype type) {
   return kind(type) == dtype_kind::floating && bits(type) >= 16;
@@ -119,6 +106,9 @@ selection_result select_keys(std::span<const selectable> keys, const selection_o
   selection_result found;
   usage only(r.only.size()), skip(r.skip.size()), rename(r.rename.size()), casts(r.casts.size());
   bool prefix_used = r.strip_prefix.empty();
+  std::optional<following> follow;
+  if (r.optimizer_follows) follow.emplace(keys, r);
+  std::int64_t followed = 0, left_out = 0;
   key_roles roles;
   if (r.no_optimizer)
     for (const selectable& s : keys) roles.add(s.key);
@@ -131,7 +121,23 @@ selection_result select_keys(std::span<const selectable> keys, const selection_o
       ++found.excluded;
       continue;
     }
-    selected kept{i, new_name(s.key, r.strip_prefix, r.rename, rename, prefix_used), s.type};
+    key_change change = change_of(s.key, r);
+    if (follow) {
+      auto by_parameter = follow->change_by_parameter(i, change);
+      if (!by_parameter) {
+        found.errors.push_back(std::move(by_parameter).error());
+      } else if (*by_parameter) {
+        change = **std::move(by_parameter);
+        ++(change.is_skipped ? left_out : followed);
+      }
+    }
+    if (change.is_skipped) {
+      ++found.excluded;
+      continue;
+    }
+    prefix_used |= change.is_stripped;
+    for (const std::size_t rule : change.renames) rename.mark(rule);
+    selected kept{i, std::move(change.key), s.type};
     if (s.is_tensor) kept.type = new_type(s, r.casts, casts);
     if (kept.type != s.type && !is_convertible(s.type, kept.type))
       found.errors.push_back(
@@ -145,6 +151,11 @@ selection_result select_keys(std::span<const selectable> keys, const selection_o
               .with_key(kept.key));
     found.kept.push_back(std::move(kept));
   }
+  if (follow) found.lists = follow->lists();
+  if (followed + left_out > 0)
+    found.notes.push_back(fmt::format("{} entr{} of optimizer state follow{} the parameters: {} renamed, {} left out",
+                                      followed + left_out, followed + left_out == 1 ? "y" : "ies",
+                                      followed + left_out == 1 ? "s" : "", followed, left_out));
   if (r.allow_unused) return found;
   std::vector<std::string_view> names;
   const auto unused = [&](std::string_view option, std::string_view text, const key_pattern* pattern) {

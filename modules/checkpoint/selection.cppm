@@ -4,6 +4,7 @@ export module shardmesh.checkpoint:selection;
 
 import shardmesh.std;
 import shardmesh.core;
+import :followed_lists;
 import :key_pattern;
 
 export namespace shardmesh {
@@ -52,6 +53,9 @@ struct selection_options {
   std::vector<rename_rule> rename = {};  // in order, each on what the one before made
   std::vector<cast_rule> casts = {};     // the first that matches the (original) key wins
   bool allow_unused = false;             // a rule that matches nothing is not an error
+  /// `skip`, `strip_prefix` and `rename` of a parameter are also of its optimizer state ("optim.state.w.exp_avg",
+  /// "optim.param_groups.w.lr", "optimizer.state.exp_avg.w") and of its name in "optim.param_groups.0.params".
+  bool optimizer_follows = false;
 };
 
 /// A key that can be selected. `type` is undefined for objects.
@@ -74,13 +78,17 @@ struct selection_result {
   std::vector<selected> kept;  // in the order given
   std::size_t excluded = 0;    // how many were not kept
   /// Unused rules (naming the option and the rule, and a key that is near), keys that meet after renaming (naming
-  /// both), impossible casts: all of them errc::invalid_argument.
+  /// both), impossible casts, optimizer state that cannot follow: all of them errc::invalid_argument.
   std::vector<error> errors;
+  std::vector<std::string> notes;  // for the user, one line each: how many entries followed their parameters
+  followed_lists lists;            // with `optimizer_follows`: what becomes of names inside objects
 };
 
 /// `only`, `skip` and `no_optimizer` look at the given keys, `rename` at what `strip_prefix` left. A cast without a
 /// pattern is of floating tensors of 16 bits and more, one with a pattern of every tensor it matches that `copy`
-/// converts. Cost: O(keys · rules), linear in the length of each key.
+/// converts. With `optimizer_follows`, state takes part in its parameter's changes, also of a parameter that `only`
+/// leaves out, unless a rule of `rename` matches the state itself: then that is its name. Cost: O(keys · rules), linear
+/// in the length of each key; O(keys · components) more for state that follows.
 selection_result select_keys(std::span<const selectable> keys, const selection_options& options);
 
 }  // namespace shardmesh

@@ -35,8 +35,8 @@ constexpr std::string_view token_name = ".shardmesh_token";
 
 // All that a selection says, for ranks to compare.
 std::string text_of(const selection_options& selection) {
-  std::string text = fmt::format("no optimizer {}, prefix {}, unused {}", selection.no_optimizer,
-                                 escaped(selection.strip_prefix), selection.allow_unused);
+  std::string text = fmt::format("no optimizer {}, prefix {}, unused {}, optimizer follows {}", selection.no_optimizer,
+                                 escaped(selection.strip_prefix), selection.allow_unused, selection.optimizer_follows);
   for (const key_pattern& pattern : selection.only) text += fmt::format(", only {}", pattern.text());
   for (const key_pattern& pattern : selection.skip) text += fmt::format(", skip {}", pattern.text());
   for (const rename_rule& rule : selection.rename) text += fmt::format(", rename {}", rule.text());
@@ -174,6 +174,7 @@ class rank_save {
     problem_list problems;
     selection_result chosen = select_saved(all, options_.selection);
     for (error& problem : chosen.errors) problems.add(std::move(problem));
+    for (std::string& note : chosen.notes) report_.notes.push_back(std::move(note));
     report_.excluded = static_cast<std::int64_t>(chosen.excluded);
     if (options_.skip_objects)
       report_.skipped_objects = static_cast<std::int64_t>(

@@ -27,10 +27,13 @@ struct placed_value {
   held_object object;
 };
 
-result<held_object> read_object(checkpoint_reader& reader, std::size_t index) {
+// `listed`: what stands in its place.
+result<held_object> read_object(checkpoint_reader& reader, std::size_t index,
+                                const std::optional<object_value>& listed) {
   const object_entry& entry = reader.contents().objects[index];
   const auto read = [&]() -> result<held_object> {
-    SHARDMESH_TRY(const std::vector<std::byte> archive, reader.object_archive(index));
+    SHARDMESH_TRY(const std::vector<std::byte> archive,
+                  listed ? torch_file::archive_from_json(listed->json) : reader.object_archive(index));
     return torch_file::object_of_archive(archive);
   };
   auto object = read();
@@ -139,7 +142,8 @@ result<state_outline> outline_of(checkpoint_reader& reader, const read_state_opt
       made.tensors.push_back({tensor.key, paths.back(), one.type, tensor.shape, std::nullopt});
     } else {
       const std::size_t index = one.index - contents.tensors.size();
-      SHARDMESH_TRY(held_object object, read_object(reader, index));
+      SHARDMESH_TRY(const auto listed, renamed_parameter_list(reader, index, chosen.lists, one.index));
+      SHARDMESH_TRY(held_object object, read_object(reader, index, listed));
       values.push_back({std::nullopt, std::move(object)});
       paths.push_back(path_of(contents.objects[index], one.key));
     }

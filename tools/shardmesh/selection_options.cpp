@@ -42,6 +42,7 @@ shardmesh::result<shardmesh::selection_options> selection_arguments::compile() c
   SHARDMESH_TRY(made.casts, parsed(dtype, "--dtype", shardmesh::parse_cast_rule));
   made.strip_prefix = strip_prefix;
   made.no_optimizer = no_optimizer;
+  made.optimizer_follows = optimizer_follows;
   made.allow_unused = allow_unused;
   return made;
 }
@@ -61,6 +62,11 @@ void add_selection_options(CLI::App& command, selection_arguments& into) {
           ->group(group);
   command.add_option("--strip-prefix", into.strip_prefix, "Remove this prefix from keys that have it")
       ->type_name("P")
+      ->group(group);
+  command
+      .add_flag("--optimizer-follows", into.optimizer_follows,
+                "--skip, --strip-prefix and --rename of a parameter are also of its optimizer state and of its name in "
+                "param_groups")
       ->group(group);
   CLI::Option* dtype =
       command

@@ -40,9 +40,9 @@ std::string sha_at(const dict& found, const path& at) {
   return value && value->tensor() ? test::sha256(value->tensor()->bytes()) : "no tensor at " + to_string(at);
 }
 
-tree_spec tuple_of(int leaves) {
+tree_spec flat_spec(node_kind kind, int leaves) {
   tree_builder builder;
-  builder.begin(node_kind::tuple);
+  builder.begin(kind);
   for (int i = 0; i < leaves; ++i) builder.leaf();
   builder.end();
   return builder.finish().value();
@@ -59,7 +59,7 @@ dict nested_state() {
   REQUIRE(made.set({"lr"}, 0.25));
   REQUIRE(made.set({"name"}, "adam"));
   REQUIRE(made.set({"nothing"}, state_value<host_tensor>()));
-  const std::vector<held_object> betas{{{"betas"}, tuple_of(2), {0.9, 0.999}},
+  const std::vector<held_object> betas{{{"betas"}, flat_spec(node_kind::tuple, 2), {0.9, 0.999}},
                                        {{"raw"}, {}, {std::vector<std::byte>{std::byte{1}, std::byte{255}}}}};
   REQUIRE(set_objects(made, std::span<const held_object>(betas)));
   return made;
@@ -190,6 +190,29 @@ TEST_CASE("a selection reads some entries, under other names and dtypes; without
   const dict tensors = read_state_dict<host_tensor>(folder.path() / "step", {.objects = false}).value();
   CHECK(tensors.size() == 4);
   for (const auto& leaf : tensors.leaves()) CHECK(leaf.tensor());
+}
+
+TEST_CASE("optimizer state and the names in its lists follow a renamed parameter") {
+  const safetensors_files::temporary_folder folder;
+  dict state;
+  REQUIRE(state.set({"model", "w"}, floats({2}, {1, 2})));
+  REQUIRE(state.set({"model", "b"}, floats({1}, {3})));
+  REQUIRE(state.set({"optim", "state", "w", "exp_avg"}, floats({2}, {4, 5})));
+  const std::vector<held_object> names{{{"optim", "param_groups", "0", "params"},
+                                        flat_spec(node_kind::sequence, 2),
+                                        {std::string("w"), std::string("b")}}};
+  REQUIRE(set_objects(state, std::span<const held_object>(names)));
+  save_state(state, folder.path() / "step");
+  const auto found = read_state_dict<host_tensor>(
+      folder.path() / "step", {.selection = {.skip = {key_pattern::exactly("model.b")},
+                                             .rename = {parse_rename_rule("model.w=model.v").value()},
+                                             .optimizer_follows = true}});
+  REQUIRE(found);
+  CHECK(found->size() == 3);
+  REQUIRE(found->find({"optim.state.v.exp_avg"}));
+  CHECK(found->find({"optim.state.v.exp_avg"})->tensor()->values<float>()[1] == 5.0F);
+  REQUIRE(found->find({"optim", "param_groups", "0", "params", 0}));
+  CHECK(*found->find({"optim", "param_groups", "0", "params", 0})->text() == "v");
 }
 
 TEST_CASE("what cannot be read as a state dict is refused with file and key") {
