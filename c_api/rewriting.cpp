@@ -50,6 +50,7 @@ selection_options to_selection(const shardmesh_selection* selection) {
   if (wanted.strip_prefix != nullptr) made.strip_prefix = wanted.strip_prefix;
   made.no_optimizer = wanted.no_optimizer != 0;
   made.allow_unused = wanted.allow_unused != 0;
+  made.optimizer_follows = wanted.optimizer_follows != 0;
   return made;
 }
 

@@ -47,6 +47,7 @@ selection_options selection(const py::dict& options) {
   made.casts = rules<cast_rule>(options, "cast", &parse_cast_rule);
   made.strip_prefix = bytes_of(options["strip_prefix"]);
   made.no_optimizer = options["no_optimizer"].cast<bool>();
+  made.optimizer_follows = options["state_follows"].cast<bool>();
   made.allow_unused = options["allow_unused"].cast<bool>();
   return made;
 }

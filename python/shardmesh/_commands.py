@@ -119,12 +119,15 @@ class Selection:
     cast: Sequence[str] = ()
     #: a rule that matches nothing is no error
     allow_unused: bool = False
+    #: skip, strip_prefix and rename of a parameter are also of its optimizer state and of its name in param_groups
+    optimizer_follows: bool = False
 
     def options(self) -> dict:
         made = dict(self.__dict__)
         for name in ("only", "skip", "rename", "cast"):
             if isinstance(made[name], str):
                 made[name] = [made[name]]
+        made["state_follows"] = made.pop("optimizer_follows")  # reshard's own are placements
         return made
 
 

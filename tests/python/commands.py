@@ -2,6 +2,7 @@
 """inspect, verify, diff, convert and reshard as functions: what they answer is what the command line answers. Needs no
 torch."""
 import json
+import re
 import subprocess
 import sys
 import types
@@ -65,6 +66,14 @@ class CommandTest(common.WorkTest):
         expected = {"net." + key.removeprefix("model.") for key in shardmesh.open(FOLDER) if key.startswith("model.")}
         self.assertEqual(set(made), expected)
         self.assertEqual({entry.dtype for entry in made.tensors}, {"float64"})
+
+    def test_optimizer_state_follows_a_renamed_parameter(self):
+        rules = Selection(rename="model\\.(.*)weight=model.\\1w", optimizer_follows=True)
+        report = shardmesh.convert(FOLDER, self.work / "new", "dcp", selection=rules)
+        expected = {re.sub(r"^((?:model|optim\.state)\..*)weight(\.|$)", r"\1w\2", key) for key in shardmesh.open(FOLDER)}
+        self.assertEqual(set(shardmesh.open(self.work / "new")), expected)
+        self.assertTrue(any(key.startswith("optim.state") and ".w." in key for key in expected))
+        self.assertTrue(any("optimizer state follow the parameters" in note for note in report.notes))
 
     def test_a_rule_that_matches_nothing_is_an_error_that_names_the_option(self):
         with self.assertRaises(shardmesh.Error) as caught:

@@ -22,6 +22,9 @@ typedef struct shardmesh_selection {
   const char* strip_prefix; /* null: none */
   int32_t no_optimizer;     /* drops optimizer state */
   int32_t allow_unused;     /* a rule that matches nothing is no error */
+  /* skip, strip_prefix and rename of a parameter are also of its optimizer state */
+  int32_t optimizer_follows;
+  int32_t reserved; /* 0 */
 } shardmesh_selection;
 
 typedef int32_t shardmesh_dedup;

@@ -52,7 +52,7 @@ struct save_tensor {
 struct selection {
   std::vector<std::string> only{}, skip{}, rename{}, cast{};
   std::string strip_prefix{};
-  bool no_optimizer = false, allow_unused = false;
+  bool no_optimizer = false, allow_unused = false, optimizer_follows = false;
 };
 
 struct convert_options {
@@ -132,6 +132,7 @@ class c_selection {
     made.strip_prefix = from.strip_prefix.empty() ? nullptr : from.strip_prefix.c_str();
     made.no_optimizer = from.no_optimizer ? 1 : 0;
     made.allow_unused = from.allow_unused ? 1 : 0;
+    made.optimizer_follows = from.optimizer_follows ? 1 : 0;
   }
   c_selection(const c_selection&) = delete;
   c_selection& operator=(const c_selection&) = delete;

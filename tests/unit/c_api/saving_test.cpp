@@ -151,11 +151,15 @@ TEST_CASE("reshard onto a mesh, and like another checkpoint, writes the library'
   ours.placement_rules = shardmesh::parse_placement_rules({".*weight=S(0),R"}).value();
   ours.default_placements = shardmesh::parse_placements("R,R").value();
   ours.optimizer_follows = false;
+  ours.selection.optimizer_follows = true;
+  ours.selection.rename = {shardmesh::parse_rename_rule("model\\.(.*)weight=model.\\1new_weight").value()};
   c::reshard_options theirs;
   theirs.mesh = "dp=2,tp=2";
   theirs.place = {".*weight=S(0),R"};
   theirs.default_placements = "R,R";
   theirs.optimizer_follows = false;
+  theirs.select.optimizer_follows = true;
+  theirs.select.rename = {"model\\.(.*)weight=model.\\1new_weight"};
   check_equal(shardmesh::reshard(*reader, scratch.path / "ours", ours), c::reshard(from, scratch / "theirs", theirs));
   CHECK(bytes_of(scratch.path / "theirs") == bytes_of(scratch.path / "ours"));
 
