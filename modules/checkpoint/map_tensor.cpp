@@ -6,9 +6,7 @@ module;
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -40,16 +38,7 @@ std::string unlike_memory(const opened_chunk& chunk) {
 struct tensor_map::state {
   checkpoint_reader& reader;
   map_options options;
-  std::mutex lock;
-  std::map<std::string, std::shared_ptr<const mapped_file>> files;  // by path
-
-  result<std::shared_ptr<const mapped_file>> file(const std::string& path) {
-    const std::scoped_lock guard(lock);
-    std::shared_ptr<const mapped_file>& known = files[path];
-    if (known) return known;
-    SHARDMESH_TRY(known, mapped_file::open(path));
-    return known;
-  }
+  file_maps files;
 
   // The chunk that holds all of the box.
   result<std::int32_t> chunk_of(const tensor_entry& tensor, const box& where) const {
@@ -74,7 +63,7 @@ struct tensor_map::state {
     if (std::string why = unlike_memory(*opened); !why.empty())
       return fail(errc::unsupported, std::move(why)).with_hint("load it");
     const file_range range = *opened->source->plain_file();
-    SHARDMESH_TRY(const auto mapped, file(range.path));
+    SHARDMESH_TRY(const auto mapped, files.open(range.path));
     const stored_tensor& stored = opened->tensor;
     // Of the length that it had when the checkpoint was opened: the numbers of `stored` were held against that.
     if (static_cast<std::int64_t>(mapped->bytes().size()) < range.offset + stored.begin + stored.size_bytes)
@@ -103,7 +92,7 @@ result<void> mapped_tensor::check() const {
 }
 
 tensor_map::tensor_map(checkpoint_reader& reader, const map_options& options)
-    : state_(new state{reader, options, {}, {}}) {}
+    : state_(new state{reader, options, {}}) {}
 tensor_map::~tensor_map() = default;
 tensor_map::tensor_map(tensor_map&&) noexcept = default;
 

@@ -120,7 +120,7 @@ class safetensors_ranks final : public rank_writer {
       keys.push_back(tensor.key);
     }
     box_writer writer(output, std::move(parts));
-    SHARDMESH_CHECK(run_to_items(transfers, keys, work_.source, writer, run));
+    SHARDMESH_CHECK(write_items(transfers, keys, work_.source, writer, run));
     SHARDMESH_CHECK(writer.check_complete());
     detail::wire_writer note;
     for (const auto& [tensor, part] : whole) tell_sum(note, tensor, writer.digest(part));

@@ -27,7 +27,7 @@ class safetensors_save {
                    const file_options& format, const save_options& options)
       : tensors_(std::move(tensors)), objects_(objects), format_(format), options_(options) {}
 
-  save_report run(const std::filesystem::path& destination, any_item_source source) {
+  save_report run(const std::filesystem::path& destination, element_source source) {
     std::vector<std::size_t> plain = all_indices();
     std::erase_if(plain, [&](std::size_t i) { return static_cast<bool>(tensors_[i].archive); });
     report_.problems = problems_of(described(plain));
@@ -78,7 +78,7 @@ class safetensors_save {
     return texts;
   }
 
-  result<void> write(const std::filesystem::path& destination, any_item_source source) {
+  result<void> write(const std::filesystem::path& destination, element_source source) {
     if (!objects_.empty()) {
       SHARDMESH_TRY(objects_text_, format_objects(objects_));
     }
@@ -106,7 +106,7 @@ class safetensors_save {
     return {};
   }
 
-  result<void> write_tensors(staged_output& output, any_item_source source) {
+  result<void> write_tensors(staged_output& output, element_source source) {
     std::vector<torch_file::written_item> items(tensors_.size());
     std::vector<tensor_transfer> transfers;
     std::vector<std::string> keys;
@@ -123,7 +123,7 @@ class safetensors_save {
     }
     torch_file::item_writer writer(output, std::move(items));
     SHARDMESH_CHECK(writer.write_empty_items());
-    SHARDMESH_CHECK(run_to_items(transfers, keys, source, writer, run_options_of(options_)));
+    SHARDMESH_CHECK(write_items(transfers, keys, source, writer, run_options_of(options_)));
     SHARDMESH_CHECK(writer.check_complete());
     std::vector<digest128> sums;
     for (std::size_t i = 0; i < tensors_.size(); ++i) sums.push_back(writer.digest(i));
@@ -152,7 +152,7 @@ class safetensors_save {
 }  // namespace
 
 save_report save(const std::filesystem::path& destination, std::vector<output_tensor> tensors,
-                 std::span<const output_object> objects, any_item_source source, const file_options& format,
+                 std::span<const output_object> objects, element_source source, const file_options& format,
                  const save_options& options) {
   return safetensors_save(std::move(tensors), objects, format, options).run(destination, source);
 }

@@ -26,7 +26,7 @@ struct file_options {
 /// __metadata__ ("shardmesh.xxh3"), a folder also the record of `checksum`.
 /// The report lists every tensor that the format cannot hold; nothing is written then.
 save_report save(const std::filesystem::path& destination, std::vector<output_tensor> tensors,
-                 std::span<const output_object> objects, any_item_source source, const file_options& format,
+                 std::span<const output_object> objects, element_source source, const file_options& format,
                  const save_options& options = {});
 
 }  // namespace shardmesh::safetensors

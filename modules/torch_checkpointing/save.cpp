@@ -26,7 +26,7 @@ class folder_save {
               const save_options& options)
       : tensors_(std::move(tensors)), objects_(objects), format_(format), options_(options) {}
 
-  save_report run(const std::filesystem::path& destination, any_item_source source) {
+  save_report run(const std::filesystem::path& destination, element_source source) {
     for (const output_tensor& tensor : tensors_)
       if (auto can = torch_file::tensor_pickle(tensor.type, tensor.bytes.from.global_shape()); !tensor.archive && !can)
         report_.problems.push_back(std::move(can).error().with_key(tensor.key));
@@ -44,7 +44,7 @@ class folder_save {
     safetensors::file_layout layout;              // of safetensors
   };
 
-  result<void> write(const std::filesystem::path& destination, any_item_source source) {
+  result<void> write(const std::filesystem::path& destination, element_source source) {
     SHARDMESH_TRY(plan_, plan_folder(tensors_, objects_, format_));
     SHARDMESH_CHECK(lay_out());
     SHARDMESH_TRY(staged_output output, staged_output::directory(destination, options_.output));
@@ -54,7 +54,7 @@ class folder_save {
     SHARDMESH_CHECK(writer.write_empty_items());
     for (const open_file& file : files_)
       if (file.state) SHARDMESH_CHECK(file.state->write_archived(writer));
-    SHARDMESH_CHECK(run_to_items(transfers_, keys_, source, writer, run_options_of(options_)));
+    SHARDMESH_CHECK(write_items(transfers_, keys_, source, writer, run_options_of(options_)));
     SHARDMESH_CHECK(writer.check_complete());
     SHARDMESH_CHECK(finish(output, writer));
     if (options_.call.cancel.stop_requested()) return fail(errc::cancelled, "the save was cancelled");
@@ -175,7 +175,7 @@ class folder_save {
 }  // namespace
 
 save_report save(const std::filesystem::path& destination, std::vector<output_tensor> tensors,
-                 std::span<const output_object> objects, any_item_source source, const folder_options& format,
+                 std::span<const output_object> objects, element_source source, const folder_options& format,
                  const save_options& options) {
   return folder_save(std::move(tensors), objects, format, options).run(destination, source);
 }

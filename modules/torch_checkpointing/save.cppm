@@ -28,7 +28,7 @@ inline constexpr std::int32_t max_ranks = 65'536;
 ///         `files`; more than `max_ranks`); two entries of one path; those of source, staged output and executor.
 ///         Source: torch_checkpointing/checkpoint_writer.py
 save_report save(const std::filesystem::path& destination, std::vector<output_tensor> tensors,
-                 std::span<const output_object> objects, any_item_source source, const folder_options& format,
+                 std::span<const output_object> objects, element_source source, const folder_options& format,
                  const save_options& options = {});
 
 }  // namespace shardmesh::torch_checkpointing
