@@ -165,6 +165,7 @@ def columns(tensors):
             f"shardmesh::load, all 8 in one call, {bench.threads} threads": bench.ours("columns_at_once", folder),
             "shardmesh::load, 8 ranks (threads) together": bench.ours("columns_ranks", folder),
             f"shardmesh::load, rank after rank, {bench.threads} threads": bench.ours("columns", folder),
+            "shardmesh::load, rank after rank, one reader, map_rows": bench.ours("columns_mapped", folder),
             "torch dcp.load, rank after rank in one process": bench.peer("columns_alone", folder),
             "torch dcp.load, 8 gloo processes": bench.peer("columns_group", folder),
             f"plain pread of all files once, {bench.threads} threads": bench.ours("plain_read", folder)})

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Our side of ./dev bench: one case, timed N times in one process, as one line of JSON. benchmarks/bench.py runs it
 // beside its peers. Also the plain side (plain_files).
-//   shardmesh_bench load|load_cold|map|columns|columns_at_once|columns_ranks|dequantize|convert_cached|plain_read|plain_write|
-//                   plain_copy_cached|direct_read|memcpy PATH [--repeat N] [--threads N] [--ranks N]
+//   shardmesh_bench load|load_cold|map|columns|columns_mapped|columns_at_once|columns_ranks|dequantize|convert_cached|
+//                   plain_read|plain_write|plain_copy_cached|direct_read|memcpy PATH [--repeat N] [--threads N] [--ranks N]
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
@@ -173,6 +173,12 @@ std::vector<double> time_load(const arguments& given, std::int64_t& bytes) {
         need(load(*opened, together, {.threads = given.threads}));
         return;
       }
+      if (given.what == "columns_mapped") {  // one reader for all of them, which keeps what it mapped
+        const auto opened = need(open_checkpoint(given.path));
+        for (const wanted& part : parts)
+          need(load(*opened, part.requests, {.threads = given.threads, .reading = {.map_rows = true}}));
+        return;
+      }
       for (const wanted& part : parts) {  // every destination rank opens the checkpoint for itself
         const auto opened = need(open_checkpoint(given.path));
         need(load(*opened, part.requests, {.threads = given.threads}));
@@ -281,7 +287,8 @@ int main(int argc, char** argv) {
   const arguments given = parse(argc, argv);
   std::int64_t bytes = 0;
   std::vector<double> times;
-  if (given.what == "load" || given.what == "load_cold" || given.what == "columns" || given.what == "columns_at_once")
+  if (given.what.starts_with("load") || given.what == "columns" || given.what == "columns_mapped" ||
+      given.what == "columns_at_once")
     times = time_load(given, bytes);
   else if (given.what == "columns_ranks")
     times = time_ranks(given, bytes);

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <random>
 #include <span>
@@ -199,4 +200,44 @@ TEST_CASE("what does not lie plain in one run of a file is refused with the reas
       other_order += !mapped && mapped.error().message == "is stored in the other byte order";
     }
   CHECK(other_order > 0);
+}
+
+TEST_CASE("rank after rank loads its columns through one reader that maps rows, in every plain format") {
+  const scratch_folder scratch;
+  const extents shape{48, 40};
+  std::vector<float> values(48 * 40);
+  std::iota(values.begin(), values.end(), 0.0F);
+  save_tensor saved{"w", {"w"}, shape, {}};
+  for (std::int64_t rank = 0; rank < 4; ++rank) {
+    const box rows{{rank * 12, 0}, {12, 40}};
+    const auto* const begin = reinterpret_cast<const std::byte*>(values.data() + rank * 12 * 40);
+    saved.parts.push_back({rows, {begin, dtype::float32, {}, rows.sizes, {40, 1}}, static_cast<std::int32_t>(rank)});
+  }
+  const fs::path dcp = scratch.path / "dcp", file = scratch.path / "w.safetensors";
+  REQUIRE(save(dcp, {&saved, 1}, target_format::dcp).ok());
+  REQUIRE(save(file, {&saved, 1}, target_format::safetensors).ok());
+  for (const fs::path& path : {dcp, file}) {
+    const auto reader = open_checkpoint(path).value();
+    const auto load_columns = [&](std::int64_t rank, std::vector<float>& got) -> result<load_report> {
+      const box columns{{0, rank * 5}, {48, 5}};
+      got.assign(48 * 5, -1);
+      const tensor_view to{reinterpret_cast<std::byte*>(got.data()), dtype::float32, {}, columns.sizes, {5, 1}};
+      return load_into(*reader, "w", columns, to, {.threads = 2, .reading = {.map_rows = true}});
+    };
+    std::vector<float> got;
+    for (std::int64_t rank = 0; rank < 8; ++rank) {
+      REQUIRE(load_columns(rank, got));
+      std::vector<float> wanted;
+      for (std::int64_t i = 0; i < 48; ++i)
+        for (std::int64_t j = 0; j < 5; ++j) wanted.push_back(static_cast<float>(i * 40 + rank * 5 + j));
+      CHECK(got == wanted);
+    }
+    const fs::path shorter = path == dcp ? dcp / "__2_0.distcp" : file;
+    fs::resize_file(shorter, 64);
+    const auto refused = load_columns(0, got);
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().code == errc::io);
+    CHECK(to_string(refused.error()).find(shorter.string()) != std::string::npos);
+    CHECK(refused.error().key == "w");
+  }
 }
