@@ -89,6 +89,7 @@ template <tensor_view_type View>
 View subview(const View& view, const box& b) {
   View part = view;
   part.sizes = b.sizes;
+  if (b.is_empty()) return part;  // an empty tensor may have no memory
   for (std::size_t d = 0; d < b.rank(); ++d) part.data += b.offsets[d] * view.strides[d] * item_bytes(view.type);
   return part;
 }

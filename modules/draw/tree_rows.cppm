@@ -11,8 +11,8 @@ struct tree_row {
   std::size_t node = 0, depth = 0;
   std::size_t parent = 0;  // row of it; the root's own
   bool is_last = true;     // of its parent's children
-  std::string key;         // as a path spells it, escaped; the root has none
-  std::string rest;        // of a container how many children it has, of a leaf its label, escaped
+  std::string key{};       // as a path spells it, escaped; the root has none
+  std::string rest{};      // of a container how many children it has, of a leaf its label, escaped
 };
 
 // The first `most` nodes, each container before its children; one at least, unless the spec is empty.

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Not exported: sequences, containers and records in the words of an arena (`tag` says how each lies there).
-module;
-#include <fmt/format.h>
 module shardmesh.pickle:arena_writer;
 
 import shardmesh.std;
@@ -71,7 +69,7 @@ class arena_writer {
   /// The container that takes a target's items: the target itself when it is `plain`, or a record's own list or dict.
   inline bool container_of(std::uint64_t target, tag plain, block_part part, std::uint64_t& container) {
     if (tag_of(target) == plain) return container = target, true;
-    if (!is_record(target)) return problem_.bad(fmt::format("cannot add items to a {}", name(value_of(target).kind())));
+    if (!is_record(target)) return problem_.bad("cannot add items to a " + std::string(name(value_of(target).kind())));
     const std::uint64_t at = block_of(target) + static_cast<std::uint64_t>(part);
     if (words_[at] == 0) {
       const std::uint64_t made = make_container(part == block_part::list ? tag::list : tag::dict);

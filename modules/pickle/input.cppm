@@ -2,8 +2,6 @@
 // Not exported: the bytes of a pickle as opcodes take them: numbers, counted bytes, lines; and what was wrong first.
 // Stated lengths are checked against what is left before anything is done with them.
 module;
-#include <fmt/format.h>
-
 #include <cstring>
 module shardmesh.pickle:input;
 
@@ -71,7 +69,7 @@ class input {
  private:
   inline std::size_t left() const { return bytes_.size() - at_; }
   [[gnu::cold, gnu::noinline]] bool too_long(std::uint64_t count) {
-    return problem_.cut(fmt::format("{} bytes are stated, {} are left", count, left()));
+    return problem_.cut(std::to_string(count) + " bytes are stated, " + std::to_string(left()) + " are left");
   }
 
   std::span<const std::byte> bytes_;

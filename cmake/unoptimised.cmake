@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+# shardmesh_unoptimised(FOLDER): the bodies of FOLDER's targets, and of the folders in it, are compiled without
+# optimisation, in half the time. What tests the library need not be fast; the library is as it is shipped.
+# An option of files, not of targets: for a target of other options CMake would compile every interface again.
+# Files with options of their own keep them, and doubles of devices (they do what kernels do).
+function(shardmesh_unoptimised folder)
+  get_property(targets DIRECTORY ${folder} PROPERTY BUILDSYSTEM_TARGETS)
+  foreach(target IN LISTS targets)
+    get_target_property(type ${target} TYPE)
+    if(target MATCHES "double" OR NOT type MATCHES "EXECUTABLE|LIBRARY")
+      continue()
+    endif()
+    get_target_property(sources ${target} SOURCES)
+    list(FILTER sources INCLUDE REGEX "\\.cpp$")
+    foreach(source IN LISTS sources)
+      cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY ${folder})
+      get_source_file_property(options ${source} TARGET_DIRECTORY ${target} COMPILE_OPTIONS)
+      if(NOT options)
+        set_source_files_properties(${source} TARGET_DIRECTORY ${target} PROPERTIES COMPILE_OPTIONS -O0)
+      endif()
+    endforeach()
+  endforeach()
+  get_property(subfolders DIRECTORY ${folder} PROPERTY SUBDIRECTORIES)
+  foreach(subfolder IN LISTS subfolders)
+    shardmesh_unoptimised(${subfolder})
+  endforeach()
+endfunction()
