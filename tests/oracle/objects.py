@@ -252,6 +252,23 @@ def refusals(oracle):
     oracle.check(status == 1 and "w" in err and "a higher --limit-factor allows it" in err, "expanded", f"exits {status}: {err}")
 
 
+def beside_flat_parameters(oracle):
+    """A wrapper in a folder whose flat parameter is cut into named ones becomes its components, as anywhere else."""
+    flat, spec, folder = torch.rand(10), oracle.work / "flat.json", oracle.work / "flat"
+    torch.save({"m._flat_param": flat, "q": torch.quantize_per_tensor(torch.rand(4), 0.1, 0, torch.qint8)}, oracle.work / "flat.pt")
+    spec.write_text(json.dumps({"units": [{"key": "m._flat_param", "parameters": [
+        {"name": "w", "shape": [2, 3]}, {"name": "b", "shape": [4]}]}]}))
+    oracle.succeeds("flat", "convert", oracle.work / "flat.pt", folder, "--to", "dcp")
+    made = {}
+    for name, more in (("plain", []), ("named", ["--flat-spec", spec])):
+        if oracle.succeeds("flat", "convert", folder, oracle.work / f"{name}.safetensors", *more) is None:
+            return
+        made[name], _ = read_safetensors(oracle.work / f"{name}.safetensors")
+    whole = made["plain"].pop("m._flat_param")[2]
+    wanted = {**made["plain"], "m.w": ("F32", [2, 3], whole[:24]), "m.b": ("F32", [4], whole[24:])}
+    oracle.check(len(wanted) > 2 and made["named"] == wanted, "flat", f"{sorted(made['named'])} for {sorted(wanted)}")
+
+
 def not_checkpoints(oracle):
     made = {"arrays.npz": "numpy", "array.npy": "numpy", "compressed.pt": "gzip",
             "pointer.pt": "Git LFS"}
@@ -302,7 +319,7 @@ def whole_objects_of_dcp(oracle):
 
 def main():
     oracle = Oracle(__doc__)
-    for step in (containers, modules, keys, cyclic, values, refusals, not_checkpoints, whole_objects_of_dcp):
+    for step in (containers, modules, keys, cyclic, values, refusals, beside_flat_parameters, not_checkpoints, whole_objects_of_dcp):
         step(oracle)
     oracle.finish()
 
