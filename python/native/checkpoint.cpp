@@ -2,6 +2,7 @@
 // One opened checkpoint: its description, its objects, and loading boxes of its tensors.
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <string>
 #include <utility>
@@ -11,7 +12,6 @@
 #include "module.hpp"
 #include "values.hpp"
 #include "waiting.hpp"
-#include "watched_reader.hpp"
 
 import shardmesh;
 
@@ -23,10 +23,17 @@ namespace {
 
 using reader_pointer = std::shared_ptr<checkpoint_reader>;
 
-reader_pointer open(const py::str& path, std::int64_t limit_factor) {
+// options: limit_factor, only_keys, all_parts, dequantize, block_size, check_sums (of what is dequantized).
+reader_pointer open(const py::str& path, const py::dict& given) {
   const std::string name = bytes_of(path);
+  open_options how{.limits = read_limits{}.times(given["limit_factor"].cast<std::int64_t>())};
+  for (const py::handle key : given["only_keys"]) how.only_keys.push_back(bytes_of(key));
+  const bool all_parts = given["all_parts"].cast<bool>(), dequantize = given["dequantize"].cast<bool>();
+  const dequantize_options numbers{.block_size = given["block_size"].cast<std::int64_t>(),
+                                   .check_sums = given["check_sums"].cast<bool>()};
   const py::gil_scoped_release released;
-  auto opened = open_checkpoint(name, {.limits = read_limits{}.times(limit_factor)});
+  auto opened = all_parts ? open_parts(name, how) : open_checkpoint(name, how);
+  if (opened && dequantize) opened = dequantized(*std::move(opened), numbers);
   if (opened) (*opened)->identify_opaque_tensors();
   const py::gil_scoped_acquire held;
   return reader_pointer(value_of(std::move(opened)));
@@ -80,24 +87,51 @@ py::tuple object_value_of(checkpoint_reader& reader, std::size_t index) {
   return py::make_tuple(text(value.kind), text(value.type), text(value.json));
 }
 
-// requests: (key, (offsets, sizes), memory) each; see `to_view`.
-std::int64_t load_boxes(const reader_pointer& reader, const py::sequence& requests, int threads, bool allow_narrowing,
-                        const py::object& report) {
+// Tells Python of every key that arrived, from the load's threads, one at a time. What Python raises ends the load.
+class arrivals {
+ public:
+  explicit arrivals(const py::object& told) : told_(told) {}
+  bool wanted() const { return !told_.is_none(); }
+  void tell(const std::string& key, watch& watching) {
+    const py::gil_scoped_acquire held;
+    if (raised_) return;
+    try {
+      told_(text(key));
+    } catch (...) {
+      raised_ = std::current_exception();
+      watching.stop.request_stop();
+    }
+  }
+  void rethrow() const {
+    if (raised_) std::rethrow_exception(raised_);
+  }
+
+ private:
+  const py::object& told_;
+  std::exception_ptr raised_;
+};
+
+// requests: (key, (offsets, sizes), memory) each; see `to_view`. arrived: None, or a callable that gets each key.
+std::int64_t load_boxes(const reader_pointer& reader, const py::sequence& requests, const py::dict& given,
+                        const py::object& arrived, const py::object& report) {
   std::vector<load_request> wanted;
   wanted.reserve(requests.size());
   for (const py::handle request : requests) {
     const auto one = py::reinterpret_borrow<py::sequence>(request);
     wanted.push_back({bytes_of(one[0]), to_box(one[1]), to_view(one[2])});
   }
-  const bool is_watched = !report.is_none();
-  return value_of(waited(report, [&](watch& watching) -> result<std::int64_t> {
-    // What is read is counted for who wants to know: that copies the description.
-    const auto counted = is_watched ? watched(*reader, watching) : nullptr;
-    auto done = load(counted ? *counted : *reader, wanted,
-                     {.threads = threads, .allow_narrowing = allow_narrowing, .call = watching.call()});
-    if (!done) return std::move(done).error();
-    return done->bytes_read;
-  }));
+  load_options how{.threads = given["threads"].cast<int>(),
+                   .allow_narrowing = given["allow_narrowing"].cast<bool>(),
+                   .check = given["check"].cast<bool>()};
+  arrivals coming(arrived);
+  const auto loaded = waited(report, [&](watch& watching) {
+    how.call = watching.call();
+    how.progress = watching.progress();
+    if (coming.wanted()) how.arrived = [&](const std::string& key) { coming.tell(key, watching); };
+    return load(*reader, wanted, how);
+  });
+  coming.rethrow();
+  return value_of(loaded).bytes_read;
 }
 
 // A whole tensor into memory of its shape; says what is wrong with the shape before a byte is read.
@@ -143,8 +177,9 @@ void add_checkpoint(py::module_& native) {
       .def("object_archive", &object_archive, py::arg("object"))
       .def("object_value", &object_value_of, py::arg("object"))
       .def("load_whole", &load_whole, py::arg("key"), py::arg("memory"), py::arg("report"))
-      .def("load", &load_boxes, py::arg("requests"), py::arg("threads"), py::arg("allow_narrowing"), py::arg("report"));
-  native.def("open", &open, py::arg("path"), py::arg("limit_factor"));
+      .def("load", &load_boxes, py::arg("requests"), py::arg("options"), py::arg("arrived").none(true),
+           py::arg("report"));
+  native.def("open", &open, py::arg("path"), py::arg("options"));
 }
 
 }  // namespace bindings

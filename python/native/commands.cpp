@@ -52,7 +52,8 @@ selection_options selection(const py::dict& options) {
   return made;
 }
 
-py::dict convert_checkpoint(const reader_pointer& reader, const py::str& destination, const py::dict& given) {
+py::dict convert_checkpoint(const reader_pointer& reader, const py::str& destination, const py::dict& given,
+                            const reader_pointer& like) {
   convert_options options;
   options.to = to_format(given["format"]);
   options.selection = selection(given);
@@ -62,6 +63,11 @@ py::dict convert_checkpoint(const reader_pointer& reader, const py::str& destina
   const std::string merge = bytes_of(given["dedup"]);
   options.merge = merge == "equal" ? dedup::equal : merge == "tied" ? dedup::tied : dedup::none;
   options.nest = given["nest"].cast<bool>();
+  options.components = given["components"].cast<bool>();
+  options.item = bytes_of(given["item"]);
+  options.safetensors_files = wants_safetensors_files(given);
+  options.shapes_like = like.get();
+  options.allow_shape_mismatch = given["allow_shape_mismatch"].cast<bool>();
   const std::string path = bytes_of(destination);
   const plain_saving saving(given);
   return told(waited(given["report"], [&](watch& watching) {
@@ -142,7 +148,8 @@ void add_commands(py::module_& native) {
              py::arg("report"));
   native.def("diff", &diff_checkpoints, py::arg("left"), py::arg("right"), py::arg("tolerance"), py::arg("layout"),
              py::arg("ignore_dtype"), py::arg("threads"), py::arg("report"));
-  native.def("convert", &convert_checkpoint, py::arg("checkpoint"), py::arg("destination"), py::arg("options"));
+  native.def("convert", &convert_checkpoint, py::arg("checkpoint"), py::arg("destination"), py::arg("options"),
+             py::arg("like").none(true));
   native.def("reshard", &reshard_checkpoint, py::arg("checkpoint"), py::arg("destination"), py::arg("options"),
              py::arg("like").none(true));
 }

@@ -6,6 +6,7 @@
 namespace bindings {
 
 void add_checkpoint(pybind11::module_& native);   // one opened checkpoint: what it holds, loading
+void add_mapping(pybind11::module_& native);      // its tensors where they lie in the files
 void add_saving(pybind11::module_& native);       // save, from one process
 void add_commands(pybind11::module_& native);     // verify, diff, convert, reshard
 void add_rank_folder(pybind11::module_& native);  // a DCP folder that several processes write

@@ -20,6 +20,7 @@
 import shardmesh;
 import shardmesh.dcp;
 import shardmesh.safetensors;
+import shardmesh.torch_checkpointing;
 import shardmesh.torch_file;
 
 namespace bindings {
@@ -86,6 +87,10 @@ py::dict save_state(const py::str& destination, const py::sequence& tensors, con
   const std::string path = bytes_of(destination);
   const target_format to = to_format(given["format"]);
   const std::int64_t max_shard_bytes = given["max_shard_bytes"].cast<std::int64_t>();
+  const torch_checkpointing::folder_options items{.files = wants_safetensors_files(given)
+                                                               ? torch_checkpointing::payload::safetensors
+                                                               : torch_checkpointing::payload::torch,
+                                                  .item = bytes_of(given["item"])};
   const plain_saving saving(given);
   return told(waited(given["report"], [&](watch& watching) {
     const save_options options = replacing_checkpoints(saving.with(watching));
@@ -93,6 +98,8 @@ py::dict save_state(const py::str& destination, const py::sequence& tensors, con
       return dcp::save(path, std::move(state.tensors), state.objects, state.source, dcp::new_extras(), options);
     if (to == target_format::pt)
       return torch_file::save(path, std::move(state.tensors), state.objects, state.source, options);
+    if (to == target_format::torch_checkpointing)
+      return torch_checkpointing::save(path, std::move(state.tensors), state.objects, state.source, items, options);
     return safetensors::save(path, std::move(state.tensors), state.objects, state.source,
                              {.folder = to == target_format::hf, .max_shard_bytes = max_shard_bytes}, options);
   }));

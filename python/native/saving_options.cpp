@@ -18,7 +18,17 @@ target_format to_format(const py::handle& name) {
   if (spelled == "safetensors") return target_format::safetensors;
   if (spelled == "hf") return target_format::hf;
   if (spelled == "pt") return target_format::pt;
-  raise(fail(errc::invalid_argument, "no format to write").with_values("dcp, safetensors, hf or pt", spelled));
+  if (spelled == "torch-checkpointing") return target_format::torch_checkpointing;
+  raise(fail(errc::invalid_argument, "no format to write")
+            .with_values("dcp, safetensors, hf, pt or torch-checkpointing", spelled));
+}
+
+bool wants_safetensors_files(const py::dict& given) {
+  const std::string spelled = bytes_of(given["payload"]);
+  if (spelled != "torch" && spelled != "safetensors")
+    raise(
+        fail(errc::invalid_argument, "no payload of torch-checkpointing").with_values("torch or safetensors", spelled));
+  return spelled == "safetensors";
 }
 
 plain_saving::plain_saving(const py::dict& given)

@@ -9,7 +9,7 @@ import shardmesh;
 
 namespace bindings {
 
-/// "dcp", "safetensors", "hf" or "pt". Raises invalid_argument.
+/// "dcp", "safetensors", "hf", "pt" or "torch-checkpointing". Raises invalid_argument.
 shardmesh::target_format to_format(const pybind11::handle& name);
 
 /// `overwrite`, `threads`, `memory_bytes` of the dict, and the watch's cancellation and progress. Called without the
@@ -21,6 +21,9 @@ struct plain_saving {
   explicit plain_saving(const pybind11::dict& given);
   shardmesh::save_options with(watch& watching) const;
 };
+
+/// Whether "payload" asks for safetensors files ("torch": no). Raises invalid_argument.
+bool wants_safetensors_files(const pybind11::dict& given);
 
 /// The report as a dict; raises its problems.
 pybind11::dict told(const shardmesh::save_report& report);

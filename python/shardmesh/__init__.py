@@ -6,10 +6,12 @@
 import importlib
 from typing import TYPE_CHECKING
 
-from ._checkpoint import Checkpoint, Chunk, Entry, ObjectEntry, TensorEntry, load, open
+from ._checkpoint import Checkpoint, Chunk, Entry, ObjectEntry, TensorEntry, load, map_tensor, open
 from ._commands import DiffReport, Difference, Selection, VerifyReport, convert, diff, inspect, reshard, verify
 from ._error import Box, Error
 from ._layouts import Layout, PlacedBox
+from ._loading import Loading
+from ._mapped import MappedTensor
 from ._native import version as __version__
 from ._saving import SaveReport, save
 
@@ -28,7 +30,7 @@ def __getattr__(name: str):
     return getattr(importlib.import_module(f".{_OF_TORCH[name]}", __name__), name)
 
 
-__all__ = ["Box", "Checkpoint", "Chunk", "DiffReport", "Difference", "Entry", "Error", "Layout", "ObjectEntry",
-           "PlacedBox", "SaveReport", "Selection", "Shards", "TensorEntry", "VerifyReport", "convert", "diff",
-           "flatten_sharded_tensors", "full_state_dict", "inspect", "load", "open", "redistribute", "reshard", "save",
-           "verify"]
+__all__ = ["Box", "Checkpoint", "Chunk", "DiffReport", "Difference", "Entry", "Error", "Layout", "Loading",
+           "MappedTensor", "ObjectEntry", "PlacedBox", "SaveReport", "Selection", "Shards", "TensorEntry",
+           "VerifyReport", "convert", "diff", "flatten_sharded_tensors", "full_state_dict", "inspect", "load",
+           "map_tensor", "open", "redistribute", "reshard", "save", "verify"]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
 from . import _native, _plain_pickle
 from ._error import Box, Error, failure
+from ._loading import Loading
+from ._mapped import MappedTensor
 from ._progress import Progress, reporting
 from ._tensors import Destination, dtype_named, fresh
 
@@ -53,6 +55,9 @@ class TensorEntry:
     def load(self, box: Where | None = None) -> torch.Tensor:
         return self._checkpoint.load(self.key, box)
 
+    def map(self, box: Where | None = None, *, allow_unaligned: bool = False) -> MappedTensor:
+        return self._checkpoint.map_tensor(self.key, box, allow_unaligned=allow_unaligned)
+
     def __getitem__(self, index: Any) -> torch.Tensor:
         return self.load(box_of_slices(self.shape, index, self.key))
 
@@ -94,6 +99,7 @@ class Checkpoint(Mapping[str, Entry]):
 
     def __init__(self, native: _native.Checkpoint) -> None:
         self._native = native
+        self._maps: dict[bool, _native.TensorMap] = {}
         self._entries: dict[str, Entry] = {}
         for i, (key, dtype, shape, path, _, requires_grad, foreign) in enumerate(native.tensors()):
             self._entries[key] = TensorEntry(key, dtype, shape, path, requires_grad, foreign, self, i)
@@ -106,7 +112,8 @@ class Checkpoint(Mapping[str, Entry]):
 
     @property
     def format(self) -> str:
-        """"dcp", "torch" (a .pt file), "safetensors" or "hf" (a Hugging Face folder)."""
+        """"dcp", "torch" (a .pt file), "safetensors", "hf" (a Hugging Face folder), "torch-files", "deepspeed",
+        "torchsnapshot", "torch-checkpointing" or "parts"."""
         return self._native.format
 
     @property
@@ -178,12 +185,61 @@ class Checkpoint(Mapping[str, Entry]):
         return made
 
     def load_into(self, wanted: Mapping[str, torch.Tensor] | Sequence[tuple[str, Where | None, torch.Tensor]], *,
-                  threads: int = 0, allow_narrowing: bool = False, progress: Progress = None) -> None:
+                  threads: int = 0, allow_narrowing: bool = False, check: bool = False,
+                  progress: Progress = None) -> None:
         """Fills tensors in place: {key: tensor}, or (key, box, tensor) of which the box may be None (the whole).
 
         A tensor may have any strides, any dtype that the stored one converts to, and be on any device. Nothing is read
-        when any of them does not fit. What several of them share is read once.
+        when any of them does not fit. What several of them share is read once. check: compare the checksums of what is
+        read, which reads it twice (Error "checksum_mismatch").
         """
+        destinations, requests = self._destinations(wanted)
+        total = sum(to.tensor.nbytes for to in destinations)
+        with reporting(progress, total, "load") as report:
+            self._load(requests, threads, allow_narrowing, report, check)
+            if report:
+                report(total)
+        for to in destinations:
+            to.finish()
+
+    def start_load(self, wanted: Mapping[str, torch.Tensor] | Sequence[tuple[str, Where | None, torch.Tensor]], *,
+                   threads: int = 0, allow_narrowing: bool = False, check: bool = False,
+                   on_arrival: Callable[[str], None] | None = None, progress: Progress = None) -> Loading:
+        """`load_into` in a thread of its own: tensors arrive in the order in which they are stored, and can be used while
+        the others are still on their way. See `Loading`.
+
+        on_arrival: called with each key when everything that was asked of it is there, in the load's thread, one at a
+        time; what it raises ends the load, and `Loading.wait` raises it. Nobody else touches a tensor before its key has
+        arrived. Tensors without memory, and whole tensors of another shape, are refused at once; the rest by `wait`.
+        """
+        destinations, requests = self._destinations(wanted)
+        by_key: dict[str, list[Destination]] = {}
+        for to in destinations:
+            by_key.setdefault(to.key, []).append(to)
+
+        def load(arrived: Callable[[str], None], report: Callable[[int], None]) -> None:
+            def finished(key: str) -> None:
+                for to in by_key[key]:
+                    to.finish()
+                arrived(key)
+
+            self._load(requests, threads, allow_narrowing, report, check, finished)
+
+        return Loading(load, on_arrival, progress, sum(to.tensor.nbytes for to in destinations))
+
+    def map_tensor(self, key: str, box: Where | None = None, *, allow_unaligned: bool = False) -> MappedTensor:
+        """The tensor of that key, or a box of it, where it lies in its file: nothing is copied, nor read before it is
+        touched, nor held against checksums. See `MappedTensor`.
+
+        allow_unaligned: also tensors whose first byte is no multiple of what their dtype needs.
+        Raises Error: missing_key; shape_mismatch; unsupported where the bytes do not lie in one file as they are
+        (compressed, several chunks, dequantized); unaligned; io.
+        """
+        tensors = self._maps.setdefault(allow_unaligned, _native.TensorMap.make(self._native, allow_unaligned))
+        return MappedTensor(key, self.path, tensors.tensor(key, box))
+
+    def _destinations(self, wanted: Any) -> tuple[list[Destination], list]:
+        """What is filled, and the C++ half's requests."""
         items = [(key, None, tensor) for key, tensor in wanted.items()] if isinstance(wanted, Mapping) else wanted
         destinations, requests = [], []
         for key, box, tensor in items:
@@ -193,13 +249,7 @@ class Checkpoint(Mapping[str, Entry]):
                 self._native.load_whole(key, to.memory, None)  # raises: the shape that the memory has and needs
             destinations.append(to)
             requests.append((key, box or ((0,) * tensor.ndim, tuple(tensor.shape)), to.memory))
-        total = sum(to.tensor.nbytes for to in destinations)
-        with reporting(progress, total, "load") as report:
-            self._load(requests, threads, allow_narrowing, report)
-            if report:
-                report(total)
-        for to in destinations:
-            to.finish()
+        return destinations, requests
 
     def load_object(self, key: str, weights_only: bool = True) -> Any:
         """The object of that key. Its pickle is run by PyTorch, where weights_only=True refuses all but plain data (and of
@@ -227,8 +277,10 @@ class Checkpoint(Mapping[str, Entry]):
             raise failure("missing_key", "there is no object of this key", key=key, path=self.path)
         return self._native.object_archive(entry._index)
 
-    def _load(self, requests: list, threads: int, allow_narrowing: bool, report: Any = None) -> None:
-        self._native.load(requests, threads, allow_narrowing, report)
+    def _load(self, requests: list, threads: int, allow_narrowing: bool, report: Any = None, check: bool = False,
+              arrived: Any = None) -> None:
+        options = {"threads": threads, "allow_narrowing": allow_narrowing, "check": check}
+        self._native.load(requests, options, arrived, report)
 
 
 def box_of_slices(shape: tuple[int, ...], index: Any, key: str) -> Box:
@@ -245,14 +297,43 @@ def box_of_slices(shape: tuple[int, ...], index: Any, key: str) -> Box:
     return Box(tuple(begin for begin, _, _ in bounds), tuple(max(0, end - begin) for begin, end, _ in bounds))
 
 
-def open(path: str | os.PathLike[str], *, limit_factor: int = 1) -> Checkpoint:
-    """A DCP folder, a .pt file, a safetensors file or a Hugging Face folder. No pickle is run.
+def open(path: str | os.PathLike[str], *, only_keys: Sequence[str] = (), all_parts: bool = False,
+         dequantize: bool = False, block_size: int = 128, limit_factor: int = 1) -> Checkpoint:
+    """A DCP folder, a .pt file, a safetensors file, a Hugging Face folder, or whatever else docs/formats.md lists. No
+    pickle is run.
 
+    only_keys: nobody asks for others, and a DCP folder's description of them is passed over: it has few others or none.
+    all_parts: everything that lies in a folder as one checkpoint, of keys "PART.KEY". dequantize: FP8 weights with
+    scales of blocks (of block_size rows and columns) and MXFP4 are the float32 numbers that they stand for.
     limit_factor: allow so many times what reading a file may cost before it is taken for an attack.
     """
-    return Checkpoint(_native.open(os.fspath(path), limit_factor))
+    return Checkpoint(opened(path, only_keys=only_keys, all_parts=all_parts, dequantize=dequantize,
+                             block_size=block_size, limit_factor=limit_factor))
+
+
+def opened(path: str | os.PathLike[str], *, only_keys: Sequence[str] = (), all_parts: bool = False,
+           dequantize: bool = False, block_size: int = 128, check_sums: bool = False,
+           limit_factor: int = 1) -> _native.Checkpoint:
+    """The C++ half's checkpoint. check_sums: what is dequantized is held against its checksums."""
+    options = {"only_keys": [only_keys] if isinstance(only_keys, str) else list(only_keys), "all_parts": all_parts,
+               "dequantize": dequantize, "block_size": block_size, "check_sums": check_sums,
+               "limit_factor": limit_factor}
+    return _native.open(os.fspath(path), options)
 
 
 def load(path: str | os.PathLike[str], key: str, box: Where | None = None, *, weights_only: bool = True) -> Any:
     """One tensor, one box of it, or one object of a checkpoint of any format. See `Checkpoint.load`."""
-    return open(path).load(key, box, weights_only=weights_only)
+    return _opened_for(path, key).load(key, box, weights_only=weights_only)
+
+
+def map_tensor(path: str | os.PathLike[str], key: str, box: Where | None = None, *,
+               allow_unaligned: bool = False) -> MappedTensor:
+    """One tensor, or a box of it, where it lies in its file. See `Checkpoint.map_tensor`; of many tensors that is
+    cheaper."""
+    return _opened_for(path, key).map_tensor(key, box, allow_unaligned=allow_unaligned)
+
+
+def _opened_for(path: str | os.PathLike[str], key: str) -> Checkpoint:
+    """Of little more than that key; of everything where it is not there, for the error to name the nearest."""
+    made = open(path, only_keys=(key,))
+    return made if key in made else open(path)

@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from . import _native
-from ._checkpoint import Checkpoint, open
+from ._checkpoint import Checkpoint, open, opened
 from ._error import Error, failure
 from ._progress import Progress, reporting
 from ._saving import MAX_SHARD_BYTES, SaveReport
 
 
 
-def inspect(path: str | os.PathLike[str]) -> Checkpoint:
+def inspect(path: str | os.PathLike[str], *, all_parts: bool = False) -> Checkpoint:
     """What a checkpoint holds: the opened checkpoint itself, a mapping of entries; `str` of an entry is one line."""
-    return open(path)
+    return open(path, all_parts=all_parts)
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class VerifyReport:
         return not self.problems and not self.more_problems
 
 
-def verify(path: str | os.PathLike[str], *, quick: bool = False, threads: int = 0,
+def verify(path: str | os.PathLike[str], *, quick: bool = False, all_parts: bool = False, threads: int = 0,
            progress: Progress = None) -> VerifyReport:
     """Is the checkpoint whole: every chunk present, readable, of the declared dtype and shape, without overlap or gap,
     and unchanged where there are checksums? quick: open everything, but read no tensor's bytes.
@@ -49,11 +49,11 @@ def verify(path: str | os.PathLike[str], *, quick: bool = False, threads: int = 
     A checkpoint that cannot be opened is a report with that problem.
     """
     try:
-        opened = _native.open(os.fspath(path), 1)
+        checkpoint = opened(path, all_parts=all_parts)
     except Error as problem:
         return VerifyReport([problem], 0, [], 0, 0, 0, 0, 0, 0)
-    with reporting(progress, opened.tensor_bytes, "verify") as report:
-        return VerifyReport(**_native.verify(opened, quick, threads, report))
+    with reporting(progress, checkpoint.tensor_bytes, "verify") as report:
+        return VerifyReport(**_native.verify(checkpoint, quick, threads, report))
 
 
 @dataclass(frozen=True)
@@ -91,13 +91,14 @@ class DiffReport:
 
 
 def diff(left: str | os.PathLike[str], right: str | os.PathLike[str], *, tolerance: float = 0.0, layout: bool = False,
-         ignore_dtype: bool = False, threads: int = 0, progress: Progress = None) -> DiffReport:
+         ignore_dtype: bool = False, all_parts: bool = False, threads: int = 0,
+         progress: Progress = None) -> DiffReport:
     """What differs between two checkpoints of any formats.
 
     tolerance: 0 compares bits (NaN equals NaN, -0 equals 0), else |a - b| <= T + T * |b|. layout: how tensors are cut,
     too. ignore_dtype: compare values across dtypes.
     """
-    sides = [_native.open(os.fspath(path), 1) for path in (left, right)]
+    sides = [opened(path, all_parts=all_parts) for path in (left, right)]
     with reporting(progress, sum(side.tensor_bytes for side in sides), "diff") as report:
         made = _native.diff(*sides, tolerance, layout, ignore_dtype, threads, report)
     made["differences"] = [Difference(**one) for one in made["differences"]]
@@ -134,45 +135,54 @@ class Selection:
 def convert(source: str | os.PathLike[str], destination: str | os.PathLike[str], format: str | None = None, *,
             selection: Selection = Selection(), overwrite: bool = False, max_shard_bytes: int = MAX_SHARD_BYTES,
             skip_objects: bool = False, skip_unsupported: bool = False, dedup: str = "none", nest: bool = False,
-            threads: int = 0, memory_bytes: int = 0, progress: Progress = None) -> SaveReport:
-    """Rewrites a checkpoint as "dcp", "safetensors", "hf" or "pt", streaming; whole or not at all. Every checksum that the
-    source has is compared before the destination appears.
+            components: bool = False, payload: str = "torch", item: str = "",
+            like: str | os.PathLike[str] | None = None, allow_shape_mismatch: bool = False, dequantize: bool = False,
+            all_parts: bool = False, threads: int = 0, memory_bytes: int = 0,
+            progress: Progress = None) -> SaveReport:
+    """Rewrites a checkpoint as "dcp", "safetensors", "hf", "pt" or "torch-checkpointing", streaming; whole or not at all.
+    Every checksum that the source has is compared before the destination appears.
 
     format: may be left out when the destination ends in .safetensors or .pt. dedup: "tied" or "equal" writes such
-    tensors once. nest: dcp, pt from flat names, split at dots. skip_objects, skip_unsupported: leave out instead of refusing.
+    tensors once. nest: dcp, pt, torch-checkpointing from flat names, split at dots. skip_objects, skip_unsupported: leave
+    out instead of refusing. components: sparse, nested, quantized and torchao's tensors as their components in dcp, pt
+    and torch-checkpointing, too. payload, item: of torch-checkpointing, as of `save`. like: tensors must have the shapes
+    of those of that checkpoint, or are cut and filled to them (allow_shape_mismatch). dequantize, all_parts: as of `open`.
     """
     if format is None:
         formats = {".safetensors": "safetensors", ".pt": "pt"}
         format = formats.get(os.path.splitext(os.fspath(destination))[1])
         if format is None:
-            raise failure("invalid_argument", "say which format: dcp, safetensors, hf or pt",
+            raise failure("invalid_argument", "say which format: dcp, safetensors, hf, pt or torch-checkpointing",
                           path=os.fspath(destination))
     if dedup not in ("none", "tied", "equal"):
         raise failure("invalid_argument", "no way to write tensors once", expected="none, tied or equal", found=dedup)
-    opened = _native.open(os.fspath(source), 1)
-    with reporting(progress, opened.tensor_bytes, "convert") as report:
+    checkpoint = opened(source, dequantize=dequantize, check_sums=dequantize, all_parts=all_parts)
+    other = None if like is None else opened(like)
+    with reporting(progress, checkpoint.tensor_bytes, "convert") as report:
         options = {"format": format, "overwrite": overwrite, "max_shard_bytes": max_shard_bytes,
                    "skip_objects": skip_objects, "skip_unsupported": skip_unsupported, "dedup": dedup, "nest": nest,
-                   "threads": threads, "memory_bytes": memory_bytes, "report": report, **selection.options()}
-        return SaveReport(**_native.convert(opened, os.fspath(destination), options))
+                   "components": components, "payload": payload, "item": item,
+                   "allow_shape_mismatch": allow_shape_mismatch, "threads": threads, "memory_bytes": memory_bytes,
+                   "report": report, **selection.options()}
+        return SaveReport(**_native.convert(checkpoint, os.fspath(destination), options, other))
 
 
 def reshard(source: str | os.PathLike[str], destination: str | os.PathLike[str], mesh: str | None = None, *,
             place: Sequence[str] = (), default: str | None = None, like: str | os.PathLike[str] | None = None,
             optimizer_follows: bool = True, selection: Selection = Selection(), overwrite: bool = False,
-            skip_unsupported: bool = False, threads: int = 0, memory_bytes: int = 0,
-            progress: Progress = None) -> SaveReport:
+            skip_unsupported: bool = False, dequantize: bool = False, all_parts: bool = False, threads: int = 0,
+            memory_bytes: int = 0, progress: Progress = None) -> SaveReport:
     """Rewrites a checkpoint as DCP for another mesh: each rank's bytes in its own file.
 
     mesh: "3" or "dp=2,tp=4"; place: "RE=S(0),R", the first that matches a key decides; default: placements of the
-    others. Or like: boxes and ranks of another checkpoint's tensors.
+    others. Or like: boxes and ranks of another checkpoint's tensors. dequantize, all_parts: as of `open`.
     """
     if (mesh is None) == (like is None):
         raise failure("invalid_argument", "say either mesh (with place) or like")
-    opened = _native.open(os.fspath(source), 1)
-    other = None if like is None else _native.open(os.fspath(like), 1)
-    with reporting(progress, opened.tensor_bytes, "reshard") as report:
+    checkpoint = opened(source, dequantize=dequantize, check_sums=dequantize, all_parts=all_parts)
+    other = None if like is None else opened(like)
+    with reporting(progress, checkpoint.tensor_bytes, "reshard") as report:
         options = {"mesh": mesh, "place": [place] if isinstance(place, str) else list(place), "default": default,
                    "optimizer_follows": optimizer_follows, "overwrite": overwrite, "skip_unsupported": skip_unsupported,
                    "threads": threads, "memory_bytes": memory_bytes, "report": report, **selection.options()}
-        return SaveReport(**_native.reshard(opened, os.fspath(destination), options, other))
+        return SaveReport(**_native.reshard(checkpoint, os.fspath(destination), options, other))

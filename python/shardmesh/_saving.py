@@ -35,11 +35,14 @@ class SaveReport:
 
 
 def save(state_dict: Mapping[str, Any], path: str | os.PathLike[str], format: str = "dcp", *, overwrite: bool = False,
-         max_shard_bytes: int = MAX_SHARD_BYTES, threads: int = 0, memory_bytes: int = 0,
-         progress: Progress = None) -> SaveReport:
+         max_shard_bytes: int = MAX_SHARD_BYTES, payload: str = "torch", item: str = "", threads: int = 0,
+         memory_bytes: int = 0, progress: Progress = None) -> SaveReport:
     """Writes a state dict as "dcp" (a folder that torch.distributed.checkpoint loads), "safetensors" (a file), "hf" (a
-    Hugging Face folder) or "pt" (a file that torch.load reads), whole or not at all. Nested dicts are flattened as
-    PyTorch flattens them, and nested again in "pt".
+    Hugging Face folder), "pt" (a file that torch.load reads) or "torch-checkpointing" (a folder of that package), whole
+    or not at all. Nested dicts are flattened as PyTorch flattens them, and nested again in "pt" and the latter.
+
+    payload, item: of torch-checkpointing. "safetensors" writes items of nothing but tensors so; everything goes below
+    that item (else the outermost names are the items, with a file each).
 
     overwrite: replace what is there, once the new one is on the disk. memory_bytes: for staging; 0: the default.
     Raises Error: destination_exists; unsupported for tensors without plain memory (sparse, quantized, meta,
@@ -55,8 +58,8 @@ def save(state_dict: Mapping[str, Any], path: str | os.PathLike[str], format: st
         tensors.append((key, where, memory_of(plain), value.requires_grad))
     total = sum(tensor.nbytes for tensor in kept)
     with reporting(progress, total, "save") as report:
-        options = {"format": format, "overwrite": overwrite, "max_shard_bytes": max_shard_bytes, "threads": threads,
-                   "memory_bytes": memory_bytes, "report": report}
+        options = {"format": format, "overwrite": overwrite, "max_shard_bytes": max_shard_bytes, "payload": payload,
+                   "item": item, "threads": threads, "memory_bytes": memory_bytes, "report": report}
         return SaveReport(**_native.save(os.fspath(path), tensors, objects, options))
 
 

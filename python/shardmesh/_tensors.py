@@ -77,6 +77,7 @@ class Destination:
         kind = kind_that_has_no_memory(tensor)
         if kind:
             raise failure("unsupported", f"has no plain memory to fill: it is {kind}", key=key)
+        self.key = key
         self.tensor = tensor.detach()
         is_plain = tensor.device.type == "cpu" and not tensor.is_conj() and not tensor.is_neg()
         self._filled = self.tensor if is_plain else fresh(tensor.shape, tensor.dtype)

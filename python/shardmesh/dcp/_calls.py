@@ -76,7 +76,7 @@ class LoadPlanner(torch_checkpoint.DefaultLoadPlanner):
         for key, value in self.state_dict.items():
             found = stored.get(key)
             if found is None and not self.allow_partial_load:
-                native.load([(key, ((), ()), (0, "uint8", (), ()))], 1, True, None)
+                self._reader.checkpoint._load([(key, ((), ()), (0, "uint8", (), ()))], 1, True)
             elif isinstance(found, dcp.TensorStorageMetadata) and getattr(value, "size", None) is not None:
                 shape = tuple(value.size())
                 if shape != tuple(found.size):

@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""start_load: every key arrives once, when its values are there; how loads end: whole, by the caller's exception, cancelled,
+by Ctrl-C, with the program."""
+import os
+import subprocess
+import sys
+import threading
+
+import common
+
+common.need_torch()
+import torch  # noqa: E402
+
+import shardmesh  # noqa: E402
+from common import GOLDEN, raw  # noqa: E402
+
+CHILD = """
+import os, signal, sys, threading, torch, shardmesh
+checkpoint = shardmesh.open(sys.argv[1])
+state = {entry.key: torch.empty(entry.shape) for entry in checkpoint.tensors}
+interrupted = threading.Event()
+def arrived(key):
+    if sys.argv[2] == "interrupt" and not interrupted.is_set():
+        os.kill(os.getpid(), signal.SIGINT)
+        interrupted.wait(60)
+    print(key, state[key].sum().item(), flush=True)
+loading = checkpoint.start_load(state, on_arrival=arrived)
+if sys.argv[2] == "interrupt":
+    try:
+        loading.wait()
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+        interrupted.set()
+    loading.wait()
+"""
+
+
+class LoadingTest(common.WorkTest):
+    def saved(self, format="dcp"):
+        path = self.work / ("state." + format)
+        state = {f"t{i}": torch.arange(15.0).reshape(5, 3) + 100 * i for i in range(6)}
+        shardmesh.save(state, path, format)
+        return path, state
+
+    def test_every_key_of_every_format_arrives_once_and_holds_its_values_then(self):
+        for format in ("dcp", "safetensors", "hf", "pt", "torch-checkpointing"):
+            path, state = self.saved(format)
+            into = {key: torch.full((5, 3), -1.0, dtype=torch.float64) for key in state}
+            told = []
+            with shardmesh.open(path).start_load(into, check=True, on_arrival=told.append) as loading:
+                keys = []
+                for key in loading:
+                    self.assertTrue(torch.equal(into[key], state[key].double()), key)
+                    keys.append(key)
+            self.assertEqual(sorted(keys), sorted(state))
+            self.assertEqual(told, keys)
+            self.assertEqual(list(loading), [])  # again
+            self.assertTrue(loading.done() and loading.wait(0))
+            self.assertEqual(loading.bytes, 6 * 15 * 8)
+
+    def test_golden_checkpoints_arrive_as_load_gives_them(self):
+        compared = 0
+        for name in ("fsdp2_tp_2x2", "dtypes", "hf_sharded", "options_zstd"):
+            checkpoint = shardmesh.open(GOLDEN / name / "checkpoint")
+            wanted = [entry for entry in checkpoint.tensors
+                      if not entry.foreign_type and isinstance(getattr(torch, entry.dtype, None), torch.dtype)]
+            into = {entry.key: torch.empty(entry.shape, dtype=getattr(torch, entry.dtype)) for entry in wanted}
+            for key in checkpoint.start_load(into):
+                self.assertEqual(raw(into[key]), raw(checkpoint.load(key)), key)
+                compared += 1
+        self.assertGreater(compared, 50)
+
+    def test_a_key_of_which_several_boxes_are_wanted_arrives_once_with_all_of_them(self):
+        path, state = self.saved()
+        upper, lower, other = torch.empty(2, 3), torch.empty(3, 3), torch.empty(5, 3)
+        wanted = [("t1", ((0, 0), (2, 3)), upper), ("t3", None, other), ("t1", ((2, 0), (3, 3)), lower)]
+        self.assertEqual(list(shardmesh.open(path).start_load(wanted)), ["t1", "t3"])
+        self.assertTrue(torch.equal(torch.cat([upper, lower]), state["t1"]) and torch.equal(other, state["t3"]))
+
+    def test_nothing_wanted_is_nothing(self):
+        path, _ = self.saved()
+        self.assertEqual(list(shardmesh.open(path).start_load({})), [])
+
+    def test_autograd_knows_of_what_arrived(self):
+        path, _ = self.saved()
+        into = torch.zeros(5, 3)
+        before = into._version
+        shardmesh.open(path).start_load({"t0": into}).wait()
+        self.assertGreater(into._version, before)
+
+    def test_what_on_arrival_raises_ends_the_load_and_is_the_callers(self):
+        path, state = self.saved()
+        for at in (0, 5):  # the last key, too
+            told, into = [], {key: torch.empty(5, 3) for key in state}
+
+            def arrived(key):
+                told.append(key)
+                if len(told) == at + 1:
+                    raise ZeroDivisionError(key)
+
+            loading = shardmesh.open(path).start_load(into, on_arrival=arrived)
+            for _ in range(2):
+                with self.assertRaises(ZeroDivisionError) as caught:
+                    loading.wait()
+            self.assertEqual((str(caught.exception), len(told)), (told[at], at + 1))
+            seen = []
+            with self.assertRaises(ZeroDivisionError):
+                for key in loading:
+                    seen.append(key)
+            self.assertEqual(seen, told[:at])
+
+    def test_what_progress_raises_ends_the_load_and_the_last_word_is_the_whole(self):
+        path, state = self.saved()
+        said, into = [], {key: torch.empty(5, 3) for key in state}
+        shardmesh.open(path).start_load(into, progress=lambda done, total: said.append((done, total))).wait()
+        self.assertEqual(said[-1], (360, 360))
+        with self.assertRaises(ZeroDivisionError):
+            shardmesh.open(path).start_load(into, progress=lambda done, total: 1 / 0).wait()
+
+    def test_another_thread_cancels(self):
+        path, state = self.saved()
+        begun, told = threading.Event(), []
+        cancelled = threading.Event()
+
+        def arrived(key):
+            told.append(key)
+            begun.set()
+            cancelled.wait(60)
+
+        loading = shardmesh.open(path).start_load({key: torch.empty(5, 3) for key in state}, on_arrival=arrived)
+
+        def cancel():
+            begun.wait(60)
+            loading.cancel()
+            cancelled.set()
+
+        thread = threading.Thread(target=cancel)
+        thread.start()
+        with self.assertRaises(shardmesh.Error) as caught:
+            loading.wait()
+        thread.join()
+        self.assertEqual((caught.exception.code, len(told)), ("cancelled", 1))
+        self.assertTrue(loading.done())
+        loading.cancel()
+
+    def test_wait_gives_up_when_its_time_is_over(self):
+        path, state = self.saved()
+        go = threading.Event()
+        loading = shardmesh.open(path).start_load({"t0": torch.empty(5, 3)}, on_arrival=lambda key: go.wait(60))
+        self.assertFalse(loading.wait(0.01))
+        self.assertFalse(loading.done())
+        go.set()
+        self.assertTrue(loading.wait())
+
+    def test_a_block_that_is_left_by_an_exception_cancels_and_waits(self):
+        path, state = self.saved()
+        told, left = [], threading.Event()
+
+        def arrived(key):
+            told.append(key)
+            left.wait(60)
+
+        with self.assertRaises(ZeroDivisionError):
+            with shardmesh.open(path).start_load({key: torch.empty(5, 3) for key in state},
+                                                 on_arrival=arrived) as loading:
+                threading.Timer(0.2, left.set).start()
+                raise ZeroDivisionError
+        self.assertTrue(loading.done())
+        self.assertLess(len(told), 2)
+
+    def test_errors_of_tensors_are_raised_at_once_and_those_of_reading_by_wait(self):
+        path, state = self.saved()
+        checkpoint = shardmesh.open(path)
+        with self.assertRaises(shardmesh.Error) as caught:
+            checkpoint.start_load({"t0": torch.empty(5, 4)})
+        self.assertEqual((caught.exception.code, caught.exception.key), ("shape_mismatch", "t0"))
+        for wanted, code, key in (({"t9": torch.empty(5, 3)}, "missing_key", "t9"),
+                                  ({"t1": torch.empty(5, 3, dtype=torch.float16)}, "narrowing", "t1")):
+            loading = checkpoint.start_load(wanted)
+            with self.assertRaises(shardmesh.Error) as caught:
+                loading.wait()
+            self.assertEqual((caught.exception.code, caught.exception.key), (code, key))
+
+    def test_check_finds_a_byte_that_changed(self):
+        path, state = self.saved()
+        [chunk] = shardmesh.open(path)["t4"].chunks
+        file = path / chunk.file
+        data = bytearray(file.read_bytes())
+        at = data.index(raw(state["t4"]))
+        data[at + 7] ^= 1
+        file.write_bytes(data)
+        into = {key: torch.empty(5, 3) for key in state}
+        arrived = list(shardmesh.open(path).start_load(into))
+        self.assertEqual(len(arrived), 6)
+        checkpoint = shardmesh.open(path)
+        for load in (lambda: checkpoint.start_load(into, check=True).wait(),
+                     lambda: checkpoint.load_into(into, check=True)):
+            with self.assertRaises(shardmesh.Error) as caught:
+                load()
+            self.assertEqual((caught.exception.code, caught.exception.key), ("checksum_mismatch", "t4"))
+
+    def child(self, what):
+        path, state = self.saved()
+        done = subprocess.run([sys.executable, "-c", CHILD, path, what], capture_output=True, text=True, timeout=100,
+                              env=os.environ)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        return done.stdout.splitlines(), [f"{key} {state[key].sum().item()}" for key in state]
+
+    def test_a_program_that_ends_waits_for_its_loads(self):
+        lines, expected = self.child("end")
+        self.assertEqual(lines, expected)
+
+    def test_ctrl_c_ends_the_waiting_and_not_the_load(self):
+        lines, expected = self.child("interrupt")
+        self.assertEqual(lines, ["interrupted", *expected])
+
+    def test_another_thread_runs_while_bytes_move(self):
+        path = self.work / "large.safetensors"
+        header = b'{"w":{"dtype":"F32","shape":[67108864],"data_offsets":[0,268435456]}}'
+        with path.open("wb") as file:
+            file.write(len(header).to_bytes(8, "little") + header)
+            file.truncate(8 + len(header) + (256 << 20))
+        counted = 0
+        with shardmesh.open(path).start_load({"w": torch.empty(67108864)}) as loading:
+            while not loading.done():
+                counted += 1
+        self.assertGreater(counted, 100)
+
+
+if __name__ == "__main__":
+    common.main()
