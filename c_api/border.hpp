@@ -4,6 +4,7 @@
 #pragma once
 #include <shardmesh/c_api/error.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <exception>
@@ -72,20 +73,19 @@ shardmesh_status guarded(shardmesh_error** error, Handle** made, Work&& work) no
 }
 
 /// Options as the caller gave them, whatever version of the header they come from; default ones for null. Fields that
-/// this library does not know must be 0.
+/// this library does not know must be 0; those that an older header lacks are. `first_size`: of the first version's.
 template <class Options>
-Options given(const Options* options, std::string_view name) {
+Options given(const Options* options, std::string_view name, std::size_t first_size = sizeof(Options)) {
   Options made{};
   if (options == nullptr) return made;
   std::size_t size = 0;
   std::memcpy(&size, options, sizeof size);
-  // No version had smaller ones.
-  if (size < sizeof made) refuse_argument(name, "has no struct_size, or one that is too small");
+  if (size < first_size) refuse_argument(name, "has no struct_size, or one that is too small");
   if (size > (std::size_t{1} << 16)) refuse_argument(name, "has a struct_size that no version of it has");
   const auto* bytes = reinterpret_cast<const unsigned char*>(options);
   for (std::size_t i = sizeof made; i < size; ++i)
     if (bytes[i] != 0) refuse_argument(name, "sets a field that this version of the library does not know");
-  std::memcpy(&made, options, sizeof made);
+  std::memcpy(&made, options, std::min(size, sizeof made));
   return made;
 }
 

@@ -2,8 +2,13 @@
 // Opening, and the description of what there is.
 #include "checkpoint.hpp"
 
+#include <cstddef>
+#include <filesystem>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "values.hpp"
 
@@ -66,6 +71,22 @@ void find(const checkpoint_reader& reader, const std::vector<Entry>& entries, co
   to = static_cast<std::size_t>(found - entries.data());
 }
 
+std::unique_ptr<checkpoint_reader> open_reader(const std::filesystem::path& path,
+                                               const shardmesh_open_options& wanted) {
+  if (wanted.limit_factor < 0) refuse_argument("limit_factor", "is negative");
+  open_options how;
+  if (wanted.limit_factor > 0) how.limits = how.limits.times(wanted.limit_factor);
+  if (wanted.only_key_count > 0 && wanted.only_keys == nullptr) refuse_null("only_keys");
+  for (std::size_t i = 0; i < wanted.only_key_count; ++i)
+    how.only_keys.emplace_back(to_text(wanted.only_keys[i], "only_keys"));
+  auto reader = value_of(wanted.all_parts != 0 ? open_parts(path, how) : open_checkpoint(path, how));
+  if (wanted.dequantize == 0) return reader;
+  // Sums are compared for `shardmesh_convert`, which promises that.
+  dequantize_options numbers{.check_sums = true};
+  if (wanted.block_size != 0) numbers.block_size = wanted.block_size;
+  return value_of(dequantized(std::move(reader), numbers));
+}
+
 }  // namespace
 
 }  // namespace c_api
@@ -77,13 +98,13 @@ extern "C" {
 shardmesh_status shardmesh_checkpoint_open(const char* path, const shardmesh_open_options* options,
                                            shardmesh_checkpoint** checkpoint, shardmesh_error** error) {
   return guarded(error, checkpoint, [&] {
-    const shardmesh_open_options wanted = given(options, "options");
-    if (wanted.limit_factor < 0) refuse_argument("limit_factor", "is negative");
-    shardmesh::open_options how;
-    if (wanted.limit_factor > 0) how.limits = how.limits.times(wanted.limit_factor);
+    const shardmesh_open_options wanted = given(options, "options", offsetof(shardmesh_open_options, only_keys));
     auto made = std::make_unique<shardmesh_checkpoint>();
-    made->reader = value_of(shardmesh::open_checkpoint(to_text(path, "path"), how));
+    made->reader = open_reader(to_text(path, "path"), wanted);
     made->reader->identify_opaque_tensors();
+    made->tensors = std::make_unique<shardmesh::tensor_map>(*made->reader);
+    made->unaligned_tensors =
+        std::make_unique<shardmesh::tensor_map>(*made->reader, shardmesh::map_options{.allow_unaligned = true});
     made->warnings = list_of(made->reader->warnings());
     made->problems = list_of(made->reader->problems());
     return made;

@@ -14,6 +14,7 @@ struct shardmesh_checkpoint {
   using mark_type = c_api::marked<c_api::handle_kind::checkpoint>;
   mark_type mark;
   std::unique_ptr<shardmesh::checkpoint_reader> reader;
+  std::unique_ptr<shardmesh::tensor_map> tensors, unaligned_tensors;  // of the reader
   std::unique_ptr<shardmesh_error> warnings, problems;
   // Loads share it; what readers do not promise to do for several threads at once takes it alone.
   std::shared_mutex use;

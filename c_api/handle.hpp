@@ -15,6 +15,8 @@ enum class handle_kind : std::uint64_t {
   diff_report,
   layout,
   plan,
+  mapped,
+  loading,
 };
 
 /// The first member of a handle's struct.

@@ -11,6 +11,7 @@
 
 #include "../bindings/watched_reader.hpp"
 #include "checkpoint.hpp"
+#include "requests.hpp"
 #include "values.hpp"
 #include "watching.hpp"
 
@@ -45,6 +46,8 @@ void check_is_whole(const checkpoint_reader& reader, const load_request& wanted)
                .with_values(to_string(found->shape), to_string(wanted.where.sizes)));
 }
 
+}  // namespace
+
 std::vector<load_request> to_requests(const checkpoint_reader& reader, const shardmesh_load_request* requests,
                                       std::size_t count) {
   if (count > 0 && requests == nullptr) refuse_null("requests");
@@ -56,6 +59,8 @@ std::vector<load_request> to_requests(const checkpoint_reader& reader, const sha
   }
   return made;
 }
+
+namespace {
 
 std::int64_t load_all(checkpoint_reader& reader, const std::vector<load_request>& wanted,
                       const shardmesh_load_options& options) {

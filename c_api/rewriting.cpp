@@ -65,6 +65,11 @@ convert_options to_convert(const shardmesh_convert_options& wanted) {
   made.skip_objects = wanted.skip_objects != 0;
   made.skip_unsupported = wanted.skip_unsupported != 0;
   made.nest = wanted.nest != 0;
+  made.components = wanted.components != 0;
+  if (wanted.item != nullptr) made.item = wanted.item;
+  made.safetensors_files = wanted.safetensors_files != 0;
+  if (wanted.shapes_like != nullptr) made.shapes_like = opened(wanted.shapes_like, "shapes_like").reader.get();
+  made.allow_shape_mismatch = wanted.allow_shape_mismatch != 0;
   return made;
 }
 
@@ -96,11 +101,11 @@ shardmesh_status shardmesh_convert(shardmesh_checkpoint* checkpoint, const char*
   return guarded(error, [&] {
     shardmesh_checkpoint& from = opened(checkpoint, "checkpoint");
     const std::filesystem::path to = to_text(path, "path");
-    const shardmesh_convert_options wanted = given(options, "options");
+    const shardmesh_convert_options wanted = given(options, "options", offsetof(shardmesh_convert_options, item));
     const checked_saving saving(wanted.saving);
     shardmesh::convert_options how = to_convert(wanted);
     how.to = saving.format();
-    const taken_alone alone(from);
+    const taken_alone alone(from, wanted.shapes_like);
     give_report(report, watched_result(saving.call(), [&](bindings::watch& watching) {
                   how.saving = saving.with(watching);
                   return done(shardmesh::convert(*from.reader, to, how));

@@ -24,9 +24,11 @@ target_format to_target(shardmesh_format format) {
       return target_format::hf;
     case SHARDMESH_FORMAT_TORCH:
       return target_format::pt;
+    case SHARDMESH_FORMAT_TORCH_CHECKPOINTING:
+      return target_format::torch_checkpointing;
     default:
       refuse(fail(errc::invalid_argument, "no format that is written has this number")
-                 .with_values("DCP, TORCH, SAFETENSORS or HF", std::to_string(format)));
+                 .with_values("DCP, TORCH, SAFETENSORS, HF or TORCH_CHECKPOINTING", std::to_string(format)));
   }
 }
 

@@ -20,18 +20,10 @@ using clock_type = std::chrono::steady_clock;
 // Between two looks: short enough for a person who wants to stop.
 constexpr std::chrono::milliseconds pause{50};
 
-// A timeout beyond what a clock holds is none.
-std::optional<clock_type::time_point> deadline_of(const shardmesh_call& call) {
-  constexpr std::int64_t longest = std::int64_t{1000} * 60 * 60 * 24 * 365;
-  if (call.timeout_milliseconds < 0) refuse_argument("timeout_milliseconds", "is negative");
-  if (call.timeout_milliseconds == 0 || call.timeout_milliseconds > longest) return std::nullopt;
-  return clock_type::now() + std::chrono::milliseconds(call.timeout_milliseconds);
-}
-
 // What the calling thread does while the work goes on.
 class watcher {
  public:
-  explicit watcher(const shardmesh_call& call) : call_(call), deadline_(deadline_of(call)) {}
+  explicit watcher(const shardmesh_call& call) : call_(call), deadline_(deadline_after(call.timeout_milliseconds)) {}
 
   void run(const std::function<void(bindings::watch&)>& work) {
     std::thread worker([&] {
@@ -97,6 +89,13 @@ class watcher {
 };
 
 }  // namespace
+
+std::optional<clock_type::time_point> deadline_after(std::int64_t timeout_milliseconds) {
+  constexpr std::int64_t longest = std::int64_t{1000} * 60 * 60 * 24 * 365;
+  if (timeout_milliseconds < 0) refuse_argument("timeout_milliseconds", "is negative");
+  if (timeout_milliseconds == 0 || timeout_milliseconds > longest) return std::nullopt;
+  return clock_type::now() + std::chrono::milliseconds(timeout_milliseconds);
+}
 
 bool is_watched(const shardmesh_call* call) {
   return call != nullptr && (call->progress != nullptr || call->timeout_milliseconds != 0);

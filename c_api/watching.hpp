@@ -3,6 +3,8 @@
 #pragma once
 #include <shardmesh/c_api/call.h>
 
+#include <chrono>
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <type_traits>
@@ -14,6 +16,9 @@ namespace c_api {
 /// Runs `work`. Null, or a call with neither progress nor timeout: on this thread. What it throws is thrown again; once
 /// it was asked to stop and reports `cancelled`, that becomes deadline_exceeded where the time was over.
 void run_watched(const shardmesh_call* call, const std::function<void(bindings::watch&)>& work);
+
+/// When so many milliseconds are over; nothing for 0, and for more than a year. \throws invalid_argument
+std::optional<std::chrono::steady_clock::time_point> deadline_after(std::int64_t timeout_milliseconds);
 
 /// Whether a watched call is worth a reader that counts.
 bool is_watched(const shardmesh_call* call);

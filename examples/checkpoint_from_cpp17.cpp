@@ -34,6 +34,26 @@ void save_and_reshard(const std::string& folder) {
               sm::diff(first, second).equal() ? "yes" : "no");
 }
 
+// One key of many, whose description is all that is built, and a load that is waited for.
+void load_in_background(const std::string& path) {
+  sm::open_options little;
+  little.only_keys = {sm::checkpoint::open(path).tensor_at(0).key};
+  const sm::checkpoint from = sm::checkpoint::open(path, little);
+  const sm::tensor_entry entry = from.tensor_at(0);
+  std::vector<double> values(static_cast<std::size_t>(entry.numel()));
+  sm::start_load_options options;
+  options.arrived = [](const std::string& key) { return std::printf("arrived: %s\n", key.c_str()) > 0; };
+  sm::loading loading(from, {{entry.key, sm::view(values.data(), entry.shape), {}}}, options);
+  loading.wait();
+  const shardmesh_box chunk = from.chunks(0).front().where;
+  sm::map_options where;
+  where.offsets.assign(chunk.offsets, chunk.offsets + chunk.rank);
+  where.sizes.assign(chunk.sizes, chunk.sizes + chunk.rank);
+  where.allow_unaligned = true;  // chunks of DCP begin anywhere
+  const sm::mapped_tensor mapped = sm::map_tensor(from, entry.key, where);
+  std::printf("%zu values, %lld bytes mapped\n", values.size(), static_cast<long long>(mapped.size_bytes()));
+}
+
 void plan_a_move() {
   const sm::layout rows("4", "S(0)", {8, 8}), columns("4", "S(1)", {8, 8});
   const sm::plan plan(rows, columns);
@@ -47,6 +67,7 @@ int main(int argc, char** argv) {
   const std::string folder = argc > 2 ? argv[2] : "checkpoint_from_cpp17.folder";
   try {
     if (argc > 1) show(sm::checkpoint::open(argv[1]));
+    if (argc > 1) load_in_background(argv[1]);
     std::filesystem::remove_all(folder);
     std::filesystem::create_directory(folder);
     save_and_reshard(folder);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The C interface of shardmesh, for compilers without modules: sharded checkpoints opened, loaded, saved, rewritten and
- * compared, layouts and plans. C11, and C++ from C++11 on; nothing but the standard library's headers.
+/* The C interface of shardmesh, for compilers without modules: sharded checkpoints opened, loaded, mapped, saved,
+ * rewritten and compared, layouts and plans. C11, and C++ from C++11 on; nothing but the standard library's headers.
  *
  * Conventions of the whole interface:
  * - A call that can fail returns a status, SHARDMESH_OK (0) or what went wrong; its last argument, which may be null,
@@ -26,9 +26,11 @@
 #include <shardmesh/c_api/error.h>
 #include <shardmesh/c_api/layout.h>
 #include <shardmesh/c_api/loading.h>
+#include <shardmesh/c_api/mapping.h>
 #include <shardmesh/c_api/plan.h>
 #include <shardmesh/c_api/rewriting.h>
 #include <shardmesh/c_api/saving.h>
+#include <shardmesh/c_api/start_load.h>
 #include <shardmesh/c_api/values.h>
 
 #endif

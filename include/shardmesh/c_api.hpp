@@ -9,5 +9,7 @@
 #include <shardmesh/c_api/checkpoint.hpp>
 #include <shardmesh/c_api/error.hpp>
 #include <shardmesh/c_api/layout.hpp>
+#include <shardmesh/c_api/mapping.hpp>
 #include <shardmesh/c_api/saving.hpp>
+#include <shardmesh/c_api/start_load.hpp>
 #include <shardmesh/c_api/values.hpp>

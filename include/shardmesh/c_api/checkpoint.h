@@ -25,6 +25,14 @@ enum {                                     /* later versions may read more */
 typedef struct shardmesh_open_options {
   size_t struct_size;
   int64_t limit_factor; /* raises the limits on what untrusted files may cost; 0: 1 */
+  /* Nobody asks for other keys: a DCP folder's description of them is passed over, and few others are listed or none.
+   * Formats that gain nothing by it show everything. */
+  const char* const* only_keys;
+  size_t only_key_count;
+  int64_t block_size; /* with `dequantize`: rows and columns of FP8 weights that share a scale; 0: 128 */
+  int32_t dequantize; /* FP8 with scales of blocks and MXFP4 are the FLOAT32 numbers that they stand for, which are
+                         held against their checksums when they are read */
+  int32_t all_parts;  /* everything that lies in a folder as one checkpoint, of keys "PART.KEY" */
 } shardmesh_open_options;
 
 /* Opens whichever format `path` is; reads its description only. The path is UTF-8, or the system's bytes. */

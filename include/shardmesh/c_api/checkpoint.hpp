@@ -41,21 +41,51 @@ struct load_request {
   std::vector<std::int64_t> offsets{};
 };
 
+/// For the C interface; points into `requests`.
+inline std::vector<shardmesh_load_request> pointers(const std::vector<load_request>& requests) {
+  std::vector<shardmesh_load_request> made;
+  for (const load_request& one : requests) {
+    if (!one.offsets.empty() && one.offsets.size() != one.to.sizes.size())
+      throw std::invalid_argument("a box has as many offsets as sizes, or none");
+    made.push_back({one.key.data(), one.key.size(), one.offsets.empty() ? nullptr : one.offsets.data(), one.to.c()});
+  }
+  return made;
+}
+
 struct load_options {
   int threads = 0;  // 0: all cores
   bool allow_narrowing = false;
   watching call{};
 };
 
+/// As `shardmesh_open_options`.
+struct open_options {
+  std::int64_t limit_factor = 0;
+  std::vector<std::string> only_keys{};
+  bool all_parts = false, dequantize = false;
+  std::int64_t block_size = 0;  // 0: 128
+};
+
 /// Threads: as the C interface's. Every call throws `error`.
 class checkpoint {
  public:
   static checkpoint open(const std::string& path, std::int64_t limit_factor = 0) {
-    shardmesh_open_options options{};
-    options.struct_size = sizeof options;
+    open_options options;
     options.limit_factor = limit_factor;
+    return open(path, options);
+  }
+  static checkpoint open(const std::string& path, const open_options& options) {
+    const std::vector<const char*> keys = pointers(options.only_keys);
+    shardmesh_open_options how{};
+    how.struct_size = sizeof how;
+    how.limit_factor = options.limit_factor;
+    how.only_keys = keys.data();
+    how.only_key_count = keys.size();
+    how.block_size = options.block_size;
+    how.dequantize = options.dequantize ? 1 : 0;
+    how.all_parts = options.all_parts ? 1 : 0;
     shardmesh_checkpoint* made = nullptr;
-    checked([&](shardmesh_error** e) { return shardmesh_checkpoint_open(path.c_str(), &options, &made, e); });
+    checked([&](shardmesh_error** e) { return shardmesh_checkpoint_open(path.c_str(), &how, &made, e); });
     return checkpoint(made);
   }
 
@@ -110,13 +140,7 @@ class checkpoint {
 
   /// Fills every request; returns the bytes that were read.
   std::int64_t load(const std::vector<load_request>& requests, const load_options& options = {}) const {
-    std::vector<shardmesh_load_request> wanted;
-    for (const load_request& one : requests) {
-      if (!one.offsets.empty() && one.offsets.size() != one.to.sizes.size())
-        throw std::invalid_argument("a box has as many offsets as sizes, or none");
-      wanted.push_back(
-          {one.key.data(), one.key.size(), one.offsets.empty() ? nullptr : one.offsets.data(), one.to.c()});
-    }
+    const std::vector<shardmesh_load_request> wanted = pointers(requests);
     watched_call call(options.call);
     shardmesh_load_options how{};
     how.struct_size = sizeof how;

@@ -42,7 +42,14 @@ typedef struct shardmesh_convert_options {
   shardmesh_dedup dedup;    /* which tensors are written once, under the first of their keys */
   int32_t skip_objects;     /* of SAFETENSORS and HF */
   int32_t skip_unsupported; /* leaves out what the destination cannot hold */
-  int32_t nest;             /* DCP from flat names: split at dots */
+  int32_t nest;             /* DCP, TORCH, TORCH_CHECKPOINTING from flat names: split at dots */
+  const char* item;         /* TORCH_CHECKPOINTING: all goes below it; null: the first name of a path is its item */
+  shardmesh_checkpoint* shapes_like; /* tensors must have the shapes of those of its keys; null: no matter which */
+  int32_t allow_shape_mismatch;      /* with `shapes_like`: they are cut at the end, or filled with zeros */
+  int32_t
+      components; /* DCP, TORCH, TORCH_CHECKPOINTING: sparse, nested, quantized tensors and torchao's as components */
+  int32_t safetensors_files; /* TORCH_CHECKPOINTING: of items of nothing but tensors that safetensors can hold */
+  int32_t reserved;          /* 0 */
 } shardmesh_convert_options;
 
 /* Writes the checkpoint at `path` in the format of `options->saving`. Every checksum of what is copied is compared

@@ -61,6 +61,11 @@ struct convert_options {
   std::int64_t max_shard_bytes = 0;  // 0: Hugging Face's 5 GB
   shardmesh_dedup dedup = SHARDMESH_DEDUP_NONE;
   bool skip_objects = false, skip_unsupported = false, nest = false;
+  bool components = false;
+  std::string item{};                       // TORCH_CHECKPOINTING: all goes below it
+  bool safetensors_files = false;           // TORCH_CHECKPOINTING: of items of nothing but tensors
+  const checkpoint* shapes_like = nullptr;  // tensors must have the shapes of its, or be cut and filled to them
+  bool allow_shape_mismatch = false;
 };
 
 struct reshard_options {
@@ -106,12 +111,6 @@ class c_saving {
     return made;
   }
 };
-
-inline std::vector<const char*> pointers(const std::vector<std::string>& texts) {
-  std::vector<const char*> made;
-  for (const std::string& text : texts) made.push_back(text.c_str());
-  return made;
-}
 
 class c_selection {
  public:
@@ -178,6 +177,11 @@ inline save_report convert(const checkpoint& from, const std::string& path, cons
   wanted.skip_objects = options.skip_objects ? 1 : 0;
   wanted.skip_unsupported = options.skip_unsupported ? 1 : 0;
   wanted.nest = options.nest ? 1 : 0;
+  wanted.components = options.components ? 1 : 0;
+  wanted.item = options.item.empty() ? nullptr : options.item.c_str();
+  wanted.safetensors_files = options.safetensors_files ? 1 : 0;
+  wanted.shapes_like = options.shapes_like == nullptr ? nullptr : options.shapes_like->c();
+  wanted.allow_shape_mismatch = options.allow_shape_mismatch ? 1 : 0;
   return how.run([&](shardmesh_save_report** report, shardmesh_error** e) {
     return shardmesh_convert(from.c(), path.c_str(), &wanted, report, e);
   });
@@ -187,7 +191,7 @@ inline save_report convert(const checkpoint& from, const std::string& path, cons
 inline save_report reshard(const checkpoint& from, const std::string& path, const reshard_options& options) {
   detail::c_saving how(options.saving);
   const detail::c_selection select(options.select);
-  const std::vector<const char*> place = detail::pointers(options.place);
+  const std::vector<const char*> place = pointers(options.place);
   shardmesh_reshard_options wanted{};
   wanted.struct_size = sizeof wanted;
   wanted.saving = &how.options;

@@ -120,6 +120,13 @@ inline std::string to_string(const shardmesh_text& text) {
   return std::string(text.bytes, text.size);
 }
 
+/// For the C interface; points into `texts`.
+inline std::vector<const char*> pointers(const std::vector<std::string>& texts) {
+  std::vector<const char*> made;
+  for (const std::string& text : texts) made.push_back(text.c_str());
+  return made;
+}
+
 /// A handle of the C interface, given back by `Free`.
 template <auto Free>
 struct free_with {

@@ -2,6 +2,7 @@
 // What no caller may get wrong unnoticed: null, structs of other versions, other handles, negative and absurd numbers.
 #include <c_answers.hpp>
 #include <catch2/catch_test_macros.hpp>
+#include <filesystem>
 #include <golden.hpp>
 #include <string>
 #include <vector>
@@ -119,6 +120,32 @@ TEST_CASE("options of a newer header are taken as long as what is new is 0") {
         }) == "invalid_argument: the argument options has no struct_size, or one that is too small");
 }
 
+TEST_CASE("options of the first header are taken as they were, and smaller ones are not") {
+  shardmesh_open_options options{};
+  options.struct_size = 16;
+  options.all_parts = 1;  // lies behind what such a program has
+  shardmesh_checkpoint* made = nullptr;
+  REQUIRE(shardmesh_checkpoint_open(golden_path().c_str(), &options, &made, nullptr) == SHARDMESH_OK);
+  shardmesh_checkpoint_summary summary{};
+  summary.struct_size = sizeof summary;
+  REQUIRE(shardmesh_checkpoint_describe(made, &summary, nullptr) == SHARDMESH_OK);
+  CHECK(summary.format == SHARDMESH_FORMAT_DCP);
+  const c_answers::scratch_folder scratch;
+  shardmesh_save_options saving{};
+  saving.struct_size = sizeof saving;
+  saving.format = SHARDMESH_FORMAT_TORCH_CHECKPOINTING;
+  shardmesh_convert_options convert{};
+  convert.struct_size = 48;
+  convert.saving = &saving;
+  convert.item = "not looked at";
+  CHECK(shardmesh_convert(made, (scratch / "out").c_str(), &convert, nullptr, nullptr) == SHARDMESH_OK);
+  CHECK_FALSE(std::filesystem::exists(scratch.path / "out" / "not looked at_0.pt"));
+  for (convert.struct_size = 0; convert.struct_size < 48; convert.struct_size += 8)
+    CHECK(shardmesh_convert(made, (scratch / "more").c_str(), &convert, nullptr, nullptr) ==
+          SHARDMESH_INVALID_ARGUMENT);
+  shardmesh_checkpoint_close(made);
+}
+
 TEST_CASE("a description of a newer header is filled, and what is new is 0") {
   struct newer {
     shardmesh_checkpoint_summary known;
@@ -164,7 +191,8 @@ TEST_CASE("numbers that make no sense are errors that name key and number") {
   saving.struct_size = sizeof saving;
   saving.format = 4;
   CHECK(told([&](shardmesh_error** x) { return shardmesh_save("x", nullptr, 0, &saving, nullptr, x); }) ==
-        "invalid_argument: no format that is written has this number: expected DCP, TORCH, SAFETENSORS or HF, found 4");
+        "invalid_argument: no format that is written has this number: expected DCP, TORCH, SAFETENSORS, HF or "
+        "TORCH_CHECKPOINTING, found 4");
   shardmesh_text text{};
   CHECK(told([&](shardmesh_error** x) {
           return shardmesh_checkpoint_file(from.c(), 1000000, &text, x);

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is asked of a load, across the border.
+#pragma once
+#include <shardmesh/c_api/loading.h>
+
+#include <cstddef>
+#include <vector>
+
+import shardmesh;
+
+namespace c_api {
+
+/// Checked; errors of one request name its key. Nothing of the caller's is pointed at but the memory to fill.
+/// \throws shape_mismatch for a whole tensor into memory of another shape
+std::vector<shardmesh::load_request> to_requests(const shardmesh::checkpoint_reader& reader,
+                                                 const shardmesh_load_request* requests, std::size_t count);
+
+}  // namespace c_api

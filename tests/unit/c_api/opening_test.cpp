@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the C interface opens, and what convert may be asked for beside selections: what the library does with the same
+// options.
+#include <algorithm>
+#include <c_answers.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <filesystem>
+#include <fstream>
+#include <golden.hpp>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+import shardmesh;
+
+namespace fs = std::filesystem;
+using namespace c_answers;
+
+namespace {
+
+fs::path writers() {
+  return golden::folder().parent_path() / "writers";
+}
+
+std::string fsdp() {
+  return (golden::folder() / "fsdp2_tp_2x2/checkpoint").string();
+}
+
+std::vector<std::string> keys_of(const shardmesh::checkpoint_reader& reader) {
+  std::vector<std::string> keys;
+  for (const shardmesh::tensor_entry& entry : reader.contents().tensors) keys.push_back(entry.key);
+  return keys;
+}
+
+std::vector<std::string> keys_of(const c::checkpoint& from) {
+  std::vector<std::string> keys;
+  for (const c::tensor_entry& entry : from.tensors()) keys.push_back(entry.key);
+  return keys;
+}
+
+// Every file below a folder, by name.
+std::map<std::string, std::string> bytes_of(const fs::path& folder) {
+  std::map<std::string, std::string> found;
+  for (const auto& entry : fs::recursive_directory_iterator(folder))
+    if (entry.is_regular_file()) {
+      std::ifstream bytes(entry.path(), std::ios::binary);
+      found[fs::relative(entry.path(), folder).string()] = {std::istreambuf_iterator<char>(bytes), {}};
+    }
+  return found;
+}
+
+c::open_options dequantizing() {
+  c::open_options made;
+  made.dequantize = true;
+  return made;
+}
+
+}  // namespace
+
+TEST_CASE("of the keys that are asked for nothing else is listed") {
+  const auto whole = shardmesh::open_checkpoint(fsdp()).value();
+  for (const std::string& key : keys_of(*whole)) {
+    c::open_options options;
+    options.only_keys = {key};
+    CHECK(keys_of(c::checkpoint::open(fsdp(), options)) == std::vector{key});
+  }
+  c::open_options options;
+  options.only_keys = {"nothing"};
+  CHECK(c::checkpoint::open(fsdp(), options).tensors().empty());
+  shardmesh_open_options null{};
+  null.struct_size = sizeof null;
+  null.only_key_count = 1;
+  shardmesh_checkpoint* made = nullptr;
+  CHECK(shardmesh_checkpoint_open(fsdp().c_str(), &null, &made, nullptr) == SHARDMESH_INVALID_ARGUMENT);
+}
+
+TEST_CASE("all parts of a folder are one checkpoint") {
+  const fs::path folder = writers() / "trainers/accelerate";
+  const auto ours = shardmesh::open_parts(folder).value();
+  c::open_options options;
+  options.all_parts = true;
+  const c::checkpoint theirs = c::checkpoint::open(folder.string(), options);
+  CHECK(theirs.summary().format == SHARDMESH_FORMAT_PARTS);
+  CHECK(keys_of(theirs) == keys_of(*ours));
+  CHECK_FALSE(theirs.tensors().empty());
+}
+
+TEST_CASE("dequantized weights are the library's, whole and in boxes, and are converted as those") {
+  const fs::path folder = writers() / "quantized_hf/checkpoint";
+  const auto ours = shardmesh::dequantized(shardmesh::open_checkpoint(folder).value()).value();
+  const c::checkpoint theirs = c::checkpoint::open(folder.string(), dequantizing());
+  REQUIRE(keys_of(theirs) == keys_of(*ours));
+  for (const c::tensor_entry& entry : theirs.tensors()) {
+    if (entry.dtype != SHARDMESH_DTYPE_FLOAT32) continue;
+    CAPTURE(entry.key);
+    std::vector<float> found(static_cast<std::size_t>(entry.numel()));
+    theirs.load({{entry.key, c::view(found.data(), entry.shape), {}}});
+    shardmesh::host_tensor loaded = shardmesh::load_tensor(*ours, entry.key).value();
+    const auto* bytes = reinterpret_cast<const std::byte*>(found.data());
+    CHECK(std::equal(bytes, bytes + found.size() * 4, shardmesh::adapter<shardmesh::host_tensor>::view(loaded).data));
+  }
+  const scratch_folder scratch;
+  c::convert_options options;
+  options.saving.format = SHARDMESH_FORMAT_DCP;
+  c::convert(theirs, scratch / "theirs", options);
+  const c::checkpoint written = c::checkpoint::open(scratch / "theirs");
+  CHECK(written.tensor_at(written.find_tensor("a.weight")).dtype == SHARDMESH_DTYPE_FLOAT32);
+  CHECK(c::diff(theirs, written).equal());
+  c::open_options wrong = dequantizing();
+  wrong.block_size = -1;
+  const auto refused = problems_of([&] { c::checkpoint::open(folder.string(), wrong); });
+  REQUIRE(refused.size() == 1);
+  CHECK(refused[0].status == SHARDMESH_INVALID_ARGUMENT);
+}
+
+TEST_CASE("a damaged scale stops a conversion of what it belongs to") {
+  const scratch_folder scratch;
+  c::convert_options options;
+  options.saving.format = SHARDMESH_FORMAT_DCP;
+  c::convert(c::checkpoint::open((writers() / "quantized_hf/checkpoint").string()), scratch / "stored", options);
+  const c::checkpoint stored = c::checkpoint::open(scratch / "stored");
+  const c::chunk_entry chunk = stored.chunks(stored.find_tensor("a.weight_scale_inv")).at(0);
+  flip_byte(fs::path(scratch / "stored") / chunk.file, chunk.offset + chunk.length - 1);
+  const c::checkpoint from = c::checkpoint::open(scratch / "stored", dequantizing());
+  const auto refused = problems_of([&] { c::convert(from, scratch / "made", options); });
+  REQUIRE_FALSE(refused.empty());
+  CHECK(refused[0].status == SHARDMESH_CHECKSUM_MISMATCH);
+  CHECK_FALSE(fs::exists(scratch / "made"));
+}
+
+TEST_CASE("folders of torch_checkpointing are the library's, byte for byte, of either payload and with an item") {
+  const auto reader = shardmesh::open_checkpoint(fsdp()).value();
+  const c::checkpoint from = c::checkpoint::open(fsdp());
+  const scratch_folder scratch;
+  for (const bool safetensors_files : {false, true})
+    for (const char* item : {"", "all"}) {
+      shardmesh::convert_options ours;
+      ours.to = shardmesh::target_format::torch_checkpointing;
+      ours.safetensors_files = safetensors_files;
+      ours.item = item;
+      c::convert_options theirs;
+      theirs.saving.format = SHARDMESH_FORMAT_TORCH_CHECKPOINTING;
+      theirs.safetensors_files = safetensors_files;
+      theirs.item = item;
+      theirs.saving.overwrite = ours.saving.output.overwrite = true;
+      REQUIRE(shardmesh::convert(*reader, scratch.path / "ours", ours).ok());
+      c::convert(from, scratch / "theirs", theirs);
+      CHECK(bytes_of(scratch.path / "theirs") == bytes_of(scratch.path / "ours"));
+    }
+  CHECK(c::checkpoint::open(scratch / "theirs").summary().format == SHARDMESH_FORMAT_TORCH_CHECKPOINTING);
+}
+
+TEST_CASE("components stay apart where that is asked for, as the library keeps them") {
+  const scratch_folder scratch;
+  const auto source = shardmesh::open_checkpoint(writers() / "wrappers/wrappers.pt").value();
+  REQUIRE(shardmesh::convert(*source, scratch.path / "apart.safetensors", {}).ok());
+  const auto reader = shardmesh::open_checkpoint(scratch.path / "apart.safetensors").value();
+  const c::checkpoint from = c::checkpoint::open(scratch / "apart.safetensors");
+  std::vector<std::vector<std::string>> written;
+  for (const bool components : {false, true}) {
+    shardmesh::convert_options ours;
+    ours.to = shardmesh::target_format::dcp;
+    ours.components = components;
+    ours.saving.output.overwrite = true;
+    c::convert_options theirs;
+    theirs.saving.format = SHARDMESH_FORMAT_DCP;
+    theirs.components = components;
+    theirs.saving.overwrite = true;
+    REQUIRE(shardmesh::convert(*reader, scratch.path / "ours", ours).ok());
+    c::convert(from, scratch / "theirs", theirs);
+    written.push_back(keys_of(c::checkpoint::open(scratch / "theirs")));
+    CHECK(written.back() == keys_of(*shardmesh::open_checkpoint(scratch.path / "ours").value()));
+  }
+  CHECK(written[0] != written[1]);
+}
+
+TEST_CASE("tensors are held against another checkpoint's shapes, or cut and filled to them") {
+  const scratch_folder scratch;
+  const std::vector<float> values{0, 1, 2, 3, 4, 5}, zeros(9);
+  c::save(scratch / "stored", {{"w", c::view(values.data(), {2, 3})}});
+  c::save(scratch / "like", {{"w", c::view(zeros.data(), {3, 3})}});
+  const c::checkpoint stored = c::checkpoint::open(scratch / "stored"), like = c::checkpoint::open(scratch / "like");
+  c::convert_options options;
+  options.shapes_like = &like;
+  const auto refused = problems_of([&] { c::convert(stored, scratch / "made.safetensors", options); });
+  REQUIRE(refused.size() == 1);
+  CHECK(refused[0].status == SHARDMESH_SHAPE_MISMATCH);
+  CHECK(refused[0].key == "w");
+  options.allow_shape_mismatch = true;
+  c::convert(stored, scratch / "made.safetensors", options);
+  CHECK(c::checkpoint::open(scratch / "made.safetensors").load<float>("w") ==
+        std::vector<float>{0, 1, 2, 3, 4, 5, 0, 0, 0});
+}
