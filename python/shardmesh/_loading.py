@@ -32,6 +32,8 @@ class Loading:
         self._is_cancelled = False
         self._error: BaseException | None = None
         self._bytes = 0
+        # Not Thread.join: interrupted by Ctrl-C, Python takes a thread for ended that goes on (bpo-45274).
+        self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, args=(load, progress, total), name="shardmesh.Loading")
         try:
             self._thread.start()
@@ -45,7 +47,7 @@ class Loading:
 
     def done(self) -> bool:
         """True when `wait` would not block."""
-        return not self._thread.is_alive()
+        return self._ended.is_set()
 
     def cancel(self) -> None:
         """Ends the load soon; `wait` then raises Error, of code "cancelled". Memory of keys that have not arrived is
@@ -55,8 +57,7 @@ class Loading:
     def wait(self, timeout: float | None = None) -> bool:
         """Blocks until the load has come to its end, or for so many seconds; True when it has. Raises what ended it:
         Error, or what `on_arrival` or `progress` raised. Ctrl-C ends the waiting, not the load."""
-        self._thread.join(timeout)
-        if self._thread.is_alive():
+        if not self._ended.wait(timeout):
             return False
         if self._error is not None:
             raise self._error
@@ -76,7 +77,7 @@ class Loading:
             self.wait()
         else:
             self.cancel()
-            self._thread.join()
+            self._ended.wait()
 
     def _run(self, load: Callable, progress: Progress, total: int) -> None:
         try:
@@ -95,6 +96,7 @@ class Loading:
         except BaseException as error:
             self._error = error
         finally:
+            self._ended.set()
             self._queue.put(_END)
 
     def _arrived(self, key: str) -> None:

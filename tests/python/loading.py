@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 
 import common
 
@@ -18,15 +19,17 @@ CHILD = """
 import os, signal, sys, threading, torch, shardmesh
 checkpoint = shardmesh.open(sys.argv[1])
 state = {entry.key: torch.empty(entry.shape) for entry in checkpoint.tensors}
-interrupted = threading.Event()
+waiting, interrupted = threading.Event(), threading.Event()
 def arrived(key):
     if sys.argv[2] == "interrupt" and not interrupted.is_set():
+        waiting.wait(60)
         os.kill(os.getpid(), signal.SIGINT)
         interrupted.wait(60)
     print(key, state[key].sum().item(), flush=True)
 loading = checkpoint.start_load(state, on_arrival=arrived)
 if sys.argv[2] == "interrupt":
     try:
+        waiting.set()
         loading.wait()
     except KeyboardInterrupt:
         print("interrupted", flush=True)
@@ -154,16 +157,17 @@ class LoadingTest(common.WorkTest):
 
     def test_a_block_that_is_left_by_an_exception_cancels_and_waits(self):
         path, state = self.saved()
-        told, left = [], threading.Event()
+        told, begun = [], []
 
         def arrived(key):
             told.append(key)
-            left.wait(60)
+            while not begun or not begun[0]._is_cancelled:
+                time.sleep(0.001)
 
         with self.assertRaises(ZeroDivisionError):
             with shardmesh.open(path).start_load({key: torch.empty(5, 3) for key in state},
                                                  on_arrival=arrived) as loading:
-                threading.Timer(0.2, left.set).start()
+                begun.append(loading)
                 raise ZeroDivisionError
         self.assertTrue(loading.done())
         self.assertLess(len(told), 2)
@@ -213,18 +217,6 @@ class LoadingTest(common.WorkTest):
     def test_ctrl_c_ends_the_waiting_and_not_the_load(self):
         lines, expected = self.child("interrupt")
         self.assertEqual(lines, ["interrupted", *expected])
-
-    def test_another_thread_runs_while_bytes_move(self):
-        path = self.work / "large.safetensors"
-        header = b'{"w":{"dtype":"F32","shape":[67108864],"data_offsets":[0,268435456]}}'
-        with path.open("wb") as file:
-            file.write(len(header).to_bytes(8, "little") + header)
-            file.truncate(8 + len(header) + (256 << 20))
-        counted = 0
-        with shardmesh.open(path).start_load({"w": torch.empty(67108864)}) as loading:
-            while not loading.done():
-                counted += 1
-        self.assertGreater(counted, 100)
 
 
 if __name__ == "__main__":
