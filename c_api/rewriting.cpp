@@ -41,7 +41,7 @@ std::vector<Rule> rules(const char* const* texts, std::size_t count, const std::
 }
 
 selection_options to_selection(const shardmesh_selection* selection) {
-  const shardmesh_selection wanted = given(selection, "selection");
+  const shardmesh_selection wanted = given(selection, "selection", offsetof(shardmesh_selection, optimizer_follows));
   selection_options made;
   made.only = rules<key_pattern>(wanted.only, wanted.only_count, "only", &key_pattern::compile);
   made.skip = rules<key_pattern>(wanted.skip, wanted.skip_count, "skip", &key_pattern::compile);

@@ -137,10 +137,18 @@ TEST_CASE("options of the first header are taken as they were, and smaller ones 
   shardmesh_convert_options convert{};
   convert.struct_size = 48;
   convert.saving = &saving;
+  shardmesh_selection selection{};
+  selection.struct_size = 88;
+  selection.optimizer_follows = 2;  // as little looked at
+  convert.selection = &selection;
   convert.item = "not looked at";
   CHECK(shardmesh_convert(made, (scratch / "out").c_str(), &convert, nullptr, nullptr) == SHARDMESH_OK);
   CHECK_FALSE(std::filesystem::exists(scratch.path / "out" / "not looked at_0.pt"));
   for (convert.struct_size = 0; convert.struct_size < 48; convert.struct_size += 8)
+    CHECK(shardmesh_convert(made, (scratch / "more").c_str(), &convert, nullptr, nullptr) ==
+          SHARDMESH_INVALID_ARGUMENT);
+  convert.struct_size = 48;
+  for (selection.struct_size = 0; selection.struct_size < 88; selection.struct_size += 8)
     CHECK(shardmesh_convert(made, (scratch / "more").c_str(), &convert, nullptr, nullptr) ==
           SHARDMESH_INVALID_ARGUMENT);
   shardmesh_checkpoint_close(made);

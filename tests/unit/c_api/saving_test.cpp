@@ -167,8 +167,10 @@ TEST_CASE("reshard onto a mesh, and like another checkpoint, writes the library'
   const c::checkpoint like = c::checkpoint::open(scratch / "theirs");
   shardmesh::reshard_options ours_like;
   ours_like.like = model.get();
+  ours_like.selection = ours.selection;
   c::reshard_options theirs_like;
   theirs_like.like = &like;
+  theirs_like.select = theirs.select;
   check_equal(shardmesh::reshard(*reader, scratch.path / "ours_like", ours_like),
               c::reshard(from, scratch / "theirs_like", theirs_like));
   CHECK(bytes_of(scratch.path / "theirs_like") == bytes_of(scratch.path / "ours_like"));
