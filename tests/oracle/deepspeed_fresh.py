@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Installs DeepSpeed into an environment of its own, lets it train and save small models anew (make_deepspeed.py), and
 holds what we read against its zero_to_fp32.py: those checkpoints, and many random ones (deepspeed_random.py). For
-./dev test --full: it takes minutes and needs a package registry."""
+./dev test --release: it takes minutes and needs a package registry."""
 import os
 import subprocess
 import sys

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """PyTorch 2.15 reads what shardmesh wrote: every golden DCP checkpoint rewritten, resharded and made from safetensors.
-Its packages are gigabytes, so it runs in ./dev test --full alone, where tests/torch/second_torch.py installs them, or where
+Its packages are gigabytes, so it runs in ./dev test --release alone, where tests/torch/second_torch.py installs them, or where
 SHARDMESH_TORCH_2_15 is the path of a Python that has them."""
 import json
 import os
@@ -36,7 +36,7 @@ def find_python(oracle):
     named = os.environ.get("SHARDMESH_TORCH_2_15")
     python = Path(named) if named else oracle.args.python
     if not python.exists():
-        skip("a download of gigabytes, part of ./dev test --full; SHARDMESH_TORCH_2_15 can name a Python that has torch 2.15")
+        skip("a download of gigabytes, part of ./dev test --release; SHARDMESH_TORCH_2_15 can name a Python that has torch 2.15")
     return python
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The room torch against a second PyTorch, the newest: its packages are gigabytes and the room is built once more, so this is
-part of ./dev test --full alone.
+part of ./dev test --release alone.
 
     second_torch.py install FOLDER                            a virtual environment, FOLDER/venv
     second_torch.py check FOLDER SOURCE CMAKE COMPILER NINJA  the room and its tests built against it, and run
