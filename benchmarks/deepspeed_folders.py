@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A folder of ZeRO 3 into one file, durably: `shardmesh convert`, the whole process, beside DeepSpeed's own zero_to_fp32.py
-in a new process, of which imports are not counted, and beside plain writes of as many bytes, which is what the disk takes; with
-the peak memory of both. Without DeepSpeed the case says that it is skipped. As a script: the peer, and the sample (both need PyTorch)."""
+"""A folder of ZeRO 3 into one file. As commands: `shardmesh convert`, which is durable, beside the zero_to_fp32.py that DeepSpeed
+puts into every folder, which is not; both whole processes, with their peak memory. As functions in a process, of which
+imports are not counted: durably, beside plain writes of as many bytes, which is what the disk takes; and without an fsync on
+either side. Without DeepSpeed the case says that it is skipped. As a script: the peer, and the sample (both need PyTorch)."""
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -32,13 +34,14 @@ def make(folder, size):
     (Path(folder) / "latest").write_text(step.name)
 
 
-def merge(folder, target):
+def merge(folder, target, durable):
     from deepspeed.utils.zero_to_fp32 import get_fp32_state_dict_from_zero_checkpoint
     from safetensors.torch import save_file
     begin = time.perf_counter()
     save_file(get_fp32_state_dict_from_zero_checkpoint(folder), target)
-    with open(target, "rb") as file:
-        os.fsync(file.fileno())
+    if durable:
+        with open(target, "rb") as file:
+            os.fsync(file.fileno())
     print(time.perf_counter() - begin)
 
 
@@ -63,7 +66,8 @@ def case(size):
         folder, target = bench.work / f"zero3_{size // MIB}", bench.work / "merged.safetensors"
         if not (folder / "latest").exists():
             subprocess.run([sys.executable, __file__, "make", folder, str(size)], check=True)
-        peaks = {"ours": [], "theirs": []}
+        whole = bench.work / "merged"
+        peaks = {"ours": [], "command": [], "theirs": []}
 
         def side(name, line):
             def timed(repeat):
@@ -71,14 +75,22 @@ def case(size):
                 peaks[name].extend(peak for _, peak in runs)
                 return {"bytes": target.stat().st_size, "seconds": [seconds for seconds, _ in runs]}
             return timed
-        ours, _, plain = bench.compare(f"ZeRO 3 of {WORLD} ranks, {size // MIB} MiB of weights, into one safetensors file, durably", folder, {
-            "shardmesh convert --no-optimizer (whole process)": side("ours", [
-                bench.tool, "convert", folder, target, "--no-optimizer", "--force", "--threads", bench.threads]),
-            "zero_to_fp32.py + save_file + fsync (imports not counted)": side("theirs", [
-                sys.executable, __file__, "merge", folder, target]),
+        title = f"ZeRO 3 of {WORLD} ranks, {size // MIB} MiB of weights, into one safetensors file"
+        convert = [bench.tool, "convert", folder, target, "--no-optimizer", "--force", "--threads", bench.threads]
+        ours, _, _, plain = bench.compare(f"{title}, durably but for zero_to_fp32.py itself", folder, {
+            "shardmesh convert --no-optimizer (whole process)": side("ours", convert),
+            "zero_to_fp32.py (whole process)": side("command", [
+                sys.executable, "-m", "deepspeed.utils.zero_to_fp32", folder, whole, "--safe_serialization",
+                "--max_shard_size", "100GB"]),
+            "its function + save_file + fsync (imports not counted)": side("theirs", [
+                sys.executable, __file__, "merge", folder, target, "durable"]),
             f"plain pwrite of as many bytes + fsync, {bench.threads} threads": bench.ours("plain_write", target)})
         print(f"  {ours / plain:.2f} of the time of the plain writes")
-        print(f"  peak resident memory: {max(peaks['ours']) / MIB:.0f} MiB, {max(peaks['theirs']) / MIB:.0f} MiB")
+        print(f"  peak resident memory: " + ", ".join(f"{name} {max(of) / MIB:.0f} MiB" for name, of in peaks.items()))
+        bench.compare(f"{title}, without fsync, imports not counted", folder, {
+            "shardmesh::convert, checksums": bench.ours("convert_cached", folder),
+            "zero_to_fp32.py's function + save_file": side("theirs", [sys.executable, __file__, "merge", folder, target, "cached"])})
+        shutil.rmtree(whole, ignore_errors=True)
         target.unlink(missing_ok=True)
     return zero3
 
@@ -89,4 +101,4 @@ if __name__ == "__main__":
     if sys.argv[1] == "make":
         make(sys.argv[2], int(sys.argv[3]))
     else:
-        merge(sys.argv[2], sys.argv[3])
+        merge(sys.argv[2], sys.argv[3], sys.argv[4] == "durable")

@@ -236,11 +236,11 @@ std::vector<double> time_map(const arguments& given, std::int64_t& bytes) {
   return times;
 }
 
-/// A conversion to another safetensors file, with checksums, without an fsync.
+/// A conversion to another safetensors file, of a folder without its optimizer, with checksums, without an fsync.
 std::vector<double> time_convert(const arguments& given, std::int64_t& bytes) {
-  bytes = static_cast<std::int64_t>(fs::file_size(given.path));
   const fs::path target = given.path.parent_path() / "converted.safetensors";
   convert_options how;
+  how.selection.no_optimizer = fs::is_directory(given.path);
   how.saving.output = {.overwrite = true, .durable = false};
   how.saving.threads = given.threads;
   std::vector<double> times;
@@ -250,6 +250,7 @@ std::vector<double> time_convert(const arguments& given, std::int64_t& bytes) {
       const save_report report = convert(*reader, target, how);
       if (!report.ok()) stop(to_string(report.problems.front()));
     }));
+  bytes = static_cast<std::int64_t>(fs::file_size(target));
   fs::remove(target);
   return times;
 }

@@ -101,14 +101,16 @@ TEST_CASE("a rank that stops taking part at any phase is noticed at the deadline
     for (const bool is_last : {false, true}) {
       if (phase == save_phase::commit && is_last) continue;
       INFO("phase " << static_cast<int>(phase) << (is_last ? ", last rank" : ", rank 0"));
-      survives("lost", {2, 3}, [&](any_communicator& comm, const fs::path& to, rows& mine) -> std::string {
+      // Of two ranks or three, in turn: what takes its time here is waiting.
+      const std::int32_t size = (static_cast<int>(phase) + (is_last ? 1 : 0)) % 2 == 0 ? 2 : 3;
+      survives("lost", {size}, [&](any_communicator& comm, const fs::path& to, rows& mine) -> std::string {
         const std::int32_t victim = is_last ? comm.size() - 1 : 0;
         const bool is_victim = comm.rank() == victim;
-        rank_save_options options{.saving = {.output = {.overwrite = true}, .call = within(400ms)}};
+        rank_save_options options{.saving = {.output = {.overwrite = true}, .call = within(200ms)}};
         options.before = [&](save_phase now) -> result<void> {
           if (now != phase || !is_victim) return {};
           // As if it were gone: it answers nobody until all others have given up.
-          const auto until = std::chrono::steady_clock::now() + 900ms;
+          const auto until = std::chrono::steady_clock::now() + 600ms;
           while (std::chrono::steady_clock::now() < until) std::this_thread::sleep_for(10ms);
           return {};
         };
@@ -116,7 +118,7 @@ TEST_CASE("a rank that stops taking part at any phase is noticed at the deadline
         const save_report report = save(to, mine.state, comm, options);
         const auto took = std::chrono::steady_clock::now() - began;
         if (report.ok()) return "there was no error";
-        if (!is_victim && took > 1400ms + 1s) return "it took too long";
+        if (!is_victim && took > 800ms + 1s) return "it took too long";
         return {};
       });
     }

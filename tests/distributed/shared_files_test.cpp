@@ -21,6 +21,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <tuple>
 #include <utility>
 #include <variant>
@@ -248,12 +249,12 @@ TEST_CASE("a save of shared files that loses a rank ends at the deadline and lea
         REQUIRE(run([&](any_communicator& comm) -> std::string {
                   rows now(comm.rank(), comm.size(), 8);
                   rank_save_options failing = options;
-                  failing.saving.call = within(400ms);
+                  failing.saving.call = within(200ms);
                   failing.before = [&](save_phase at) -> result<void> {
-                    const auto until = std::chrono::steady_clock::now() + 900ms;
+                    const auto until = std::chrono::steady_clock::now() + 600ms;
                     // As if it were gone: it answers nobody until all others have given up.
-                    while (at == phase && comm.rank() == 2 && std::chrono::steady_clock::now() < until) {
-                    }
+                    while (at == phase && comm.rank() == 2 && std::chrono::steady_clock::now() < until)
+                      std::this_thread::sleep_for(10ms);
                     return {};
                   };
                   return save(destination, now.state, comm, failing).ok() ? "there was no error" : "";

@@ -12,7 +12,7 @@ from pathlib import Path
 import job
 
 RANKS = 3
-DEADLINE = 3.0
+DEADLINE = 1.5
 GRACE = 1.0  # what the deadline may be exceeded by
 JOB_SECONDS = 60
 PHASES = ["describe", "stage", "write", "finish", "commit"]

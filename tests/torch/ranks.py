@@ -48,13 +48,13 @@ def memory(library, group, dist):
     name = group.group_name.encode()
     resident = []
     for _ in range(3):  # the first fills what is kept for reuse
-        wrong = library.exchange_tags(name, 3000).decode()
+        wrong = library.exchange_tags(name, 1500).decode()
         if wrong:
             return wrong
         pages = int(open("/proc/self/statm").read().split()[1])
         resident.append(pages * os.sysconf("SC_PAGE_SIZE") >> 10)
     grown = resident[2] - resident[1]
-    return "" if grown < 1024 else f"3000 exchanges leave {grown} KiB behind ({resident})"
+    return "" if grown < 512 else f"1500 exchanges leave {grown} KiB behind ({resident})"
 
 
 def group_is_sound(dist):

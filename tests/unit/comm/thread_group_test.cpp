@@ -13,6 +13,7 @@
 #include <random_seed.hpp>
 #include <span>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 #include <watchdog.hpp>
@@ -83,8 +84,7 @@ TEST_CASE("messages match by peer and tag in call order, however many are in fli
       std::shuffle(order.begin(), order.end(), mine);
       for (const std::uint32_t n : order) {
         if (n % 2 == 0)
-          while (!flying[n].done()) {
-          }
+          while (!flying[n].done()) std::this_thread::yield();
         if (auto waited = flying[n].wait(); !waited) return waited.error();
         for (std::int32_t peer = 0; peer < size; ++peer)
           if (peer != me && in[n][static_cast<std::size_t>(peer)] != speech(peer, me, n, length(n, peer, me)))
