@@ -158,14 +158,14 @@ std::vector<drawn_tile> arrange(const slice& s, const axis& rows, const axis& co
   return drawn;
 }
 
-// Of labels that were cut: all their owners, once each.
+// Of labels that were cut: all their owners. Tiles of different widths cut the same owners differently: each is listed.
 std::string legend_of(const std::vector<drawn_tile>& drawn) {
   constexpr std::size_t most = 64;
-  std::set<std::vector<owner_id>> listed;
+  std::set<std::pair<std::string, std::vector<owner_id>>> listed;
   std::string text;
   for (const drawn_tile& t : drawn) {
     const std::string label = label_of(t), all = owner_label(t.owners, unlimited);
-    if (label == all || !listed.insert(t.owners).second) continue;
+    if (label == all || !listed.emplace(label, t.owners).second) continue;
     if (listed.size() <= most) text += fmt::format("{} is {}\n", label, all);
   }
   return text + (listed.size() > most ? fmt::format("and {} more\n", listed.size() - most) : "");

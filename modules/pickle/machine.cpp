@@ -4,8 +4,10 @@ module;
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,8 +23,23 @@ namespace {
 // Memory that a graph may take: metadata of real checkpoints takes about four bytes for each of its own.
 constexpr std::size_t graph_bytes = std::size_t{1} << 28, graph_bytes_per_byte = 8;
 
+constexpr const char* too_large = "its values take more memory than its bytes explain";
+
 bool fits_small(std::int64_t value) {
   return value >= -(1LL << 58) && value < (1LL << 58);
+}
+
+// The pairs of OrderedDict([[key, value], ...]), as Python 2 pickled them; Python 3 fills an empty one. Nothing for
+// other calls.
+std::optional<items> given_entries(const value& callable, const value& args) {
+  const items given = args.items();
+  if (given.size() != 1 || given[0].kind() != kind::list || !callable.is_global("collections", "OrderedDict"))
+    return std::nullopt;
+  const items entries = given[0].items();
+  const auto is_pair = [](const value& entry) {
+    return (entry.kind() == kind::list || entry.kind() == kind::tuple) && entry.items().size() == 2;
+  };
+  return std::all_of(entries.begin(), entries.end(), is_pair) ? std::optional(entries) : std::nullopt;
 }
 
 }  // namespace
@@ -148,8 +165,18 @@ bool machine::record(tag kind) {
   if (!has(2)) return false;
   const std::uint64_t args = pop(), callable = pop();
   if (tag_of(args) != tag::tuple && !forgive()) return bad("the arguments are not a tuple");
-  push(make_.make_record(kind, callable, args));
-  return note_call(callable, args, stack_.back()), true;
+  const auto entries =
+      kind == tag::reduce && !forgive() ? given_entries(value_of(callable), value_of(args)) : std::nullopt;
+  push(make_.make_record(kind, callable, entries ? make_.make_sequence(tag::tuple, {}) : args));
+  note_call(callable, args, stack_.back());
+  std::uint64_t dict = 0;
+  if (!entries || entries->empty()) return true;
+  if (!make_.container_of(stack_.back(), tag::dict, block_part::dict, dict)) return false;
+  for (const pickle::value entry : *entries) {
+    const items both = entry.items();
+    if (!make_.append(dict, std::array{both[0].identity(), both[1].identity()})) return false;
+  }
+  return !is_too_large() || bad(too_large);  // one list can be given many times
 }
 
 bool machine::newobj_ex() {
@@ -162,8 +189,7 @@ bool machine::newobj_ex() {
 
 bool machine::instance(bool is_named) {
   std::size_t begin = 0;
-  std::string_view ignored;
-  if (is_named && (!short_line(ignored) || !short_line(ignored))) return false;
+  if (is_named && !name_lines()) return false;
   if (!pop_mark(begin)) return false;
   if (!is_named && begin == stack_.size()) return bad("there is no class");
   const std::uint64_t callable = is_named ? bits_of(tag::global_at, start_) : stack_[begin];
@@ -379,7 +405,7 @@ bool machine::run_to_stop() {
   for (std::size_t steps = 0; !stopped_; ++steps) {
     start_ = in_.position();
     if (in_.is_at_end()) return problem_.cut("the stream ends without STOP");
-    if (steps % 4096 == 0 && is_too_large()) return bad("its values take more memory than its bytes explain");
+    if (steps % 4096 == 0 && is_too_large()) return bad(too_large);
     if (!step(in_.next())) return false;
   }
   return true;

@@ -84,6 +84,7 @@ class machine {
   bool container_from_mark(tag kind);
 
   // What Python would look up and call.
+  bool name_lines();
   bool global_line();
   bool stack_global();
   bool record(tag kind);

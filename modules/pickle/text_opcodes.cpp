@@ -74,9 +74,14 @@ bool machine::persistent_line() {
   return persistent(bits_of(tag::text_decoded, arena_.decoded_spans.size() - 1));
 }
 
+bool machine::name_lines() {
+  std::string_view module_name, attribute;
+  if (!short_line(module_name) || !short_line(attribute)) return false;
+  return forgive() || (is_utf8(module_name) && is_utf8(attribute)) || bad("the module or name is not UTF-8");
+}
+
 bool machine::global_line() {
-  std::string_view ignored;
-  if (!short_line(ignored) || !short_line(ignored)) return false;
+  if (!name_lines()) return false;
   push(tag::global_at, start_);
   return note_global(stack_.back()), true;
 }

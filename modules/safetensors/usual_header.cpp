@@ -80,14 +80,14 @@ class scanner {
   bool numbers(std::span<std::int64_t> values, std::size_t& count) {
     return list('[', ']', [&] { return count < values.size() && number(values[count++]); });
   }
-  // Of up to 18 digits: those fit.
+  // Of up to 18 digits: those fit. What follows them ends the number, or is no list of numbers.
   bool number(std::int64_t& value) {
     skip_space();
     const char* const first = at_;
     value = 0;
-    while (at_ != end_ && *at_ >= '0' && *at_ <= '9' && at_ - first <= 18) value = 10 * value + (*at_++ - '0');
+    while (at_ != end_ && *at_ >= '0' && *at_ <= '9' && at_ - first < 18) value = 10 * value + (*at_++ - '0');
     const auto digits = at_ - first;
-    return digits > 0 && digits <= 18 && (*first != '0' || digits == 1);
+    return digits > 0 && (*first != '0' || digits == 1);
   }
 
   bool texts_of(texts& metadata) {

@@ -22,6 +22,41 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
+// The pickle of an integer of any size: LONG1 or LONG4 of two's complement, little end first. Nothing for what is none.
+std::optional<std::vector<std::byte>> pickle_of_digits(std::string_view digits) {
+  constexpr std::size_t most_digits = 4400;  // as many as are printed; the cost is their square
+  const bool is_negative = digits.starts_with('-');
+  if (is_negative) digits.remove_prefix(1);
+  if (digits.empty() || digits.size() > most_digits) return std::nullopt;
+  std::vector<std::uint8_t> number(1);
+  for (const char digit : digits) {
+    if (digit < '0' || digit > '9') return std::nullopt;
+    unsigned carry = static_cast<unsigned>(digit - '0');
+    for (std::uint8_t& byte : number) {
+      carry += 10u * byte;
+      byte = static_cast<std::uint8_t>(carry);
+      carry >>= 8;
+    }
+    if (carry > 0) number.push_back(static_cast<std::uint8_t>(carry));
+  }
+  if (number.back() >= 0x80) number.push_back(0);  // the highest bit is the sign's
+  unsigned borrow = 1;
+  for (std::uint8_t& byte : number) {
+    if (!is_negative) break;
+    borrow += static_cast<std::uint8_t>(~byte);
+    byte = static_cast<std::uint8_t>(borrow);
+    borrow >>= 8;
+  }
+  // torch.load(weights_only=True) knows LONG1 alone.
+  const bool is_short = number.size() < 256;
+  std::vector<std::byte> made{std::byte{0x80}, std::byte{2}, is_short ? std::byte{0x8a} : std::byte{0x8b}};
+  for (int shift = 0; shift < (is_short ? 8 : 32); shift += 8)
+    made.push_back(static_cast<std::byte>(number.size() >> shift));
+  for (const std::uint8_t byte : number) made.push_back(std::byte{byte});
+  made.push_back(std::byte{'.'});
+  return made;
+}
+
 // Nothing recurses: what is still to be written is a stack, the next thing on top.
 class object_pickler {
  public:
@@ -178,7 +213,6 @@ class object_pickler {
     return out_.reduce(), result<void>{};
   }
 
-  // Integers beyond 64 bits go through int("..."): Python reads its own digits.
   result<void> write_digits(const json& value) {
     if (!value.is_string()) return unsupported("$int");
     const auto& digits = value.get_ref<const std::string&>();
@@ -186,11 +220,11 @@ class object_pickler {
     errno = 0;
     const long long number = std::strtoll(digits.c_str(), &end, 10);
     if (errno == 0 && *end == '\0' && !digits.empty()) return out_.integer(number), result<void>{};
-    out_.global("builtins", "int");
-    out_.begin_tuple();
-    out_.text(digits);
-    out_.end_tuple();
-    return out_.reduce(), result<void>{};
+    auto pickled = pickle_of_digits(digits);
+    if (!pickled) return unsupported("$int");
+    SHARDMESH_TRY(auto parsed, pickle::graph::parse(*std::move(pickled)));
+    long_numbers_.push_back(std::move(parsed));
+    return out_.value(long_numbers_.back().root());
   }
 
   // Hexadecimal digits, two a byte.
@@ -247,6 +281,7 @@ class object_pickler {
   }
 
   std::vector<step> pending_;
+  std::vector<pickle::graph> long_numbers_;  // out_ knows what it wrote of them
   pickle::writer out_{2};
 };
 

@@ -57,6 +57,7 @@ class Loading:
     def wait(self, timeout: float | None = None) -> bool:
         """Blocks until the load has come to its end, or for so many seconds; True when it has. Raises what ended it:
         Error, or what `on_arrival` or `progress` raised. Ctrl-C ends the waiting, not the load."""
+        self._refuse_own_thread()
         if not self._ended.wait(timeout):
             return False
         if self._error is not None:
@@ -64,6 +65,7 @@ class Loading:
         return True
 
     def __iter__(self) -> Iterator[str]:
+        self._refuse_own_thread()
         while (key := self._queue.get()) is not _END:
             yield key
         self._queue.put(_END)  # for who asks again
@@ -78,6 +80,10 @@ class Loading:
         else:
             self.cancel()
             self._ended.wait()
+
+    def _refuse_own_thread(self) -> None:
+        if threading.current_thread() is self._thread and not self._ended.is_set():
+            raise failure("invalid_argument", "a callback of a load cannot wait for it: it would wait for itself")
 
     def _run(self, load: Callable, progress: Progress, total: int) -> None:
         try:

@@ -22,7 +22,7 @@ _OF_NUMPY = {"bool": "bool", "uint8": "uint8", "int8": "int8", "int16": "int16",
 class MappedTensor:
     """Memory of a file that is read when it is touched, and never written. Made by `Checkpoint.map_tensor`.
 
-    `memoryview(mapped)` and `mapped.numpy()` are read-only. The file stays mapped while this, or anything that was made
+    `mapped.numpy()` is read-only. The file stays mapped while this, or anything that was made
     of it, lives: the checkpoint may go before. A file that becomes shorter meanwhile kills a process that touches what
     it lost (SIGBUS): `check()` tells before. Replacing or removing the file harms nothing.
     """

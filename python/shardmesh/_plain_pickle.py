@@ -10,6 +10,7 @@ import zipfile
 from typing import Any
 
 PLAIN = {"builtins": ("bytearray", "complex", "frozenset", "range", "set", "slice"), "collections": ("OrderedDict",),
+         "_codecs": ("encode",),  # bytes, in protocol 2
          "torch": ("Size", "device")}
 
 

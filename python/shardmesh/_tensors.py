@@ -44,7 +44,21 @@ def kind_that_has_no_memory(tensor: torch.Tensor) -> str:
         return "a quantized tensor"
     if type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
         return f"a tensor subclass with memory of its own ({type(tensor).__module__}.{type(tensor).__qualname__})"
+    held, needed = tensor.untyped_storage().nbytes(), _bytes_reached(tensor)
+    if held < needed:  # freed or made smaller by resize_, as FSDP does: PyTorch's own copies would crash
+        return f"a tensor that needs {needed} bytes of a storage that has {held}"
     return ""
+
+
+def _bytes_reached(tensor: torch.Tensor) -> int:
+    """From the beginning of the storage to the end of the tensor's last element."""
+    if tensor.numel() == 0:
+        return 0
+    if tensor.is_contiguous():
+        last = tensor.numel() - 1
+    else:
+        last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
+    return (tensor.storage_offset() + last + 1) * tensor.itemsize
 
 
 def readable(tensor: torch.Tensor, key: str) -> torch.Tensor:

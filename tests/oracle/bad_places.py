@@ -61,11 +61,27 @@ def unreadable_file(oracle):
     oracle.check("__0_0.distcp" in done.stderr and "Permission denied" in done.stderr, "unreadable_file", done.stderr[-300:])
 
 
+def empty_paths(oracle):
+    """What "$CHECKPOINT" is where the variable is not set."""
+    source = oracle.golden / "single_rank" / "checkpoint"
+    for arguments in (["inspect", ""], ["inspect", "", "--json"], ["verify", ""], ["diff", "", source], ["diff", source, ""],
+                      ["convert", "", oracle.work / "x.pt"], ["convert", source, ""], ["check-shards", ""],
+                      ["reshard", "", oracle.work / "x", "--mesh", "2"], ["reshard", source, "", "--mesh", "2"]):
+        status, out, err = oracle.run(*arguments)
+        case = f"empty path: {arguments[0]} {arguments.index('')}"
+        if "--json" not in arguments:
+            oracle.check(status in (1, 2, 3) and len(err.strip().splitlines()) == 1, case, f"exits {status}: {err[-300:]}")
+            oracle.check("''" in err, case, f"does not show the empty path: {err[-300:]}")
+        else:
+            oracle.check(status == 3 and "''" in out + err, case, f"exits {status}: {out[-300:]} {err[-300:]}")
+
+
 def main():
     oracle = Oracle(__doc__)
     source = copy_of(oracle, "source")
     full_disk(oracle)
     unreadable_file(oracle)
+    empty_paths(oracle)
 
     status, _, err = oracle.run("inspect", oracle.work / "nowhere")
     refused(oracle, "absent", status, 3, err, "does not exist")

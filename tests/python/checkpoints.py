@@ -147,6 +147,26 @@ class BoxTest(common.WorkTest):
                     shardmesh.save({"w": tensor}, self.work / "refused")
         self.assertFalse((self.work / "refused").exists())
 
+    def test_tensors_whose_storage_was_freed_or_shrunk_are_refused(self):
+        """As FSDP frees them: PyTorch's own copies of such tensors crash."""
+        for made, needed in ((torch.zeros(7, 5), 140), (torch.zeros(7, 5, dtype=torch.float64), 280),
+                             (torch.zeros(5, 7).t(), 140), (torch.zeros(9, 5)[2:], 180), (torch.zeros(7, 10)[:, ::2], 276)):
+            for held in (0, 40, needed - 1):
+                freed = made.clone(memory_format=torch.preserve_format) if made._base is None else made
+                freed.untyped_storage().resize_(held)
+                says = f"w: has no plain memory to .*needs {needed} bytes of a storage that has {held}"
+                for call in (lambda: self.checkpoint.load_into([("w", None, freed)]),
+                             lambda: self.checkpoint.start_load({"w": freed}),
+                             lambda: shardmesh.save({"w": freed}, self.work / "refused")):
+                    with self.assertRaisesRegex(shardmesh.Error, says):
+                        call()
+                freed.untyped_storage().resize_(needed)
+                self.checkpoint.load_into([("w", None, freed)], allow_narrowing=True)
+                self.assertTrue(torch.equal(freed, self.whole.to(freed.dtype)))
+        self.assertFalse((self.work / "refused").exists())
+        empty = torch.empty(0, 5)
+        shardmesh.save({"w": empty}, self.work / "empty")
+
 
 STATE = {
     "model": {"w": torch.arange(12.0).reshape(3, 4), "transposed": torch.arange(12.0).reshape(3, 4).t(),
@@ -195,6 +215,10 @@ class SaveTest(common.WorkTest):
 
         plain = {"a": [1, 2.5, None, True, "x", b"y", (1, {2})], "dtype": torch.bfloat16, "size": torch.Size([2, 3])}
         self.assertEqual(_plain_pickle.load(archive(plain)), plain)
+        long = {"seed": 2**64 - 1, "state": 2**127 + 3, "least": -2**63 - 1, "bytes": b"\xff\0", "changing": bytearray(b"z")}
+        shardmesh.save(long, self.work / "long.safetensors", "safetensors")
+        checkpoint = shardmesh.open(self.work / "long.safetensors")
+        self.assertEqual({key: checkpoint.load(key) for key in long}, long)
         for more in (os.getcwd, eval, torch.load):
             with self.assertRaisesRegex(pickle.UnpicklingError, "more than plain data"):
                 _plain_pickle.load(archive(more))

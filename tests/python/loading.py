@@ -155,6 +155,20 @@ class LoadingTest(common.WorkTest):
         go.set()
         self.assertTrue(loading.wait())
 
+    def test_a_callback_cannot_wait_for_its_own_load(self):
+        path, _ = self.saved()
+        for wait in (lambda loading: loading.wait(), lambda loading: loading.wait(60), list):
+            made, handed = [], threading.Event()
+
+            def arrived(key):
+                handed.wait(60)
+                wait(made[0])
+
+            made.append(shardmesh.open(path).start_load({"t0": torch.empty(5, 3)}, on_arrival=arrived))
+            handed.set()
+            with self.assertRaisesRegex(shardmesh.Error, "would wait for itself"):
+                made[0].wait()
+
     def test_a_block_that_is_left_by_an_exception_cancels_and_waits(self):
         path, state = self.saved()
         told, begun = [], []

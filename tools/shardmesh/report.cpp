@@ -84,8 +84,11 @@ error in_flags(error problem) {
 }
 
 void print_problem(const error& problem) {
-  if (problem.file.empty() && is_of_the_system(problem)) return print_problem(error(problem).with_file(subject()));
-  print_problem(to_string(in_flags(problem)), to_json(problem));
+  error shown = problem;
+  // An empty path, as of a shell's variable that is not set, is a name, too.
+  if (shown.file.empty() && is_of_the_system(shown))
+    shown = std::move(shown).with_file(subject().empty() ? "''" : subject());
+  print_problem(to_string(in_flags(shown)), to_json(shown));
 }
 
 void print_warning(const error& warning) {

@@ -192,6 +192,8 @@ TEST_CASE("malformed pickles are refused with the opcode and its offset") {
   CHECK(to_string(problem_of("\x95\xff\0\0\0\0\0\0\0N."sv)).find("FRAME") != std::string::npos);
   CHECK(to_string(problem_of("\x8d\0\0\0\0\0\0\0\x40x."sv)).find("BINUNICODE8") != std::string::npos);
   CHECK(to_string(problem_of("h\7."sv)).find("memo has no entry 7") != std::string::npos);
+  for (const std::string_view name : {"c\x81\nx\n."sv, "cx\n\x81\n."sv, "(i\x81\nx\n."sv, "(ix\n\x81\n."sv})
+    CHECK(to_string(problem_of(name)).find("is not UTF-8") != std::string::npos);
   CHECK(to_string(problem_of("}(Nu.")).find("no value") != std::string::npos);
   CHECK(to_string(problem_of("\x97."sv)).find("buffers") != std::string::npos);
   CHECK(to_string(problem_of("K\1Nb."sv)).find("state of a integer") != std::string::npos);
