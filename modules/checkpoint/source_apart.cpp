@@ -43,6 +43,7 @@ class replaced_things {
   }
 
   result<void> check(const fs::path& file) const {
+    if (asked_.empty()) return fail(errc::invalid_argument, "the destination is an empty path").with_file("''");
     const fs::path whole = resolved(file);
     struct stat status{};
     bool is_held = ::stat(file.c_str(), &status) == 0 && things_.contains({status.st_dev, status.st_ino});

@@ -309,7 +309,9 @@ void writer::open(const pickle::value& parsed, std::vector<work>& pending) {
       later(what::opcode, op::binpersid);
       return later(what::open, 0, parsed.persistent_id());
     case kind::record: {
-      const bool makes_bytes = parsed.is_record_of("_codecs", "encode") || is_builtin(parsed, "bytes");
+      const bool is_changed =
+          parsed.assigned() || parsed.appended() || parsed.state();  // which Python refuses of bytes
+      const bool makes_bytes = !is_changed && (parsed.is_record_of("_codecs", "encode") || is_builtin(parsed, "bytes"));
       // Bytes that protocols 0 to 2 spell as text.
       if (const auto plain = makes_bytes && !is_protocol2() ? bytes_of(parsed) : std::nullopt) {
         bytes(std::as_bytes(std::span(*plain)));

@@ -17,6 +17,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   shardmesh::pickle::writer writer;
   if (!writer.value(graph->root(), 1 << 20)) return 0;
   const auto again = shardmesh::pickle::graph::parse(std::move(writer).finish());
-  if (!again || again->root().kind() != graph->root().kind()) std::abort();
+  if (!again) std::abort();
+  // Bytes that protocols 0 to 2 spell as a call are written as bytes.
+  const auto was = graph->root(), is = again->root();
+  if (is.kind() != was.kind() && (!is.bytes() || shardmesh::pickle::bytes_of(is) != shardmesh::pickle::bytes_of(was)))
+    std::abort();
   return 0;
 }

@@ -65,7 +65,7 @@ def empty_paths(oracle):
     """What "$CHECKPOINT" is where the variable is not set."""
     source = oracle.golden / "single_rank" / "checkpoint"
     for arguments in (["inspect", ""], ["inspect", "", "--json"], ["verify", ""], ["diff", "", source], ["diff", source, ""],
-                      ["convert", "", oracle.work / "x.pt"], ["convert", source, ""], ["check-shards", ""],
+                      ["convert", "", oracle.work / "x.pt"], ["convert", source, "", "--to", "dcp"], ["check-shards", ""],
                       ["reshard", "", oracle.work / "x", "--mesh", "2"], ["reshard", source, "", "--mesh", "2"]):
         status, out, err = oracle.run(*arguments)
         case = f"empty path: {arguments[0]} {arguments.index('')}"
