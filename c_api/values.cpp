@@ -4,6 +4,7 @@
 #include <shardmesh/version.hpp>
 
 #include <algorithm>
+#include <limits>
 #include <span>
 #include <utility>
 
@@ -38,6 +39,18 @@ extents row_major(const extents& sizes) {
   return strides;
 }
 
+// Distances between elements are counted in bytes of 64 bits.
+void check_reach(const extents& sizes, const extents& strides, dtype type) {
+  std::int64_t reach = 0;
+  for (std::size_t d = 0; d < sizes.rank() && !box::whole(sizes).is_empty(); ++d) {
+    std::int64_t step = 0;
+    if (__builtin_mul_overflow(sizes[d] - 1, strides[d], &step) || step == std::numeric_limits<std::int64_t>::min() ||
+        __builtin_add_overflow(reach, step < 0 ? -step : step, &reach) || !size_bytes(type, reach))
+      refuse(fail(errc::overflow, "the strides of a tensor reach further than 64 bits can say")
+                 .with_values("", to_string(strides) + " of sizes " + to_string(sizes)));
+  }
+}
+
 template <class View, class Tensor>
 View view_of(const Tensor& tensor) {
   View made;
@@ -46,6 +59,7 @@ View view_of(const Tensor& tensor) {
   check(check_shape(made.sizes));
   const extents plain = row_major(made.sizes);
   made.strides = tensor.strides == nullptr ? plain : to_extents(tensor.strides, tensor.rank, "strides of a tensor");
+  check_reach(made.sizes, made.strides, made.type);
   if (tensor.data == nullptr && !box::whole(made.sizes).is_empty()) refuse_null("data of a tensor");
   made.data = static_cast<decltype(made.data)>(tensor.data);
   return made;

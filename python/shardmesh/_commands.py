@@ -109,7 +109,7 @@ def diff(left: str | os.PathLike[str], right: str | os.PathLike[str], *, toleran
 class Selection:
     """Which keys take part, under which names and dtypes they come out. Expressions are RE2's and match whole keys.
 
-    rename: "RE=REPLACEMENT", in order; cast: "DTYPE" for floating tensors, or "RE=DTYPE".
+    rename: "RE=REPLACEMENT", in order; cast: "DTYPE" for floating tensors of 16 bits and more, or "RE=DTYPE".
     """
 
     only: Sequence[str] = ()

@@ -70,7 +70,9 @@ void add_selection_options(CLI::App& command, selection_arguments& into) {
       ->group(group);
   CLI::Option* dtype =
       command
-          .add_option("--dtype", into.dtype, "Cast floating tensors to NAME; RE=NAME casts what matches (repeatable)")
+          .add_option(
+              "--dtype", into.dtype,
+              "Cast floating tensors of 16 bits and more to NAME; RE=NAME casts what matches, FP8 too (repeatable)")
           ->type_name("NAME|RE=NAME")
           ->group(group);
   command.add_flag("--allow-unused", into.allow_unused, "A rule that matches nothing is no error")->group(group);

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // What no caller may get wrong unnoticed: null, structs of other versions, other handles, negative and absurd numbers.
+#include <array>
 #include <c_answers.hpp>
 #include <catch2/catch_test_macros.hpp>
+#include <cstdint>
 #include <filesystem>
 #include <golden.hpp>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -192,6 +195,13 @@ TEST_CASE("numbers that make no sense are errors that name key and number") {
   const std::int64_t huge[] = {std::int64_t{1} << 62, 4};
   request.to = {memory.data(), huge, nullptr, SHARDMESH_DTYPE_FLOAT32, 2};
   CHECK(told(load).rfind("overflow: " + key, 0) == 0);
+  constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max(), least = -most - 1;
+  const std::int64_t two[] = {2, 2};
+  for (const auto& strides :
+       {std::array{most, most}, {least, std::int64_t{1}}, {most / 4, most / 4}, {most / 4 + 1, least / 2}}) {
+    request.to = {memory.data(), two, strides.data(), SHARDMESH_DTYPE_FLOAT32, 2};
+    CHECK(told(load).rfind("overflow: " + key + ": the strides of a tensor reach further", 0) == 0);
+  }
   shardmesh_load_options options{sizeof options, nullptr, -1, 0};
   CHECK(told([&](shardmesh_error** x) { return shardmesh_load(from.c(), nullptr, 0, &options, nullptr, x); }) ==
         "invalid_argument: the argument threads is negative");
