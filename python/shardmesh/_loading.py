@@ -32,6 +32,7 @@ class Loading:
         self._is_cancelled = False
         self._error: BaseException | None = None
         self._bytes = 0
+        self._calling: set[int] = set()  # threads in a callback of the caller's
         # Not Thread.join: interrupted by Ctrl-C, Python takes a thread for ended that goes on (bpo-45274).
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, args=(load, progress, total), name="shardmesh.Loading")
@@ -82,7 +83,7 @@ class Loading:
             self._ended.wait()
 
     def _refuse_own_thread(self) -> None:
-        if threading.current_thread() is self._thread and not self._ended.is_set():
+        if threading.get_ident() in self._calling:
             raise failure("invalid_argument", "a callback of a load cannot wait for it: it would wait for itself")
 
     def _run(self, load: Callable, progress: Progress, total: int) -> None:
@@ -93,12 +94,12 @@ class Loading:
                     if self._is_cancelled:
                         raise failure("cancelled", "the load was cancelled")
                     if report:
-                        report(done)
+                        self._call(report, done)
 
                 load(self._arrived, tell)
                 self._bytes = total
                 if report:
-                    report(total)
+                    self._call(report, total)
         except BaseException as error:
             self._error = error
         finally:
@@ -109,5 +110,14 @@ class Loading:
         if self._is_cancelled:
             raise failure("cancelled", "the load was cancelled")
         if self._on_arrival:
-            self._on_arrival(key)
+            self._call(self._on_arrival, key)
         self._queue.put(key)
+
+    def _call(self, callback: Callable, argument: object) -> None:
+        """The caller's own function, on a thread of the library or of this load."""
+        me = threading.get_ident()
+        self._calling.add(me)
+        try:
+            callback(argument)
+        finally:
+            self._calling.discard(me)
