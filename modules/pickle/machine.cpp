@@ -169,14 +169,17 @@ bool machine::record(tag kind) {
       kind == tag::reduce && !forgive() ? given_entries(value_of(callable), value_of(args)) : std::nullopt;
   push(make_.make_record(kind, callable, entries ? make_.make_sequence(tag::tuple, {}) : args));
   note_call(callable, args, stack_.back());
-  std::uint64_t dict = 0;
   if (!entries || entries->empty()) return true;
+  // A list can be given many times: entries beyond a byte of input for each are not what Python wrote.
+  given_entries_ += entries->size();
+  if (given_entries_ > in_.size()) return bad(too_large);
+  std::uint64_t dict = 0;
   if (!make_.container_of(stack_.back(), tag::dict, block_part::dict, dict)) return false;
   for (const pickle::value entry : *entries) {
     const items both = entry.items();
     if (!make_.append(dict, std::array{both[0].identity(), both[1].identity()})) return false;
   }
-  return !is_too_large() || bad(too_large);  // one list can be given many times
+  return true;
 }
 
 bool machine::newobj_ex() {

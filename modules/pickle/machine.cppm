@@ -133,6 +133,7 @@ class machine {
   std::vector<std::size_t> marks_;
   pickle::memo memo_;
   bool memo_is_unknown_ = false;
+  std::uint64_t given_entries_ = 0;  // of OrderedDict([...])
 };
 
 }  // namespace shardmesh::pickle
