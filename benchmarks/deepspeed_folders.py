@@ -86,7 +86,7 @@ def case(size):
                 sys.executable, __file__, "merge", folder, target, "durable"]),
             f"plain pwrite of as many bytes + fsync, {bench.threads} threads": bench.ours("plain_write", target)})
         print(f"  {ours / plain:.2f} of the time of the plain writes")
-        print(f"  peak resident memory: " + ", ".join(f"{name} {max(of) / MIB:.0f} MiB" for name, of in peaks.items()))
+        print("  peak resident memory: " + ", ".join(f"{name} {max(of) / MIB:.0f} MiB" for name, of in peaks.items()))
         bench.compare(f"{title}, without fsync, imports not counted", folder, {
             "shardmesh::convert, checksums": bench.ours("convert_cached", folder),
             "zero_to_fp32.py's function + save_file": side("theirs", [sys.executable, __file__, "merge", folder, target, "cached"])})

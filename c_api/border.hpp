@@ -86,6 +86,8 @@ Options given(const Options* options, std::string_view name, std::size_t first_s
   for (std::size_t i = sizeof made; i < size; ++i)
     if (bytes[i] != 0) refuse_argument(name, "sets a field that this version of the library does not know");
   std::memcpy(&made, options, std::min(size, sizeof made));
+  if constexpr (requires { made.reserved; })
+    if (made.reserved != 0) refuse_argument(name, "sets a field that this version of the library does not know");
   return made;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <shardmesh/c_api/loading.h>
 
+#include <cstddef>
 #include <cstring>
 #include <mutex>
 #include <shared_mutex>
@@ -49,13 +50,13 @@ void check_is_whole(const checkpoint_reader& reader, const load_request& wanted)
 }  // namespace
 
 std::vector<load_request> to_requests(const checkpoint_reader& reader, const shardmesh_load_request* requests,
-                                      std::size_t count) {
+                                      std::size_t count, bool allow_shape_mismatch) {
   if (count > 0 && requests == nullptr) refuse_null("requests");
   std::vector<load_request> made;
   made.reserve(count);
   for (const shardmesh_load_request& one : std::span(requests, count)) {
     made.push_back(to_request(one));
-    if (one.offsets == nullptr) check_is_whole(reader, made.back());
+    if (one.offsets == nullptr && !allow_shape_mismatch) check_is_whole(reader, made.back());
   }
   return made;
 }
@@ -64,7 +65,10 @@ namespace {
 
 std::int64_t load_all(checkpoint_reader& reader, const std::vector<load_request>& wanted,
                       const shardmesh_load_options& options) {
-  load_options how{.threads = to_threads(options.threads), .allow_narrowing = options.allow_narrowing != 0};
+  load_options how{.threads = to_threads(options.threads),
+                   .allow_narrowing = options.allow_narrowing != 0,
+                   .allow_shape_mismatch = options.allow_shape_mismatch != 0,
+                   .check = options.check != 0};
   return watched_result(options.call, [&](bindings::watch& watching) {
     how.call = watching.call();
     // What is read is counted for who wants to know: that copies the description.
@@ -86,9 +90,10 @@ shardmesh_status shardmesh_load(shardmesh_checkpoint* checkpoint, const shardmes
                                 shardmesh_error** error) {
   return guarded(error, [&] {
     shardmesh_checkpoint& from = opened(checkpoint, "checkpoint");
-    const shardmesh_load_options how = given(options, "options");
+    const shardmesh_load_options how = given(options, "options", offsetof(shardmesh_load_options, check));
     const std::shared_lock shared(from.use);
-    const std::int64_t read = load_all(*from.reader, to_requests(*from.reader, requests, request_count), how);
+    const std::int64_t read =
+        load_all(*from.reader, to_requests(*from.reader, requests, request_count, how.allow_shape_mismatch != 0), how);
     if (bytes_read != nullptr) *bytes_read = read;
   });
 }

@@ -11,8 +11,9 @@ import shardmesh;
 namespace c_api {
 
 /// Checked; errors of one request name its key. Nothing of the caller's is pointed at but the memory to fill.
-/// \throws shape_mismatch for a whole tensor into memory of another shape
+/// \throws shape_mismatch for a whole tensor into memory of another shape, unless that is allowed
 std::vector<shardmesh::load_request> to_requests(const shardmesh::checkpoint_reader& reader,
-                                                 const shardmesh_load_request* requests, std::size_t count);
+                                                 const shardmesh_load_request* requests, std::size_t count,
+                                                 bool allow_shape_mismatch);
 
 }  // namespace c_api

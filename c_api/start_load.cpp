@@ -38,6 +38,7 @@ load_options to_load(shardmesh_loading& loading) {
   load_options made{.threads = to_threads(wanted.threads),
                     .allow_narrowing = wanted.allow_narrowing != 0,
                     .call = loading.watching.call(),
+                    .allow_shape_mismatch = wanted.allow_shape_mismatch != 0,
                     .check = wanted.check != 0,
                     .progress = loading.watching.progress()};
   made.call.deadline = deadline_after(wanted.timeout_milliseconds);
@@ -73,7 +74,8 @@ shardmesh_status shardmesh_start_load(shardmesh_checkpoint* checkpoint, const sh
     auto made = std::make_unique<shardmesh_loading>();
     made->options = given(options, "options");
     const shardmesh::load_options how = to_load(*made);
-    std::vector<shardmesh::load_request> wanted = to_requests(*from.reader, requests, request_count);
+    std::vector<shardmesh::load_request> wanted =
+        to_requests(*from.reader, requests, request_count, how.allow_shape_mismatch);
     made->load.emplace(value_of(shardmesh::load_in_progress::start(
         [&from, wanted = std::move(wanted), how] { return load_shared(from, wanted, how); })));
     return made;

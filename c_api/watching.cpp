@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "watching.hpp"
 
+#include <algorithm>
 #include <chrono>
-#include <condition_variable>
 #include <exception>
-#include <mutex>
-#include <thread>
 
 #include "border.hpp"
 
@@ -17,40 +15,20 @@ namespace {
 
 using clock_type = std::chrono::steady_clock;
 
-// Between two looks: short enough for a person who wants to stop.
-constexpr std::chrono::milliseconds pause{50};
-
 // What the calling thread does while the work goes on.
 class watcher {
  public:
   explicit watcher(const shardmesh_call& call) : call_(call), deadline_(deadline_after(call.timeout_milliseconds)) {}
 
   void run(const std::function<void(bindings::watch&)>& work) {
-    std::thread worker([&] {
-      try {
-        work(watching_);
-      } catch (...) {
-        thrown_ = std::current_exception();
-      }
-      const std::lock_guard lock(mutex_);
-      is_done_ = true;
-      changed_.notify_one();
-    });
-    std::unique_lock lock(mutex_);
-    while (!changed_.wait_until(lock, next_look(), [this] { return is_done_; })) {
-      lock.unlock();
-      look();
-      lock.lock();
-    }
-    lock.unlock();
-    worker.join();
-    tell();
-    if (thrown_) rethrow();
+    const auto thrown = watching_.run(work, [this] { look(); }, [this] { return next_look(); });
+    if (told_ != watching_.bytes) tell();
+    if (thrown) rethrow(thrown);
   }
 
  private:
   clock_type::time_point next_look() const {
-    const auto soon = clock_type::now() + pause;
+    const auto soon = bindings::in_a_moment();
     return deadline_ && !is_late_ ? std::min(soon, *deadline_) : soon;
   }
 
@@ -63,12 +41,15 @@ class watcher {
   }
 
   bool is_stopped() const { return watching_.stop.stop_requested(); }
-  std::int32_t tell() const { return call_.progress == nullptr ? 0 : call_.progress(call_.user, watching_.bytes); }
+  std::int32_t tell() {
+    told_ = watching_.bytes;
+    return call_.progress == nullptr ? 0 : call_.progress(call_.user, told_);
+  }
 
   // The work knows of one way to be stopped only.
-  [[noreturn]] void rethrow() const {
+  [[noreturn]] void rethrow(const std::exception_ptr& thrown) const {
     try {
-      std::rethrow_exception(thrown_);
+      std::rethrow_exception(thrown);
     } catch (refusal& e) {
       for (shardmesh::error& problem : e.problems)
         if (is_late_ && problem.code == shardmesh::errc::cancelled) {
@@ -82,10 +63,8 @@ class watcher {
   const shardmesh_call& call_;
   std::optional<clock_type::time_point> deadline_;
   bindings::watch watching_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool is_done_ = false, is_late_ = false;
-  std::exception_ptr thrown_;
+  std::int64_t told_ = -1;
+  bool is_late_ = false;
 };
 
 }  // namespace

@@ -60,6 +60,13 @@ bool is_possible_state_name(std::string_view part) {
   return is_one_of(part, known);
 }
 
+// What a group of parameters has, in "param_groups".
+bool is_group_field(std::string_view part) {
+  constexpr auto known = std::to_array<std::string_view>(
+      {"param_groups", "params", "param_names", "lr", "initial_lr", "weight_decay", "betas", "momentum", "eps"});
+  return is_one_of(part, known);
+}
+
 bool is_random_state(std::string_view part) {
   constexpr auto known = std::to_array<std::string_view>(
       {"rng", "rngs", "rng_state", "rng_states", "rng_state_dict", "rng_state_dicts", "cpu_rng_state", "cuda_rng_state",
@@ -113,14 +120,19 @@ void key_roles::add(std::string_view key) {
   has_state_model_ |= parts.size() > 2 && parts[0] == "state" && parts[1] == "model";
   has_containers_ |= is_one_of(parts[0], containers) || is_optimizer_name(parts[root_of(parts)]);
   for (std::size_t i = 0; i < parts.size(); ++i)
-    if (parts[i] == "param_groups") optimizers_.insert(joined(key, parts, i));
+    if (parts[i] == "param_groups" && is_group_field(parts.back())) optimizers_.insert(joined(key, parts, i));
+  if (std::find(parts.begin(), parts.end(), "state") == parts.end() || parts.size() < 3) return;
+  const auto [found, is_new] = groups_.try_emplace(std::string(parent_of(key)));
+  group& of = found->second;
+  const bool was_known = of.is_known();
   const std::string_view name = parts.back();
-  const bool is_certain = is_certain_state_name(name), is_possible = is_possible_state_name(name);
-  if (parts.size() < 3 || (!is_certain && !is_possible && name != "step")) return;
-  group& of = groups_[std::string(parent_of(key))];
-  of.has_certain_name |= is_certain;
-  of.has_possible_name |= is_possible;
+  of.has_certain_name |= is_certain_state_name(name);
+  of.has_possible_name |= is_possible_state_name(name);
   of.has_step |= name == "step";
+  const int change = of.is_known() ? (is_new || was_known ? 0 : -1) : (is_new ? 1 : 0);
+  if (change == 0) return;
+  for (std::size_t i = 0; i + 3 <= parts.size(); ++i)
+    if (parts[i] == "state") unknown_groups_[joined(key, parts, i + 1)] += change;
 }
 
 bool key_roles::is_optimizer(std::string_view key, const std::vector<std::string_view>& parts, std::size_t root) const {
@@ -129,11 +141,14 @@ bool key_roles::is_optimizer(std::string_view key, const std::vector<std::string
   const group of = found == groups_.end() ? group{} : found->second;
   bool below_optimizer = false;
   for (std::size_t i = 0; i < parts.size(); ++i) {
-    if (parts[i] == "param_groups") return true;
+    if (parts[i] == "param_groups" && (is_group_field(parts.back()) || optimizers_.contains(joined(key, parts, i))))
+      return true;
     if (parts[i] == "state" && parts.size() - i >= 3) {
       if (below_optimizer || optimizers_.contains(joined(key, parts, i))) return true;
-      if (of.has_certain_name || is_certain_state_name(parts.back())) return true;
-      if (of.has_step && (of.has_possible_name || (i == 0 && !has_state_model_))) return true;
+      const auto unknown = unknown_groups_.find(joined(key, parts, i + 1));
+      const bool is_module = unknown != unknown_groups_.end() && unknown->second > 0;
+      if (!is_module && (of.has_certain_name || is_certain_state_name(parts.back()))) return true;
+      if (!is_module && of.has_step && (of.has_possible_name || (i == 0 && !has_state_model_))) return true;
     }
     below_optimizer |= is_optimizer_name(parts[i]);
   }

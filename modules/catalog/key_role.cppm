@@ -15,11 +15,13 @@ enum class key_role : std::uint8_t { model, optimizer, other };
 ///
 /// Optimizer: what lies below a component "optim", "optimizer", "optimizers", "opt", "optimizer_states", "optimizer_0",
 /// "optimizer_state_dict" and the like that is the first, or follows a trainer's own prefix ("state.", "trainer.",
-/// "chained_0.", "mimo.NAME."); what lies in "param_groups", or in a "state" beside it; and entries
-/// STATE.PARAMETER.NAME of a "state" that has "exp_avg", "momentum_buffer" and their kind for that parameter. A key
-/// that nothing of this fits is of the model: leaving too much in is mended by a second run, a weight that is dropped
-/// is not. Sources: torch.distributed.checkpoint.state_dict, torch.optim, composer/core/state.py,
-/// megatron/core/optimizer, lightning, deepspeed, torchtitan, torchtune.
+/// "chained_0.", "mimo.NAME."); what lies in "param_groups" that have fields of an
+/// optimizer ("lr", "params"), or in a "state" beside them; and entries
+/// STATE.PARAMETER.NAME of a "state" that has "exp_avg", "momentum_buffer" and their kind, or a "step", for every
+/// parameter: a "state" with other things in it is a module that has such names of its own. A key that nothing of this
+/// fits is of the model: leaving too much in is mended by a second run, a weight that is dropped is not. Sources:
+/// torch.distributed.checkpoint.state_dict, torch.optim, composer/core/state.py, megatron/core/optimizer, lightning,
+/// deepspeed, torchtitan, torchtune.
 class key_roles {
  public:
   /// Cost: O(length).
@@ -31,12 +33,14 @@ class key_roles {
   // What is known of the entries STATE.PARAMETER.* of a "state".
   struct group {
     bool has_certain_name = false, has_possible_name = false, has_step = false;
+    bool is_known() const { return has_certain_name || has_step; }
   };
   bool is_optimizer(std::string_view key, const std::vector<std::string_view>& parts, std::size_t root) const;
-  std::unordered_map<std::string, group> groups_;  // by all but the last component
-  std::set<std::string> optimizers_;               // prefixes that have param_groups, with their dot
-  bool has_state_model_ = false;                   // Composer's root
-  bool has_containers_ = false;                    // a trainer's checkpoint, not the bare weights of a model
+  std::unordered_map<std::string, group> groups_;                 // by all but the last component
+  std::unordered_map<std::string, std::int64_t> unknown_groups_;  // by the prefix of their "state", with its dot
+  std::set<std::string> optimizers_;                              // prefixes that have param_groups, with their dot
+  bool has_state_model_ = false;                                  // Composer's root
+  bool has_containers_ = false;  // a trainer's checkpoint, not the bare weights of a model
 };
 
 /// True when the key alone says that it is optimizer state.

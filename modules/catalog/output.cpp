@@ -15,6 +15,12 @@ item_run_options run_options_of(const save_options& options) {
   return run;
 }
 
+result<void> ask_before_commit(const save_options& options) {
+  if (options.before_commit) options.before_commit();
+  if (options.call.cancel.stop_requested()) return fail(errc::cancelled, "the save was cancelled");
+  return {};
+}
+
 save_report failed(error problem) {
   save_report report;
   report.problems.push_back(std::move(problem));

@@ -49,6 +49,7 @@ struct save_options {
   int threads = 0;                                     // 0: all cores
   call_options call{};                                 // deadline and cancellation
   std::function<void(std::int64_t bytes)> progress{};  // called from any thread with the bytes that were just moved
+  std::function<void()> before_commit{};  // called when all is written: the last moment at which a cancellation counts
 };
 
 /// What was done, or why nothing was: `problems` is empty exactly when the destination was written.
@@ -61,6 +62,9 @@ struct save_report : problem_report {
 
 /// The executor's part of these options.
 item_run_options run_options_of(const save_options& options);
+
+/// What a writer does last before it commits. \errors errc::cancelled
+result<void> ask_before_commit(const save_options& options);
 
 /// The report of one problem; of several.
 save_report failed(error problem);

@@ -57,6 +57,7 @@ struct meant_name {
   std::size_t begin = 0;
   std::string_view name;
   bool is_last = false;
+  bool is_number = false;  // a position, or a name
 };
 
 // Every name that an entry could mean, a longer one before a shorter one of the same spelling.
@@ -64,7 +65,7 @@ std::vector<meant_name> names_in(std::string_view key, const std::vector<std::si
   std::vector<meant_name> names;
   const auto add = [&](std::size_t begin, std::size_t end, bool is_last) {
     const std::string_view name = begin < end ? key.substr(begin, end - begin) : std::string_view{};
-    if (!name.empty() && !is_number(name)) names.push_back({begin, name, is_last});
+    if (!name.empty()) names.push_back({begin, name, is_last, is_number(name)});
   };
   for (std::size_t next = begins.size() - 1; next > at.component; --next)
     add(begins[at.component], begins[next] - 1, false);
@@ -109,7 +110,8 @@ state_names::state_names(std::span<const std::string_view> keys) : keys_(keys.be
     }
     const auto begins = components_of(keys_[i]);
     for (const marker& at : markers_of(keys_[i], begins))
-      for (const meant_name& meant : names_in(keys_[i], begins, at)) names.try_emplace(meant.name);
+      for (const meant_name& meant : names_in(keys_[i], begins, at))
+        if (!meant.is_number) names.try_emplace(meant.name);
   }
   for (std::size_t i = 0; i < keys_.size(); ++i)
     if (!is_state_[i]) add_prefixes(keys_[i], names);
@@ -120,6 +122,7 @@ state_names::state_names(std::span<const std::string_view> keys) : keys_(keys.be
     for (const marker& at : markers_of(keys_[i], begins)) {
       std::vector<std::pair<bool, std::string_view>> seen;
       for (const meant_name& meant : names_in(keys_[i], begins, at)) {
+        if (meant.is_number) continue;
         const auto& prefixes = names.at(meant.name);
         if (prefixes.size() > most_meanings) continue;
         for (const std::string_view prefix : prefixes) seen.emplace_back(meant.is_last, prefix);
@@ -127,6 +130,8 @@ state_names::state_names(std::span<const std::string_view> keys) : keys_(keys.be
       std::sort(seen.begin(), seen.end());
       seen.erase(std::unique(seen.begin(), seen.end()), seen.end());
       for (const auto& one : seen) ++fitting[at.optimizer][one];
+      if (!seen.empty())
+        (at.is_state ? optimizers_[at.optimizer].state_has_names : optimizers_[at.optimizer].groups_have_names) = true;
     }
   }
   for (const auto& [optimizer, found] : fitting) choose(found, optimizer);
@@ -156,9 +161,11 @@ std::vector<state_name> state_names::of(std::size_t key) const {
     const auto optimizer = optimizers_.find(at.optimizer);
     if (optimizer == optimizers_.end()) continue;
     const auto names = names_in(keys_[key], begins, at);
+    const bool has_names = at.is_state ? optimizer->second.state_has_names : optimizer->second.groups_have_names;
     for (const std::string_view prefix : optimizer->second.prefixes)
       for (const meant_name& meant : names) {
-        if (meant.is_last != (at.is_state && optimizer->second.is_name_last)) continue;
+        if (meant.is_last != (at.is_state && optimizer->second.is_name_last) || (meant.is_number && !has_names))
+          continue;
         const auto parameter = others_.find(wanted.assign(prefix).append(meant.name));
         if (parameter == others_.end()) continue;
         found.push_back({parameter->second, prefix.size(), meant.begin});

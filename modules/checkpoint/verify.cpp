@@ -5,6 +5,7 @@ module;
 #include <try.hpp>
 
 #include <atomic>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -46,6 +47,8 @@ class verification {
  private:
   void add(error problem) {
     if (problem.file.empty()) problem.file = reader_.path().string();
+    // A file that the checkpoint names is not there: the data's fault, not the system's.
+    if (problem.code == errc::io && problem.sys == ENOENT) problem.code = errc::bad_format;
     if (report_.problems.size() >= options_.max_problems) {
       ++report_.more_problems;
       return;

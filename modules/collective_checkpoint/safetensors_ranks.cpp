@@ -186,7 +186,7 @@ class safetensors_ranks final : public rank_writer {
       objects[i].json = [&value = values[i]] { return result<std::string>(value); };
     }
     SHARDMESH_TRY(notes, safetensors::objects_not_held_whole(objects));
-    SHARDMESH_TRY(document_, safetensors::format_objects(objects));
+    SHARDMESH_TRY(document_, safetensors::format_objects(objects, work_.tensors));
     return {};
   }
 

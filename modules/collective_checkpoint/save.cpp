@@ -276,6 +276,7 @@ class rank_save {
       if (comm_.rank() == 0 && !is_one_file()) SHARDMESH_CHECK(output.remove_file(token_file_));
       SHARDMESH_TRY(note, uncancelled(writer_->write(output, run)));
       SHARDMESH_CHECK(output.prepare());
+      if (options_.saving.before_commit) options_.saving.before_commit();
       SHARDMESH_CHECK(enter(save_phase::finish));
       return {};
     });

@@ -26,8 +26,8 @@ enum class save_phase : std::uint8_t {
 /// How `save` and `start_save` by many ranks write. All but `before`, `staging` and the parts of `saving` named below
 /// is the same on every rank (errc::disagreement).
 struct rank_save_options {
-  save_options saving{};  // the same on every rank, but for `call` and `progress`; `memory_bytes` is per rank; `call`
-                          // bounds the whole save, the waiting for other ranks too
+  save_options saving{};  // the same on every rank, but for `call`, `progress` and `before_commit`; `memory_bytes` is
+                          // per rank; `call` bounds the whole save, the waiting for other ranks too
   target_format to = target_format::dcp;  // dcp, safetensors or hf
   selection_options selection{};          // which entries, under which names and dtypes: as `convert` has it
   std::int64_t max_shard_bytes = std::int64_t{5} * 1000 * 1000 * 1000;  // hf: of one file

@@ -46,6 +46,8 @@ class metadata_parser {
     if (made_.extras.has_planner_data)
       for (const auto [key, where] : planner.pairs())
         if (const auto fqn = key.text(); fqn && spend(64 + fqn->size(), *fqn)) paths_.emplace(*fqn, where);
+    for (const auto [key, where] : field(root, paths_attribute).pairs())
+      if (const auto fqn = key.text(); fqn && spend(64 + fqn->size(), *fqn)) paths_.insert_or_assign(*fqn, where);
     for (const auto [key, entry] : entries.pairs())
       if (spend(entry_bytes, key.text().value_or(""))) read_entry(key, entry);
     for (const auto [key, where] : planner.pairs())
@@ -79,7 +81,7 @@ class metadata_parser {
     for (const auto [key, value] : state.pairs()) {
       const auto field = key.text();
       if (!field || *field == "state_dict_metadata" || *field == "planner_data" || *field == "storage_data" ||
-          *field == texts_attribute || *field == strides_attribute)
+          *field == texts_attribute || *field == strides_attribute || *field == paths_attribute)
         continue;
       if (*field == "version" && value.text()) {
         made_.extras.version = *value.text();

@@ -47,6 +47,7 @@ result<metadata> parse_metadata(std::vector<std::byte> bytes, std::string_view f
 /// Attributes of Metadata that shardmesh adds; PyTorch keeps and ignores what it does not know.
 inline constexpr std::string_view texts_attribute = "safetensors_metadata";
 inline constexpr std::string_view strides_attribute = "tensor_strides";
+inline constexpr std::string_view paths_attribute = "nested_paths";
 
 /// One description from the `__N.metadata` of every rank (at least one): chunks that several hold are one. Ranks that
 /// describe a tensor differently are problems. Cost: O(n log n) in chunks.
@@ -61,7 +62,8 @@ struct item_place {
 /// The pickle of a `.metadata` for these entries. `places`: one per chunk of every tensor, in order; then one per
 /// object. Loads in PyTorch 2.13 and 2.15 as their own Metadata object: TensorProperties have the five fields that both
 /// read. The sixth that 2.15 writes, strides, would stop older ones, so it is an attribute `tensor_strides` (a dict by
-/// key), for tensors whose dtype and chunks are as they were.
+/// key), for tensors whose dtype and chunks are as they were. Paths that PyTorch could not nest entries by are
+/// shortened in planner_data, and whole in an attribute `nested_paths` (a dict of tuples by key).
 std::vector<std::byte> format_metadata(std::span<const output_tensor> tensors, std::span<const output_object> objects,
                                        std::span<const item_place> places, const dcp::extras& extras);
 

@@ -11,6 +11,8 @@ module;
 #include <vector>
 module shardmesh.dcp;
 
+import :planner_paths;
+
 namespace shardmesh::dcp {
 namespace {
 
@@ -64,6 +66,7 @@ class metadata_writer {
     }
     write_texts();
     write_strides();
+    write_joined_paths();
     if (extras_.has_version) {
       out_.text("version");
       out_.text(extras_.version);
@@ -142,8 +145,8 @@ class metadata_writer {
     out_.text("planner_data");
     if (!extras_.has_planner_data) return out_.none();
     out_.begin_dict();
-    for (const output_tensor& tensor : tensors_) write_path(tensor.key, tensor.where);
-    for (const output_object& object : objects_) write_path(object.key, object.where);
+    paths_ = planner_paths(tensors_, objects_);
+    for (std::size_t entry = 0; entry < paths_.size(); ++entry) write_path(key_of(entry), paths_[entry]);
     for (const auto& [name, value] : extras_.planner_entries) {
       out_.text(name);
       if (!out_.value(value)) out_.none();
@@ -176,10 +179,33 @@ class metadata_writer {
     out_.end_dict();
   }
 
+  // Where planner_data says less than is known.
+  void write_joined_paths() {
+    const auto is_joined = [this](std::size_t entry) {
+      const path& where = where_of(entry);
+      return !where.empty() && where != paths_[entry];
+    };
+    std::size_t entry = 0;
+    while (entry < paths_.size() && !is_joined(entry)) ++entry;
+    if (entry == paths_.size()) return;
+    out_.text(paths_attribute);
+    out_.begin_dict();
+    for (; entry < paths_.size(); ++entry)
+      if (is_joined(entry)) write_path(key_of(entry), where_of(entry));
+    out_.end_dict();
+  }
+
+  // Of tensors, then objects.
+  const std::string& key_of(std::size_t entry) const {
+    return entry < tensors_.size() ? tensors_[entry].key : objects_[entry - tensors_.size()].key;
+  }
+  const path& where_of(std::size_t entry) const {
+    return entry < tensors_.size() ? tensors_[entry].where : objects_[entry - tensors_.size()].where;
+  }
+
   void write_path(std::string_view key, const path& where) {
     out_.text(key);
     out_.begin_tuple();
-    if (where.empty()) out_.text(key);
     for (const path_key& item : where) {
       if (item.is_index())
         out_.integer(item.index());
@@ -232,6 +258,7 @@ class metadata_writer {
   std::span<const output_object> objects_;
   std::span<const item_place> places_;
   const extras& extras_;
+  std::vector<path> paths_;  // as planner_data has them; none without it
   pickle::writer out_;
 };
 

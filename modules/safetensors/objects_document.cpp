@@ -61,10 +61,11 @@ bool matches(std::string_view stated, std::string_view found) {
   return stated == found;
 }
 
-/// {"format":..,"xxh3":..,"objects":{KEY:{"path":[..],"kind":..,"type":..,"value":..}}}, event by event.
+/// {"format":..,"xxh3":..,"objects":{KEY:{"path":[..],"kind":..,"type":..,"value":..}},"tensors":{KEY:[..]}}, event by
+/// event.
 class document_reader final : public nlohmann::json_sax<json> {
  public:
-  std::vector<stored_object> objects;
+  stored_objects made;
   error problem;
   bool has_objects = false;
 
@@ -72,8 +73,8 @@ class document_reader final : public nlohmann::json_sax<json> {
   bool boolean(bool value) override { return in_value() ? checked(value_.boolean(value)) : misplaced(); }
   bool number_integer(std::int64_t value) override {
     if (in_value()) return checked(value_.integer(value));
-    if (at_ != place::path) return misplaced();
-    objects.back().where.push_back(value);
+    if (!in_path()) return misplaced();
+    path_.push_back(value);
     return true;
   }
   bool number_unsigned(std::uint64_t value) override {
@@ -87,17 +88,18 @@ class document_reader final : public nlohmann::json_sax<json> {
   bool binary(json::binary_t&) override { return misplaced(); }
   bool string(std::string& value) override {
     if (in_value()) return checked(value_.string(value));
-    if (at_ == place::path) return objects.back().where.push_back(value), true;
-    if (at_ == place::document) return member_ != "objects" || misplaced();
+    if (in_path()) return path_.push_back(value), true;
+    if (at_ == place::document) return (member_ != "objects" && member_ != "tensors") || misplaced();
     if (at_ != place::entry || (member_ != "kind" && member_ != "type")) return misplaced();
-    (member_ == "kind" ? objects.back().value.kind : objects.back().value.type) = value;
+    (member_ == "kind" ? made.objects.back().value.kind : made.objects.back().value.type) = value;
     return true;
   }
 
   bool start_object(std::size_t) override {
     if (in_value()) return checked(value_.start_object());
     if (at_ == place::outside) return at_ = place::document, true;
-    if (at_ == place::document && member_ == "objects") return at_ = place::objects, has_objects = true;
+    if (at_ == place::document && member_ == "objects" && !has_objects) return at_ = place::objects, has_objects = true;
+    if (at_ == place::document && member_ == "tensors" && keys_of_tensors_.empty()) return at_ = place::tensors, true;
     if (at_ != place::objects) return misplaced();
     at_ = place::entry;
     return true;
@@ -105,6 +107,7 @@ class document_reader final : public nlohmann::json_sax<json> {
   bool key(std::string& name) override {
     if (in_value()) return checked(value_.key(name));
     if (at_ == place::objects) return begin_entry(name);
+    if (at_ == place::tensors) return begin_tensor(name);
     member_ = name;
     if (at_ != place::entry) return true;
     if (!members_.insert(name).second) return wrong(fmt::format("an entry has {} twice", escaped(name)));
@@ -115,18 +118,22 @@ class document_reader final : public nlohmann::json_sax<json> {
   bool end_object() override {
     if (in_value()) return checked(value_.end_object());
     if (at_ == place::entry) return end_entry();
-    at_ = at_ == place::objects ? place::document : place::outside;
+    at_ = at_ == place::document ? place::outside : place::document;
     return true;
   }
   bool start_array(std::size_t) override {
     if (in_value()) return checked(value_.start_array());
+    path_ = {};
+    if (at_ == place::tensors) return at_ = place::tensor_path, true;
     if (at_ != place::entry || member_ != "path") return misplaced();
     at_ = place::path;
     return true;
   }
   bool end_array() override {
     if (in_value()) return checked(value_.end_array());
-    at_ = place::entry;
+    const bool is_of_object = at_ == place::path;
+    (is_of_object ? made.objects.back().where : made.tensor_paths.back().second) = std::move(path_);
+    at_ = is_of_object ? place::entry : place::tensors;
     return true;
   }
   bool parse_error(std::size_t at, const std::string&, const nlohmann::detail::exception&) override {
@@ -134,14 +141,16 @@ class document_reader final : public nlohmann::json_sax<json> {
   }
 
  private:
-  enum class place { outside, document, objects, entry, path };
+  enum class place { outside, document, objects, entry, path, tensors, tensor_path };
 
+  bool in_path() const { return at_ == place::path || at_ == place::tensor_path; }
   bool in_value() const { return at_ == place::entry && member_ == "value" && !value_.is_whole(); }
   bool misplaced() { return wrong("something stands where its kind does not belong"); }
   bool wrong(std::string_view what) {
     if (problem.code != errc::ok) return false;
     problem = fail(errc::bad_format, fmt::format("is not a file of objects: {}", what));
-    if (at_ == place::entry || at_ == place::path) problem.key = objects.back().key;
+    if (at_ == place::entry || at_ == place::path) problem.key = made.objects.back().key;
+    if (at_ == place::tensor_path) problem.key = made.tensor_paths.back().first;
     return false;
   }
   bool checked(bool good) { return good || wrong(value_.problem); }
@@ -151,14 +160,22 @@ class document_reader final : public nlohmann::json_sax<json> {
       problem = fail(errc::duplicate_key, "two objects have one name").with_key(name);
       return false;
     }
-    objects.emplace_back().key = name;
+    made.objects.emplace_back().key = name;
     members_.clear();
     member_.clear();
     return true;
   }
 
+  bool begin_tensor(const std::string& name) {
+    if (!keys_of_tensors_.insert(name).second) {
+      problem = fail(errc::duplicate_key, "two tensors have one name").with_key(name);
+      return false;
+    }
+    return made.tensor_paths.emplace_back(name, path{}), true;
+  }
+
   bool end_entry() {
-    stored_object& object = objects.back();
+    stored_object& object = made.objects.back();
     for (const char* needed : {"kind", "type", "value"})
       if (!members_.contains(needed)) return wrong(fmt::format("an entry lacks its {}", needed));
     const std::string& kind = object.value.kind;
@@ -181,17 +198,18 @@ class document_reader final : public nlohmann::json_sax<json> {
   place at_ = place::outside;
   std::string member_;                       // the last of the document or of an entry
   std::unordered_set<std::string> members_;  // of the entry
-  std::unordered_set<std::string> keys_;
+  path path_;                                // that is being read
+  std::unordered_set<std::string> keys_, keys_of_tensors_;
   object_value_check value_;
 };
 
 }  // namespace
 
-result<std::vector<stored_object>> read_objects_document(std::string_view text) {
+result<stored_objects> read_objects_document(std::string_view text) {
   document_reader reader;
   if (!json::sax_parse(text, &reader)) return std::move(reader.problem);
   if (!reader.has_objects) return fail(errc::bad_format, "is not a file of objects: it has none");
-  return std::move(reader.objects);
+  return std::move(reader.made);
 }
 
 }  // namespace shardmesh::safetensors

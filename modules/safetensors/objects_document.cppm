@@ -10,6 +10,6 @@ namespace shardmesh::safetensors {
 
 // See `parse_objects`. A value that nobody would print is an error naming its key: what is accepted here is pickled
 // again when the checkpoint becomes a DCP folder.
-result<std::vector<stored_object>> read_objects_document(std::string_view text);
+result<stored_objects> read_objects_document(std::string_view text);
 
 }  // namespace shardmesh::safetensors

@@ -36,13 +36,21 @@ std::string path_json(const path& where) {
   return text + "]";
 }
 
+// Names that are not UTF-8 cannot be in a document; a key says as much.
+bool has_path_beside_key(const output_tensor& tensor) {
+  const path& where = tensor.where;
+  if (where.empty() || (where.size() == 1 && where[0] == path_key(tensor.key))) return false;
+  return std::all_of(where.begin(), where.end(),
+                     [](const path_key& step) { return step.is_index() || is_utf8(step.name()); });
+}
+
 error malformed(std::string_view what) {
   return fail(errc::bad_format, fmt::format("is not a file of objects: {}", what));
 }
 
 }  // namespace
 
-result<std::string> format_objects(std::span<const output_object> objects) {
+result<std::string> format_objects(std::span<const output_object> objects, std::span<const output_tensor> tensors) {
   std::string text = std::string(opening) + std::string(digit_count, '0') + "\",\n\"objects\":{";
   std::string_view separator = "\n";
   for (const output_object& object : objects) {
@@ -53,7 +61,15 @@ result<std::string> format_objects(std::span<const output_object> objects) {
                    path_json(object.where), std::string_view(*value).substr(1));
     separator = ",\n";
   }
-  text += "\n}}\n";
+  text += "\n}";
+  bool has_paths = false;
+  for (const output_tensor& tensor : tensors) {
+    if (!has_path_beside_key(tensor)) continue;
+    fmt::format_to(std::back_inserter(text), "{}{}:{}", has_paths ? ",\n" : ",\n\"tensors\":{\n",
+                   json_quoted(tensor.key), path_json(tensor.where));
+    has_paths = true;
+  }
+  text += has_paths ? "\n}}\n" : "}\n";
   return text.replace(opening.size(), digit_count, digest_of(text));
 }
 
@@ -84,7 +100,7 @@ result<std::vector<std::string>> objects_not_held_whole(std::span<const output_o
   return lines;
 }
 
-result<std::vector<stored_object>> parse_objects(std::string_view text) {
+result<stored_objects> parse_objects(std::string_view text) {
   if (!text.starts_with(opening) || text.size() < opening.size() + digit_count)
     return malformed("its first lines are unknown");
   std::string zeroed(text);

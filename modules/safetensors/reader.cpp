@@ -16,6 +16,7 @@ module;
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 module shardmesh.safetensors;
@@ -184,8 +185,13 @@ class safetensors_reader final : public checkpoint_reader {
     return {};
   }
 
-  void keep(std::vector<stored_object> objects) {
-    objects_ = std::move(objects);
+  void keep(stored_objects document) {
+    std::unordered_map<std::string_view, shardmesh::path*> nested;
+    for (auto& [key, where] : document.tensor_paths)
+      if (!where.empty()) nested.emplace(key, &where);
+    for (tensor_entry& tensor : contents_.tensors)
+      if (const auto found = nested.find(tensor.key); found != nested.end()) tensor.where = std::move(*found->second);
+    objects_ = std::move(document.objects);
     for (const stored_object& object : objects_)
       contents_.objects.push_back({object.key, object.where.empty() ? shardmesh::path{object.key} : object.where, {}});
   }

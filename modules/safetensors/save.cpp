@@ -80,7 +80,7 @@ class safetensors_save {
 
   result<void> write(const std::filesystem::path& destination, element_source source) {
     if (!objects_.empty()) {
-      SHARDMESH_TRY(objects_text_, format_objects(objects_));
+      SHARDMESH_TRY(objects_text_, format_objects(objects_, tensors_));
     }
     SHARDMESH_TRY(plan_, planned_files::make(described(all_indices()), format_));
     SHARDMESH_CHECK(plan_.lay_out(carried_texts(), objects_text_, destination));
@@ -95,7 +95,7 @@ class safetensors_save {
     SHARDMESH_CHECK(write_tensors(output, source));
     if (format_.folder) SHARDMESH_CHECK(plan_.finish_folder(output, objects_text_, format_.side_files));
     if (beside) SHARDMESH_CHECK(beside->prepare());
-    if (options_.call.cancel.stop_requested()) return fail(errc::cancelled, "the save was cancelled");
+    SHARDMESH_CHECK(ask_before_commit(options_));
     SHARDMESH_CHECK(output.commit());
     report_.notes.insert(report_.notes.end(), output.notes().begin(), output.notes().end());
     if (beside) SHARDMESH_CHECK(beside->commit(report_.notes));

@@ -14,7 +14,8 @@ export namespace shardmesh {
 
 /// The state dict in a checkpoint: every tensor whole and in new memory, and every object, each at its entry's path.
 /// Names are mappings and indices sequences, as the path of DCP's planner data and of .pt files say; keys of
-/// safetensors and of Hugging Face folders are one name each, dots and all ("a.b.0" is a key of the top mapping).
+/// safetensors and of Hugging Face folders are one name each, dots and all ("a.b.0" is a key of the top mapping), but
+/// where our `objects.json` has their paths.
 /// Objects that are containers of plain values (dicts, lists, tuples) come as such, other Python objects as
 /// `opaque_object`, which `save` writes as it was. Objects that hold tensors are taken apart as `convert` does.
 /// \errors errc::invalid_argument (a rule of the selection that matches nothing, with a key that is near; entries that

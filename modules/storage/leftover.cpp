@@ -129,6 +129,7 @@ result<std::vector<leftover>> find_leftovers_of(const fs::path& destination) {
 }
 
 result<std::vector<leftover>> find_leftovers(const fs::path& path, const leftover_options& options) {
+  if (path.empty()) return fail_sys(ENOENT, "cannot list", "''");
   const fs::path whole = absolute_path(path);
   std::vector<leftover> found;
   std::vector<std::string> stems{temporary_stem(whole), temporary_stem(objects_beside(whole))};

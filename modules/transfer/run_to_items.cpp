@@ -177,7 +177,7 @@ result<void> run_to_items(std::span<const tensor_transfer> transfers, std::span<
                           any_item_source source, any_item_sink sink, const item_run_options& options) {
   if (options.memory_bytes < least_run_bytes)
     return fail(errc::no_memory, "the memory budget is too small")
-        .with_values(fmt::format("at least {}", human_bytes(least_run_bytes)), human_bytes(options.memory_bytes));
+        .with_values(fmt::format("at least {} bytes", least_run_bytes), fmt::format("{}", options.memory_bytes));
   const auto threads = static_cast<int>(
       std::clamp<std::int64_t>(options.memory_bytes / least_run_bytes, 1, thread_count(options.threads)));
   // Per thread: a slab as read, the same slab as written, and the staging of one read (1 MiB).

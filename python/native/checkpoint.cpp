@@ -122,6 +122,7 @@ std::int64_t load_boxes(const reader_pointer& reader, const py::sequence& reques
   }
   load_options how{.threads = given["threads"].cast<int>(),
                    .allow_narrowing = given["allow_narrowing"].cast<bool>(),
+                   .allow_shape_mismatch = given["allow_shape_mismatch"].cast<bool>(),
                    .check = given["check"].cast<bool>()};
   arrivals coming(arrived);
   const auto loaded = waited(report, [&](watch& watching) {

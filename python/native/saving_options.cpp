@@ -43,6 +43,7 @@ save_options plain_saving::with(watch& watching) const {
   if (memory_bytes > 0) made.memory_bytes = memory_bytes;
   made.call = watching.call();
   made.progress = watching.progress();
+  made.before_commit = watching.before_commit();
   return made;
 }
 

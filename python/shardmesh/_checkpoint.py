@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
-from . import _native, _plain_pickle
+from . import _arguments, _native, _plain_pickle
 from ._error import Box, Error, failure
 from ._loading import Loading
 from ._mapped import MappedTensor
@@ -170,41 +170,44 @@ class Checkpoint(Mapping[str, Entry]):
         """
         import torch
 
-        entry = self._entries.get(key)
+        entry = self._entries.get(_arguments.key(key))
         if isinstance(entry, ObjectEntry):
             if box is not None:
                 raise failure("dtype_mismatch", "an object has no boxes", key=key, path=self.path)
             return self.load_object(key, weights_only)
         if entry is None or entry.foreign_type:
-            where, dtype = box or ((), ()), torch.uint8  # for the C++ half to refuse, in its words
+            where, dtype = ((), ()), torch.uint8  # for the C++ half to refuse, in its words
         else:
-            where = box or ((0,) * len(entry.shape), entry.shape)
+            where = ((0,) * len(entry.shape), entry.shape) if box is None else _arguments.box(box, key)
             dtype = dtype_named(entry.dtype, key)
         made = fresh(tuple(where[1]), dtype)
         self._load([(key, where, Destination(made, key).memory)], threads, True)
         return made
 
     def load_into(self, wanted: Mapping[str, torch.Tensor] | Sequence[tuple[str, Where | None, torch.Tensor]], *,
-                  threads: int = 0, allow_narrowing: bool = False, check: bool = False,
-                  progress: Progress = None) -> None:
+                  threads: int = 0, allow_narrowing: bool = False, allow_shape_mismatch: bool = False,
+                  check: bool = False, progress: Progress = None) -> None:
         """Fills tensors in place: {key: tensor}, or (key, box, tensor) of which the box may be None (the whole).
 
         A tensor may have any strides, any dtype that the stored one converts to, and be on any device. Nothing is read
-        when any of them does not fit. What several of them share is read once. check: compare the checksums of what is
-        read, which reads it twice (Error "checksum_mismatch").
+        when any of them does not fit. What several of them share is read once. allow_shape_mismatch: tensors of as many
+        dimensions may have other sizes, and boxes reach beyond what is stored: indices stay, zeros are loaded where
+        nothing is stored. check: compare the checksums of what is read, which reads it twice (Error
+        "checksum_mismatch").
         """
-        destinations, requests = self._destinations(wanted)
+        destinations, requests = self._destinations(wanted, allow_shape_mismatch)
         total = sum(to.tensor.nbytes for to in destinations)
         with reporting(progress, total, "load") as report:
-            self._load(requests, threads, allow_narrowing, report, check)
+            self._load(requests, threads, allow_narrowing, report, check, allow_shape_mismatch=allow_shape_mismatch)
             if report:
                 report(total)
         for to in destinations:
             to.finish()
 
     def start_load(self, wanted: Mapping[str, torch.Tensor] | Sequence[tuple[str, Where | None, torch.Tensor]], *,
-                   threads: int = 0, allow_narrowing: bool = False, check: bool = False,
-                   on_arrival: Callable[[str], None] | None = None, progress: Progress = None) -> Loading:
+                   threads: int = 0, allow_narrowing: bool = False, allow_shape_mismatch: bool = False,
+                   check: bool = False, on_arrival: Callable[[str], None] | None = None,
+                   progress: Progress = None) -> Loading:
         """`load_into` in a thread of its own: tensors arrive in the order in which they are stored, and can be used while
         the others are still on their way. See `Loading`.
 
@@ -212,7 +215,8 @@ class Checkpoint(Mapping[str, Entry]):
         time; what it raises ends the load, and `Loading.wait` raises it. Nobody else touches a tensor before its key has
         arrived. Tensors without memory, and whole tensors of another shape, are refused at once; the rest by `wait`.
         """
-        destinations, requests = self._destinations(wanted)
+        destinations, requests = self._destinations(wanted, allow_shape_mismatch)
+        threads = _arguments.threads(threads)
         by_key: dict[str, list[Destination]] = {}
         for to in destinations:
             by_key.setdefault(to.key, []).append(to)
@@ -223,7 +227,7 @@ class Checkpoint(Mapping[str, Entry]):
                     to.finish()
                 arrived(key)
 
-            self._load(requests, threads, allow_narrowing, report, check, finished)
+            self._load(requests, threads, allow_narrowing, report, check, finished, allow_shape_mismatch)
 
         return Loading(load, on_arrival, progress, sum(to.tensor.nbytes for to in destinations))
 
@@ -235,20 +239,23 @@ class Checkpoint(Mapping[str, Entry]):
         Raises Error: missing_key; shape_mismatch; unsupported where the bytes do not lie in one file as they are
         (compressed, several chunks, dequantized); unaligned; io.
         """
+        box = None if box is None else _arguments.box(box, _arguments.key(key))
         tensors = self._maps.setdefault(allow_unaligned, _native.TensorMap.make(self._native, allow_unaligned))
-        return MappedTensor(key, self.path, tensors.tensor(key, box))
+        return MappedTensor(key, self.path, tensors.tensor(_arguments.key(key), box))
 
-    def _destinations(self, wanted: Any) -> tuple[list[Destination], list]:
+    def _destinations(self, wanted: Any, allow_shape_mismatch: bool) -> tuple[list[Destination], list]:
         """What is filled, and the C++ half's requests."""
         items = [(key, None, tensor) for key, tensor in wanted.items()] if isinstance(wanted, Mapping) else wanted
         destinations, requests = [], []
         for key, box, tensor in items:
-            to = Destination(tensor, key)
+            to = Destination(_arguments.tensor(tensor, _arguments.key(key)), key)
             entry = self._entries.get(key)
-            if box is None and isinstance(entry, TensorEntry) and entry.shape != tuple(tensor.shape):
+            fits = allow_shape_mismatch or not isinstance(entry, TensorEntry) or entry.shape == tuple(tensor.shape)
+            if box is None and not fits:
                 self._native.load_whole(key, to.memory, None)  # raises: the shape that the memory has and needs
             destinations.append(to)
-            requests.append((key, box or ((0,) * tensor.ndim, tuple(tensor.shape)), to.memory))
+            where = ((0,) * tensor.ndim, tuple(tensor.shape)) if box is None else _arguments.box(box, key)
+            requests.append((key, where, to.memory))
         return destinations, requests
 
     def load_object(self, key: str, weights_only: bool = True) -> Any:
@@ -278,8 +285,9 @@ class Checkpoint(Mapping[str, Entry]):
         return self._native.object_archive(entry._index)
 
     def _load(self, requests: list, threads: int, allow_narrowing: bool, report: Any = None, check: bool = False,
-              arrived: Any = None) -> None:
-        options = {"threads": threads, "allow_narrowing": allow_narrowing, "check": check}
+              arrived: Any = None, allow_shape_mismatch: bool = False) -> None:
+        options = {"threads": _arguments.threads(threads), "allow_narrowing": bool(allow_narrowing), "check": bool(check),
+                   "allow_shape_mismatch": bool(allow_shape_mismatch)}
         self._native.load(requests, options, arrived, report)
 
 
@@ -291,8 +299,8 @@ def box_of_slices(shape: tuple[int, ...], index: Any, key: str) -> Box:
         given[at:at + 1] = [slice(None)] * (len(shape) - len(given) + 1)
     given += [slice(None)] * (len(shape) - len(given))
     if len(given) > len(shape) or not all(isinstance(one, slice) and one.step in (None, 1) for one in given):
-        raise failure("invalid_argument", f"not a box: {index}", key=key, expected="slices of step 1",
-                      hint="index the loaded tensor for anything else")
+        raise failure("invalid_argument", "an entry is indexed with a box", key=key, expected="slices of step 1",
+                      found=repr(index), hint="index the loaded tensor for anything else")
     bounds = [one.indices(size) for one, size in zip(given, shape)]
     return Box(tuple(begin for begin, _, _ in bounds), tuple(max(0, end - begin) for begin, end, _ in bounds))
 
@@ -315,10 +323,10 @@ def opened(path: str | os.PathLike[str], *, only_keys: Sequence[str] = (), all_p
            dequantize: bool = False, block_size: int = 128, check_sums: bool = False,
            limit_factor: int = 1) -> _native.Checkpoint:
     """The C++ half's checkpoint. check_sums: what is dequantized is held against its checksums."""
-    options = {"only_keys": [only_keys] if isinstance(only_keys, str) else list(only_keys), "all_parts": all_parts,
-               "dequantize": dequantize, "block_size": block_size, "check_sums": check_sums,
-               "limit_factor": limit_factor}
-    return _native.open(os.fspath(path), options)
+    options = {"only_keys": _arguments.texts("only_keys", only_keys), "all_parts": bool(all_parts),
+               "dequantize": bool(dequantize), "block_size": _arguments.number("block_size", block_size, 1),
+               "check_sums": check_sums, "limit_factor": _arguments.number("limit_factor", limit_factor, 1)}
+    return _native.open(os.fsdecode(path), options)
 
 
 def load(path: str | os.PathLike[str], key: str, box: Where | None = None, *, weights_only: bool = True) -> Any:
@@ -335,5 +343,5 @@ def map_tensor(path: str | os.PathLike[str], key: str, box: Where | None = None,
 
 def _opened_for(path: str | os.PathLike[str], key: str) -> Checkpoint:
     """Of little more than that key; of everything where it is not there, for the error to name the nearest."""
-    made = open(path, only_keys=(key,))
+    made = open(path, only_keys=(_arguments.key(key),))
     return made if key in made else open(path)

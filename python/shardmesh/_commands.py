@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from . import _native
+from . import _arguments, _native
 from ._checkpoint import Checkpoint, open, opened
 from ._error import Error, failure
 from ._progress import Progress, reporting
@@ -48,12 +48,13 @@ def verify(path: str | os.PathLike[str], *, quick: bool = False, all_parts: bool
 
     A checkpoint that cannot be opened is a report with that problem.
     """
+    threads = _arguments.threads(threads)
     try:
         checkpoint = opened(path, all_parts=all_parts)
     except Error as problem:
         return VerifyReport([problem], 0, [], 0, 0, 0, 0, 0, 0)
     with reporting(progress, checkpoint.tensor_bytes, "verify") as report:
-        return VerifyReport(**_native.verify(checkpoint, quick, threads, report))
+        return VerifyReport(**_native.verify(checkpoint, bool(quick), threads, report))
 
 
 @dataclass(frozen=True)
@@ -98,9 +99,10 @@ def diff(left: str | os.PathLike[str], right: str | os.PathLike[str], *, toleran
     tolerance: 0 compares bits (NaN equals NaN, -0 equals 0), else |a - b| <= T + T * |b|. layout: how tensors are cut,
     too. ignore_dtype: compare values across dtypes.
     """
+    how = (_arguments.fraction("tolerance", tolerance), bool(layout), bool(ignore_dtype), _arguments.threads(threads))
     sides = [opened(path, all_parts=all_parts) for path in (left, right)]
     with reporting(progress, sum(side.tensor_bytes for side in sides), "diff") as report:
-        made = _native.diff(*sides, tolerance, layout, ignore_dtype, threads, report)
+        made = _native.diff(*sides, *how, report)
     made["differences"] = [Difference(**one) for one in made["differences"]]
     return DiffReport(**made)
 
@@ -126,8 +128,10 @@ class Selection:
     def options(self) -> dict:
         made = dict(self.__dict__)
         for name in ("only", "skip", "rename", "cast"):
-            if isinstance(made[name], str):
-                made[name] = [made[name]]
+            made[name] = _arguments.texts(name, made[name])
+        _arguments.text("strip_prefix", made["strip_prefix"])
+        for name in ("no_optimizer", "allow_unused", "optimizer_follows"):
+            made[name] = bool(made[name])
         made["state_follows"] = made.pop("optimizer_follows")  # reshard's own are placements
         return made
 
@@ -150,39 +154,44 @@ def convert(source: str | os.PathLike[str], destination: str | os.PathLike[str],
     """
     if format is None:
         formats = {".safetensors": "safetensors", ".pt": "pt"}
-        format = formats.get(os.path.splitext(os.fspath(destination))[1])
+        format = formats.get(os.path.splitext(os.fsdecode(destination))[1])
         if format is None:
             raise failure("invalid_argument", "say which format: dcp, safetensors, hf, pt or torch-checkpointing",
-                          path=os.fspath(destination))
+                          path=os.fsdecode(destination))
     if dedup not in ("none", "tied", "equal"):
         raise failure("invalid_argument", "no way to write tensors once", expected="none, tied or equal", found=dedup)
+    options = {"format": _arguments.text("format", format), "overwrite": bool(overwrite),
+               "max_shard_bytes": _arguments.number("max_shard_bytes", max_shard_bytes, 1),
+               "skip_objects": bool(skip_objects), "skip_unsupported": bool(skip_unsupported), "dedup": dedup,
+               "nest": bool(nest), "components": bool(components), "payload": _arguments.text("payload", payload),
+               "item": _arguments.text("item", item), "allow_shape_mismatch": bool(allow_shape_mismatch),
+               "threads": _arguments.threads(threads), "memory_bytes": _arguments.number("memory_bytes", memory_bytes),
+               **selection.options()}
     checkpoint = opened(source, dequantize=dequantize, check_sums=dequantize, all_parts=all_parts)
     other = None if like is None else opened(like)
     with reporting(progress, checkpoint.tensor_bytes, "convert") as report:
-        options = {"format": format, "overwrite": overwrite, "max_shard_bytes": max_shard_bytes,
-                   "skip_objects": skip_objects, "skip_unsupported": skip_unsupported, "dedup": dedup, "nest": nest,
-                   "components": components, "payload": payload, "item": item,
-                   "allow_shape_mismatch": allow_shape_mismatch, "threads": threads, "memory_bytes": memory_bytes,
-                   "report": report, **selection.options()}
-        return SaveReport(**_native.convert(checkpoint, os.fspath(destination), options, other))
+        return SaveReport(**_native.convert(checkpoint, os.fsdecode(destination), {**options, "report": report}, other))
 
 
-def reshard(source: str | os.PathLike[str], destination: str | os.PathLike[str], mesh: str | None = None, *,
+def reshard(source: str | os.PathLike[str], destination: str | os.PathLike[str], mesh: str | int | None = None, *,
             place: Sequence[str] = (), default: str | None = None, like: str | os.PathLike[str] | None = None,
             optimizer_follows: bool = True, selection: Selection = Selection(), overwrite: bool = False,
             skip_unsupported: bool = False, dequantize: bool = False, all_parts: bool = False, threads: int = 0,
             memory_bytes: int = 0, progress: Progress = None) -> SaveReport:
     """Rewrites a checkpoint as DCP for another mesh: each rank's bytes in its own file.
 
-    mesh: "3" or "dp=2,tp=4"; place: "RE=S(0),R", the first that matches a key decides; default: placements of the
+    mesh: 3, "2,4" or "dp=2,tp=4"; place: "RE=S(0),R", the first that matches a key decides; default: placements of the
     others. Or like: boxes and ranks of another checkpoint's tensors. dequantize, all_parts: as of `open`.
     """
     if (mesh is None) == (like is None):
         raise failure("invalid_argument", "say either mesh (with place) or like")
+    options = {"mesh": None if mesh is None else _arguments.text("mesh", str(mesh) if isinstance(mesh, int) else mesh),
+               "place": _arguments.texts("place", place),
+               "default": None if default is None else _arguments.text("default", default),
+               "optimizer_follows": bool(optimizer_follows), "overwrite": bool(overwrite),
+               "skip_unsupported": bool(skip_unsupported), "threads": _arguments.threads(threads),
+               "memory_bytes": _arguments.number("memory_bytes", memory_bytes), **selection.options()}
     checkpoint = opened(source, dequantize=dequantize, check_sums=dequantize, all_parts=all_parts)
     other = None if like is None else opened(like)
     with reporting(progress, checkpoint.tensor_bytes, "reshard") as report:
-        options = {"mesh": mesh, "place": [place] if isinstance(place, str) else list(place), "default": default,
-                   "optimizer_follows": optimizer_follows, "overwrite": overwrite, "skip_unsupported": skip_unsupported,
-                   "threads": threads, "memory_bytes": memory_bytes, "report": report, **selection.options()}
-        return SaveReport(**_native.reshard(checkpoint, os.fspath(destination), options, other))
+        return SaveReport(**_native.reshard(checkpoint, os.fsdecode(destination), {**options, "report": report}, other))

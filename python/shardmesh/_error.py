@@ -60,8 +60,9 @@ def failure(code: str, message: str, *, key: str = "", path: str = "", ranks: tu
     text = ": ".join(part for part in (path, key, message) if part)
     if ranks:
         text += f" (rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))})"
-    if expected or found:
-        text += f": expected {expected}, found {found}"
+    said = [f"expected {expected}"] * bool(expected) + [f"found {found}"] * bool(found)
+    if said:
+        text += f": {', '.join(said)}"
     if hint:
         text += f"; {hint}"
     return Error(code, text, message=message, key=key, path=path, ranks=ranks, expected=expected, found=found,

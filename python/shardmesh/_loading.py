@@ -58,7 +58,7 @@ class Loading:
     def wait(self, timeout: float | None = None) -> bool:
         """Blocks until the load has come to its end, or for so many seconds; True when it has. Raises what ended it:
         Error, or what `on_arrival` or `progress` raised. Ctrl-C ends the waiting, not the load."""
-        self._refuse_own_thread()
+        self._refuse_in_callback()
         if not self._ended.wait(timeout):
             return False
         if self._error is not None:
@@ -66,7 +66,7 @@ class Loading:
         return True
 
     def __iter__(self) -> Iterator[str]:
-        self._refuse_own_thread()
+        self._refuse_in_callback()
         while (key := self._queue.get()) is not _END:
             yield key
         self._queue.put(_END)  # for who asks again
@@ -82,7 +82,7 @@ class Loading:
             self.cancel()
             self._ended.wait()
 
-    def _refuse_own_thread(self) -> None:
+    def _refuse_in_callback(self) -> None:
         if threading.get_ident() in self._calling:
             raise failure("invalid_argument", "a callback of a load cannot wait for it: it would wait for itself")
 

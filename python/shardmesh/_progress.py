@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 from typing import Union
 
 #: None: a bar when tqdm is installed and stderr is a terminal. True: a bar. False: nothing. A function: it is called
-#: with the bytes that are done and the bytes in all, now and then and at the end; what it raises ends the call.
+#: with the bytes that are done and the bytes in all, now and then and before the destination is put in place (a load: at
+#: the end); what it raises ends the call, and nothing is written.
 Progress = Union[bool, None, Callable[[int, int], None]]
 Report = Callable[[int], None]
 

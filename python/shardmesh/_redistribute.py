@@ -13,7 +13,7 @@ from torch.distributed._shard.sharding_spec import ShardingSpec
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Placement, Replicate
 
-from . import _native
+from . import _arguments, _native
 from ._error import failure
 from ._layouts import Layout, distribution, local_shape, mesh_of
 from ._progress import Progress, reporting
@@ -40,7 +40,7 @@ def redistribute(tensor: Distributed, device_mesh: Optional[DeviceMesh] = None,
     (tensors without plain memory; ranks on several machines, when this package was built without PyTorch),
     deadline_exceeded, disagreement.
     """
-    options = (process_group, timeout, memory_bytes, progress)
+    options = (process_group, _arguments.seconds("timeout", timeout), _arguments.number("memory_bytes", memory_bytes), progress)
     if sharding_spec is not None:
         if device_mesh is not None or placements is not None:
             raise failure("invalid_argument", "both placements and a sharding spec say where the tensor goes")

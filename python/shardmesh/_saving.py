@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import _native
+from . import _arguments, _native
 from ._error import failure
 from ._progress import Progress, reporting
 from ._tensors import memory_of, readable
@@ -48,6 +48,10 @@ def save(state_dict: Mapping[str, Any], path: str | os.PathLike[str], format: st
     Raises Error: destination_exists; unsupported for tensors without plain memory (sparse, quantized, meta,
     subclasses), DTensors and ShardedTensors among them; and what the format cannot hold.
     """
+    options = {"format": _arguments.text("format", format), "overwrite": bool(overwrite),
+               "max_shard_bytes": _arguments.number("max_shard_bytes", max_shard_bytes, 1),
+               "payload": _arguments.text("payload", payload), "item": _arguments.text("item", item),
+               "threads": _arguments.threads(threads), "memory_bytes": _arguments.number("memory_bytes", memory_bytes)}
     tensors, objects, kept = [], [], []
     for key, where, value in _flattened(state_dict):
         plain = _plain(value, key)
@@ -58,9 +62,7 @@ def save(state_dict: Mapping[str, Any], path: str | os.PathLike[str], format: st
         tensors.append((key, where, memory_of(plain), value.requires_grad))
     total = sum(tensor.nbytes for tensor in kept)
     with reporting(progress, total, "save") as report:
-        options = {"format": format, "overwrite": overwrite, "max_shard_bytes": max_shard_bytes, "payload": payload,
-                   "item": item, "threads": threads, "memory_bytes": memory_bytes, "report": report}
-        return SaveReport(**_native.save(os.fspath(path), tensors, objects, options))
+        return SaveReport(**_native.save(os.fsdecode(path), tensors, objects, {**options, "report": report}))
 
 
 def _flattened(state_dict: Mapping[str, Any]) -> list[tuple[str, tuple, Any]]:

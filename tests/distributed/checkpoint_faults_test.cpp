@@ -143,6 +143,16 @@ TEST_CASE("a save that is cancelled, or whose deadline is over, changes nothing"
     };
     return must_say(save(to, mine.state, comm, options).problems, {"cancelled"});
   });
+  survives("cancelled-last", {1, 2, 4}, [](any_communicator& comm, const fs::path& to, rows& mine) -> std::string {
+    std::stop_source stop;
+    rank_save_options options{.saving = {.output = {.overwrite = true}, .call = within(30s)}};
+    options.saving.call.cancel = stop.get_token();
+    options.saving.before_commit = [&] {
+      if (comm.rank() == comm.size() - 1) stop.request_stop();
+    };
+    const save_report report = save(to, mine.state, comm, options);
+    return must_say(report.problems, {"the save was cancelled (rank " + std::to_string(comm.size() - 1) + ")"});
+  });
   survives("late", {1, 2, 4}, [](any_communicator& comm, const fs::path& to, rows& mine) -> std::string {
     const save_report report =
         save(to, mine.state, comm, {.saving = {.output = {.overwrite = true}, .call = within(0ms)}});

@@ -91,9 +91,9 @@ class BoxTest(common.WorkTest):
         self.assertTrue(torch.equal(entry[2:], self.whole[2:]))
         self.assertTrue(torch.equal(entry[..., 1:3], self.whole[..., 1:3]))
         self.assertTrue(torch.equal(entry[-3:-1], self.whole[-3:-1]))
-        with self.assertRaisesRegex(shardmesh.Error, "not a box"):
+        with self.assertRaisesRegex(shardmesh.Error, "indexed with a box"):
             entry[3]
-        with self.assertRaisesRegex(shardmesh.Error, "not a box"):
+        with self.assertRaisesRegex(shardmesh.Error, "indexed with a box"):
             entry[::2]
 
     def test_scalars_and_empty_tensors_are_tensors(self):
@@ -259,6 +259,14 @@ class SaveTest(common.WorkTest):
             self.assertEqual((name, steps[-1], steps), (name, (total, total), sorted(steps)))
         for key, tensor in state.items():
             self.assertTrue(torch.equal(loaded[key], tensor) and torch.equal(again[key], tensor))
+
+    def test_a_save_that_progress_ends_at_its_last_byte_leaves_what_was_there(self):
+        shardmesh.save({"w": torch.ones(2)}, self.work / "saved")
+        with self.assertRaises(ZeroDivisionError):
+            shardmesh.save({"w": torch.zeros(2)}, self.work / "saved", overwrite=True,
+                           progress=lambda done, total: 1 / (total - done))
+        self.assertTrue(torch.equal(shardmesh.load(self.work / "saved", "w"), torch.ones(2)))
+        self.assertEqual(self.left_in_work(), ["saved"])
 
     def test_what_was_saved_is_found_changed_by_one_bit(self):
         shardmesh.save(STATE, self.work / "saved")

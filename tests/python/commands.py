@@ -156,6 +156,22 @@ class CommandTest(common.WorkTest):
         with self.assertRaisesRegex(ValueError, "enough"):
             shardmesh.convert(FOLDER, self.work / "m.safetensors", progress=stop)
 
+    def test_what_a_progress_function_raises_after_the_last_byte_is_not_too_late(self):
+        def enough(done, total):
+            said.append((done, total))
+            if done == total:
+                raise ValueError("enough")
+
+        for name, call in (("convert.safetensors", lambda to: shardmesh.convert(FOLDER, to, progress=enough)),
+                           ("convert.pt", lambda to: shardmesh.convert(FOLDER, to, progress=enough)),
+                           ("hf", lambda to: shardmesh.convert(FOLDER, to, "hf", progress=enough)),
+                           ("reshard", lambda to: shardmesh.reshard(FOLDER, to, "2", progress=enough))):
+            said = []
+            with self.assertRaisesRegex(ValueError, "enough"):
+                call(self.work / name)
+            self.assertEqual(self.left_in_work(), [], name)
+            self.assertEqual([step for step in said if step[0] == step[1]], said[-1:], name)
+
     def test_the_command_line_is_the_package_s_main(self):
         direct = subprocess.run([TOOL, "verify", FOLDER], capture_output=True, text=True)
         ours = subprocess.run([sys.executable, "-m", "shardmesh", "verify", FOLDER], capture_output=True, text=True)

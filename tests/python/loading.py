@@ -169,6 +169,19 @@ class LoadingTest(common.WorkTest):
             with self.assertRaisesRegex(shardmesh.Error, "would wait for itself"):
                 made[0].wait()
 
+    def test_progress_cannot_wait_for_its_own_load_either(self):
+        path, _ = self.saved()
+        made, handed = [], threading.Event()
+
+        def progress(done, total):
+            handed.wait(60)
+            made[0].wait()
+
+        made.append(shardmesh.open(path).start_load({"t0": torch.empty(5, 3)}, progress=progress))
+        handed.set()
+        with self.assertRaisesRegex(shardmesh.Error, "would wait for itself"):
+            made[0].wait()
+
     def test_a_block_that_is_left_by_an_exception_cancels_and_waits(self):
         path, state = self.saved()
         told, begun = [], []

@@ -33,6 +33,8 @@ int usage_error(const CLI::App& app, const CLI::ParseError& problem);
 CLI::Validator whole_number();
 /// A number of at least 0, not NaN.
 CLI::Validator tolerance();
+/// A path; an empty one, as of a shell's variable that is not set, is none.
+CLI::Validator some_path();
 
 /// Registers one command; its callback sets `call.status`.
 void add_inspect(CLI::App& app, invocation& call);

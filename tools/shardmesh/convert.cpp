@@ -126,11 +126,13 @@ void add_convert(CLI::App& app, invocation& call) {
       ->add_option("--flat-spec", given->flat_spec,
                    "JSON that names what lies in the flat parameters of an FSDP1 local state dict, in order: "
                    "{\"units\":[{\"key\":\"model._flat_param\",\"parameters\":[{\"name\":\"w\",\"shape\":[4,3]}]}]}")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(some_path());
   command
       ->add_option("--like", given->like,
                    "Tensors must have the shapes of those of another checkpoint; the ones that it lacks keep theirs")
-      ->type_name("CKPT");
+      ->type_name("CKPT")
+      ->check(some_path());
   command
       ->add_flag("--allow-shape-mismatch", given->options.allow_shape_mismatch,
                  "With --like: tensors of another shape there are cut at the end or filled with zeros (padded "

@@ -278,9 +278,11 @@ void add_inspect(CLI::App& app, invocation& call) {
   command
       ->add_option("--svg", given->svg,
                    "Write to FILE, as one picture, the maps of who holds what (--only chooses); with --tree the tree")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(some_path());
   command->add_option("--html", given->html, "Write a page of it to FILE, for a browser; it needs no network")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(some_path());
   command->add_flag("--force", given->force, "With --html: replace FILE");
   command->callback([given, &call] { call.status = run(*given, call.common); });
 }

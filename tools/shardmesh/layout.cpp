@@ -102,7 +102,7 @@ void add_layout(CLI::App& app, invocation& call) {
   command->add_option("--rule", a->rule, "How lengths are cut: torch_chunk, balanced, sizes:3,3,4, weights:1,2")
       ->capture_default_str();
   command->add_flag("--json", a->json, "One JSON document on stdout");
-  command->add_option("--svg", a->svg, "Write a picture to this file")->type_name("FILE");
+  command->add_option("--svg", a->svg, "Write a picture to this file")->type_name("FILE")->check(some_path());
   command->callback([a, &call] { call.status = run_layout(*a); });
 }
 

@@ -123,9 +123,10 @@ void add_plan(CLI::App& app, invocation& call) {
   command->add_option("--dtype", a->dtype_name, "Element type")->capture_default_str();
   command->add_option("--rule", a->rule, "How lengths are cut: torch_chunk, balanced")->capture_default_str();
   command->add_flag("--json", a->json, "One JSON document on stdout");
-  command->add_option("--svg", a->svg, "Write a picture to this file")->type_name("FILE");
+  command->add_option("--svg", a->svg, "Write a picture to this file")->type_name("FILE")->check(some_path());
   command->add_option("--html", a->html, "Write a page of it to FILE, for a browser; it needs no network")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(some_path());
   command->add_flag("--force", a->force, "With --html: replace FILE");
   command->callback([a, &call] { call.status = run_plan(*a); });
 }

@@ -149,7 +149,8 @@ void add_reshard(CLI::App& app, invocation& call) {
       "--no-optimizer-follow", [given] { given->options.optimizer_follows = false; },
       "Optimizer state does not take its parameter's placement");
   command->add_option("--like", given->like, "Take boxes and ranks of every tensor from another checkpoint")
-      ->type_name("CKPT");
+      ->type_name("CKPT")
+      ->check(some_path());
   command
       ->add_flag("--allow-shape-mismatch", given->options.allow_shape_mismatch,
                  "With --like: tensors of another shape there are cut at the end or filled with zeros (padded "

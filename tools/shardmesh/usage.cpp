@@ -72,4 +72,8 @@ CLI::Validator tolerance() {
   return {check, ""};
 }
 
+CLI::Validator some_path() {
+  return {[](std::string& text) -> std::string { return text.empty() ? "'' is an empty path" : ""; }, ""};
+}
+
 }  // namespace tool

@@ -10,7 +10,8 @@ SHARDMESH_C_BEGIN
 /* With a `progress` or a timeout the work is done by a thread of its own, while the calling thread watches it. */
 typedef struct shardmesh_call {
   size_t struct_size;
-  /* Called now and then (every 50 ms, and once at the end) on the calling thread with the bytes that were moved so far.
+  /* Called now and then on the calling thread with the bytes that were moved so far: every 50 ms, when all is written
+   * and the destination is about to be put in place, and at the end where more was moved since.
    * Anything but 0 ends the call as soon as what has begun can be left, with SHARDMESH_CANCELLED and nothing written.
    * May not call on the handles that the call was given; must not throw or jump out. Null: nobody is told. */
   int32_t (*progress)(void* user, int64_t bytes);

@@ -56,6 +56,7 @@ struct load_options {
   int threads = 0;  // 0: all cores
   bool allow_narrowing = false;
   watching call{};
+  bool check = false, allow_shape_mismatch = false;
 };
 
 /// As `shardmesh_open_options`.
@@ -147,6 +148,8 @@ class checkpoint {
     how.call = call.c();
     how.threads = options.threads;
     how.allow_narrowing = options.allow_narrowing ? 1 : 0;
+    how.check = options.check ? 1 : 0;
+    how.allow_shape_mismatch = options.allow_shape_mismatch ? 1 : 0;
     std::int64_t read = 0;
     call.run([&](shardmesh_error** e) { return shardmesh_load(c(), wanted.data(), wanted.size(), &how, &read, e); });
     return read;

@@ -22,6 +22,10 @@ typedef struct shardmesh_load_options {
   const shardmesh_call* call;
   int32_t threads;         /* 0: all cores */
   int32_t allow_narrowing; /* casts that lose values */
+  int32_t check;           /* compares the checksums of what is read, which reads it twice */
+  /* Boxes may reach beyond the stored tensor, and memory for a whole one have any sizes of as many dimensions: indices
+   * stay, zeros are loaded where nothing is stored. */
+  int32_t allow_shape_mismatch;
 } shardmesh_load_options;
 
 /* Fills every request, at the cost of the bytes that are needed; what requests share is read once. Memory that was not

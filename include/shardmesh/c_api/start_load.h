@@ -19,7 +19,7 @@ typedef struct shardmesh_start_load_options {
   int32_t threads;              /* 0: all cores */
   int32_t allow_narrowing;      /* casts that lose values */
   int32_t check;                /* compares the checksums of what is read, which reads it twice */
-  int32_t reserved;             /* 0 */
+  int32_t allow_shape_mismatch; /* as of shardmesh_load_options */
 } shardmesh_start_load_options;
 
 typedef struct shardmesh_loading shardmesh_loading;

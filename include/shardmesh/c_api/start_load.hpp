@@ -23,6 +23,7 @@ struct start_load_options {
   /// Called from the load's threads, one at a time. Returns false to end the load; what it throws ends it, too, and
   /// leaves `wait`.
   std::function<bool(const std::string& key)> arrived{};
+  bool allow_shape_mismatch = false;
 };
 
 /// Ends and waits when it goes. The checkpoint and the memory of the requests outlive it.
@@ -39,6 +40,7 @@ class loading {
     how.threads = options.threads;
     how.allow_narrowing = options.allow_narrowing ? 1 : 0;
     how.check = options.check ? 1 : 0;
+    how.allow_shape_mismatch = options.allow_shape_mismatch ? 1 : 0;
     shardmesh_loading* made = nullptr;
     checked([&](shardmesh_error** e) {
       return shardmesh_start_load(from.c(), wanted.data(), wanted.size(), &how, &made, e);

@@ -14,6 +14,7 @@ from torch.distributed.checkpoint import planner as planning
 from torch.distributed.checkpoint import storage
 from torch.futures import Future
 
+from .. import _arguments
 from .._checkpoint import Checkpoint, ObjectEntry, TensorEntry, open
 from .._error import failure
 from .._progress import Progress, reporting
@@ -38,8 +39,8 @@ class StorageReader(storage.StorageReader):
     def __init__(self, path: str | os.PathLike[str], *, threads: int = 0, allow_narrowing: bool = True,
                  progress: Progress = False) -> None:
         super().__init__()
-        self.path = os.fspath(path)
-        self._threads = threads or default_threads()
+        self.path = os.fsdecode(path)
+        self._threads = _arguments.threads(threads) or default_threads()
         self._allow_narrowing = allow_narrowing
         self._progress = progress
         self._opened: Checkpoint | None = None
@@ -58,7 +59,7 @@ class StorageReader(storage.StorageReader):
 
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
         if checkpoint_id is not None:
-            self.path = os.fspath(checkpoint_id)
+            self.path = os.fsdecode(checkpoint_id)
         self._opened = self._failure = None
 
     def read_metadata(self, *args: Any, **kwargs: Any) -> dcp.Metadata:
@@ -117,7 +118,7 @@ class StorageReader(storage.StorageReader):
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
-        return "://" not in os.fspath(checkpoint_id)
+        return "://" not in os.fsdecode(checkpoint_id)
 
 
 def default_threads() -> int:

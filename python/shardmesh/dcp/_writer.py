@@ -14,7 +14,7 @@ from torch.distributed.checkpoint import planner as planning
 from torch.distributed.checkpoint import storage
 from torch.futures import Future
 
-from .. import _native
+from .. import _arguments, _native
 from .._error import failure
 from .._progress import Progress, reporting
 from .._tensors import memory_of, readable
@@ -48,10 +48,10 @@ class StorageWriter(storage.StorageWriter):
     def __init__(self, path: str | os.PathLike[str], *, overwrite: bool = False, threads: int = 0,
                  memory_bytes: int = 0, progress: Progress = False) -> None:
         super().__init__()
-        self.path = os.fspath(path)
+        self.path = os.fsdecode(path)
         self._overwrite = overwrite
-        self._threads = threads or default_threads()
-        self._memory_bytes = memory_bytes
+        self._threads = _arguments.threads(threads) or default_threads()
+        self._memory_bytes = _arguments.number("memory_bytes", memory_bytes)
         self._progress = progress
         self._folder: _native.RankFolder | None = None
 
@@ -62,7 +62,7 @@ class StorageWriter(storage.StorageWriter):
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
         """Takes away what a save that failed has staged."""
         if checkpoint_id is not None:
-            self.path = os.fspath(checkpoint_id)
+            self.path = os.fsdecode(checkpoint_id)
         self._folder = None
 
     def set_up_storage_writer(self, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
@@ -124,4 +124,4 @@ class StorageWriter(storage.StorageWriter):
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
-        return "://" not in os.fspath(checkpoint_id)
+        return "://" not in os.fsdecode(checkpoint_id)

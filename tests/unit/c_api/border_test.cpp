@@ -154,7 +154,60 @@ TEST_CASE("options of the first header are taken as they were, and smaller ones 
   for (selection.struct_size = 0; selection.struct_size < 88; selection.struct_size += 8)
     CHECK(shardmesh_convert(made, (scratch / "more").c_str(), &convert, nullptr, nullptr) ==
           SHARDMESH_INVALID_ARGUMENT);
+  shardmesh_load_options loading{};
+  loading.struct_size = 24;
+  loading.allow_shape_mismatch = 1;  // lies behind what such a program has
+  float one[6] = {};
+  const std::int64_t offsets[] = {0, 0}, sizes[] = {1, 6}, strides[] = {6, 1};
+  const shardmesh_load_request wanted{"w", 0, offsets, {one, sizes, strides, SHARDMESH_DTYPE_FLOAT32, 2}};
+  c::save(scratch / "w", {{"w", c::view(static_cast<const float*>(one), {1, 5})}});
+  shardmesh_checkpoint* narrow = nullptr;
+  REQUIRE(shardmesh_checkpoint_open((scratch / "w").c_str(), nullptr, &narrow, nullptr) == SHARDMESH_OK);
+  CHECK(shardmesh_load(narrow, &wanted, 1, &loading, nullptr, nullptr) == SHARDMESH_SHAPE_MISMATCH);
+  loading.struct_size = 16;
+  CHECK(shardmesh_load(narrow, &wanted, 1, &loading, nullptr, nullptr) == SHARDMESH_INVALID_ARGUMENT);
+  loading.struct_size = sizeof loading;
+  CHECK(shardmesh_load(narrow, &wanted, 1, &loading, nullptr, nullptr) == SHARDMESH_OK);
+  shardmesh_checkpoint_close(narrow);
   shardmesh_checkpoint_close(made);
+}
+
+TEST_CASE("a reserved field that is set is refused: a later version may have given it a meaning") {
+  const c_answers::scratch_folder scratch;
+  const c::checkpoint from = c::checkpoint::open(golden_path());
+  const std::string says = " sets a field that this version of the library does not know";
+  const auto with = [](auto options) {
+    options.struct_size = sizeof options;
+    options.reserved = 1;
+    return options;
+  };
+  const auto mapping = with(shardmesh_map_options{});
+  shardmesh_mapped* mapped = nullptr;
+  CHECK(told([&](shardmesh_error** x) { return shardmesh_map_tensor(from.c(), "w", 0, &mapping, &mapped, x); }) ==
+        "invalid_argument: the argument options" + says);
+  const auto converting = with(shardmesh_convert_options{});
+  CHECK(told([&](shardmesh_error** x) {
+          return shardmesh_convert(from.c(), (scratch / "x").c_str(), &converting, nullptr, x);
+        }) == "invalid_argument: the argument options" + says);
+  const auto selection = with(shardmesh_selection{});
+  shardmesh_convert_options selecting{};
+  selecting.struct_size = sizeof selecting;
+  selecting.selection = &selection;
+  CHECK(told([&](shardmesh_error** x) {
+          return shardmesh_convert(from.c(), (scratch / "x").c_str(), &selecting, nullptr, x);
+        }) == "invalid_argument: the argument selection" + says);
+  const auto comparing = with(shardmesh_diff_options{});
+  shardmesh_diff_report* differences = nullptr;
+  CHECK(told([&](shardmesh_error** x) { return shardmesh_diff(from.c(), from.c(), &comparing, &differences, x); }) ==
+        "invalid_argument: the argument options" + says);
+  const float one = 1;
+  const std::int64_t size = 1;
+  const shardmesh_save_part part{nullptr, {&one, &size, &size, SHARDMESH_DTYPE_FLOAT32, 1}, 0, 1};
+  const shardmesh_save_tensor tensor{"w", 0, &size, 1, &part, 1};
+  CHECK(told([&](shardmesh_error** x) {
+          return shardmesh_save((scratch / "x").c_str(), &tensor, 1, nullptr, nullptr, x);
+        }) == "invalid_argument: w: the argument part of a tensor" + says);
+  CHECK(std::filesystem::is_empty(scratch.path));
 }
 
 TEST_CASE("a description of a newer header is filled, and what is new is 0") {

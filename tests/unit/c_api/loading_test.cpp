@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <c_answers.hpp>
 #include <catch2/catch_test_macros.hpp>
+#include <fstream>
 #include <golden.hpp>
+#include <iterator>
 #include <limits>
 #include <random>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 import shardmesh;
@@ -106,6 +109,53 @@ TEST_CASE("what loading refuses names the key and the box, and writes nothing") 
   REQUIRE(missing.size() == 1);
   CHECK(missing[0].status == SHARDMESH_MISSING_KEY);
   CHECK(memory == std::vector<float>(6, -1.0F));
+}
+
+TEST_CASE("memory of other sizes is filled where that is allowed, with zeros beyond what is stored") {
+  const c_answers::scratch_folder scratch;
+  const std::vector<std::int32_t> stored{1, 2, 3, 4, 5, 6};
+  c::save(scratch / "w", {{"w", c::view(stored.data(), {3, 2})}});
+  const c::checkpoint from = c::checkpoint::open(scratch / "w");
+  for (const bool in_background : {false, true}) {
+    std::vector<std::int32_t> tall(8, -1), low(2, -1), beyond(4, -1), flat(6, -1);
+    const std::vector<c::load_request> wanted{{"w", c::view(tall.data(), {4, 2}), {}},
+                                              {"w", c::view(low.data(), {1, 2}), {}},
+                                              {"w", c::view(beyond.data(), {2, 2}), {2, 1}}};
+    const auto load = [&](const std::vector<c::load_request>& requests, bool allow) {
+      if (!in_background) return static_cast<void>(from.load(requests, {.allow_shape_mismatch = allow}));
+      c::loading(from, requests, {.allow_shape_mismatch = allow}).wait();
+    };
+    for (const c::load_request& one : wanted)
+      CHECK(problems_of([&] { load({one}, false); }).front().status == SHARDMESH_SHAPE_MISMATCH);
+    load(wanted, true);
+    CHECK(tall == std::vector<std::int32_t>{1, 2, 3, 4, 5, 6, 0, 0});
+    CHECK(low == std::vector<std::int32_t>{1, 2});
+    CHECK(beyond == std::vector<std::int32_t>{6, 0, 0, 0});
+    const auto refused = problems_of([&] { load({{"w", c::view(flat.data(), {6}), {}}}, true); });
+    CHECK(refused.front().status == SHARDMESH_SHAPE_MISMATCH);
+    CHECK(refused.front().key == "w");
+  }
+}
+
+TEST_CASE("a load that checks finds a byte that changed") {
+  const c_answers::scratch_folder scratch;
+  std::vector<float> values(1000, 3);
+  c::save(scratch / "w", {{"w", c::view(std::as_const(values).data(), {1000})}});
+  {
+    std::fstream file(scratch.path / "w" / "__0_0.distcp", std::ios::in | std::ios::out | std::ios::binary);
+    const std::string bytes{std::istreambuf_iterator<char>(file), {}};
+    const std::size_t at = bytes.find(std::string(reinterpret_cast<const char*>(values.data()), 400));
+    REQUIRE(at != std::string::npos);
+    file.clear();
+    file.seekp(static_cast<std::streamoff>(at + 100));
+    file.put('\1');
+  }
+  const c::checkpoint from = c::checkpoint::open(scratch / "w");
+  from.load({{"w", c::view(values.data(), {1000}), {}}});
+  const auto refused = problems_of([&] { from.load({{"w", c::view(values.data(), {1000}), {}}}, {.check = true}); });
+  REQUIRE(refused.size() == 1);
+  CHECK(refused[0].status == SHARDMESH_CHECKSUM_MISMATCH);
+  CHECK(refused[0].key == "w");
 }
 
 TEST_CASE("a key with a zero byte is saved, listed and loaded") {

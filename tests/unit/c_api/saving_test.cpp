@@ -105,6 +105,35 @@ TEST_CASE("several tensors that cannot be saved are a list of errors, the librar
   CHECK(fs::is_empty(scratch.path));
 }
 
+TEST_CASE("a progress that says stop after the last byte leaves what was there") {
+  const c_answers::scratch_folder scratch;
+  const c::checkpoint from = c::checkpoint::open(fsdp());
+  const std::vector<float> values(7, 2);
+  c::convert_options converting;
+  converting.saving.format = SHARDMESH_FORMAT_DCP;
+  converting.saving.overwrite = true;
+  std::int64_t all = -1;
+  converting.saving.call.progress = [&](std::int64_t bytes) { return all = std::max(all, bytes), true; };
+  c::convert(from, scratch / "made", converting);
+  REQUIRE(all > 0);
+  const auto before = bytes_of(scratch.path / "made");
+  for (const std::int64_t last : {all, std::int64_t{28}}) {
+    const auto stop = [&](std::int64_t bytes) { return bytes != last; };
+    converting.saving.call.progress = stop;
+    c::save_options saving{.format = SHARDMESH_FORMAT_DCP, .overwrite = true};
+    saving.call.progress = stop;
+    const auto refused = problems_of([&] {
+      if (last == all)
+        c::convert(from, scratch / "made", converting);
+      else
+        c::save(scratch / "made", {{"w", c::view(values.data(), {7})}}, saving);
+    });
+    REQUIRE(refused.size() == 1);
+    CHECK(refused[0].status == SHARDMESH_CANCELLED);
+    CHECK(bytes_of(scratch.path / "made") == before);
+  }
+}
+
 TEST_CASE("what is there is replaced only where that is asked for") {
   const c_answers::scratch_folder scratch;
   const std::vector<float> one{1}, two{2};

@@ -91,7 +91,7 @@ TEST_CASE("objects.json that is nested 300,000 deep is refused, also with a chec
     return result<std::string>(R"({"kind":"list","type":"builtins.list","value":)" + std::string(300'000, '[') +
                                std::string(300'000, ']') + "}");
   };
-  const std::string text = safetensors::format_objects({&deep, 1}).value();
+  const std::string text = safetensors::format_objects({&deep, 1}, {}).value();
   const auto parsed = safetensors::parse_objects(text);
   REQUIRE(!parsed);
   CHECK(parsed.error().code == errc::bad_format);

@@ -37,7 +37,7 @@ std::string file_of(std::size_t levels) {
   const std::vector objects{std::move(step)};
   const nlohmann::json header{
       {"__metadata__",
-       {{std::string(safetensors::embedded_objects_key), safetensors::format_objects(objects).value()}}},
+       {{std::string(safetensors::embedded_objects_key), safetensors::format_objects(objects, {}).value()}}},
       {"w", {{"dtype", "U8"}, {"shape", {1}}, {"data_offsets", {0, 1}}}}};
   return safetensors_files::bytes(header.dump(), 1);
 }

@@ -10,6 +10,7 @@
 #include <numeric>
 #include <random>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
@@ -56,6 +57,34 @@ TEST_CASE("what is saved from memory is loaded again, cut and strided at will, i
     CHECK(reinterpret_cast<const std::int32_t*>(column.bytes().data())[2] == 3 * 5 + 4);
   }
   CHECK(fs::exists(scratch.path / "dcp" / "__2_0.distcp"));
+}
+
+TEST_CASE("before what is written is put in place a save asks once more whether to go on, in every format") {
+  const scratch_folder scratch;
+  std::vector<std::int32_t> values(7 * 5, 3), old(7 * 5, 4);
+  const auto saved = [&](std::vector<std::int32_t>& from) {
+    return save_tensor{"w", {}, {7, 5}, {{{{0, 0}, {7, 5}}, view_of(from, {7, 5}, {5, 1}), 0}}};
+  };
+  for (const auto& [format, name] :
+       {std::pair{target_format::dcp, "dcp"}, std::pair{target_format::safetensors, "one.safetensors"},
+        std::pair{target_format::hf, "hf"}, std::pair{target_format::pt, "one.pt"},
+        std::pair{target_format::torch_checkpointing, "ranks"}}) {
+    INFO(name);
+    REQUIRE(save(scratch.path / name, {{saved(old)}}, format).ok());
+    std::stop_source stop;
+    std::int64_t moved = 0, asked = 0;
+    save_options options{.output = {.overwrite = true}, .call = {.cancel = stop.get_token()}};
+    options.progress = [&](std::int64_t bytes) { moved += bytes; };
+    options.before_commit = [&] { asked += moved == 7 * 5 * 4 ? 1 : 100, stop.request_stop(); };
+    const save_report report = save(scratch.path / name, {{saved(values)}}, format, options);
+    REQUIRE(report.problems.size() == 1);
+    CHECK(report.problems[0].code == errc::cancelled);
+    CHECK(asked == 1);
+    const auto kept = load_tensor(*open_checkpoint(scratch.path / name).value(), "w").value();
+    CHECK(std::memcmp(kept.bytes().data(), old.data(), old.size() * 4) == 0);
+    fs::remove_all(scratch.path / name);
+    CHECK(fs::is_empty(scratch.path));
+  }
 }
 
 TEST_CASE("parts that do not tile their tensor are refused with key and box, and nothing is written") {

@@ -38,6 +38,8 @@ struct reading {
   std::string optimizer, prefix, name;
   bool is_last = false, is_group = false;
   std::size_t begin = 0;
+
+  bool is_number() const { return name.find_first_not_of("0123456789") == std::string::npos; }
 };
 
 std::vector<reading> readings(const std::string& entry, const std::string& key) {
@@ -49,7 +51,7 @@ std::vector<reading> readings(const std::string& entry, const std::string& key) 
       const std::string rest = entry.substr(begin);
       for (const std::size_t prefix : beginnings(key)) {
         const std::string name = key.substr(prefix);
-        if (name.find_first_not_of("0123456789") == std::string::npos) continue;
+        if (name.empty()) continue;
         const reading made{entry.substr(0, optimizer), key.substr(0, prefix), name, false, marker[0] == 'p', begin};
         if (rest.starts_with(name + ".")) found.push_back(made);
         const std::size_t dot = rest.find('.');
@@ -77,10 +79,15 @@ std::vector<std::vector<state_name>> model_of(const std::vector<std::string>& ke
   for (const std::string& key : keys) roles.add(key);
   const auto is_state = [&](const std::string& key) { return roles.role_of(key) == key_role::optimizer; };
   std::map<std::string, std::map<std::pair<bool, std::string>, std::set<std::string>>> fitting;
+  std::set<std::pair<std::string, bool>> has_names;
   for (const std::string& entry : keys)
     for (const std::string& key : keys)
       if (is_state(entry) && !is_state(key))
-        for (const reading& one : readings(entry, key)) fitting[one.optimizer][{one.is_last, one.prefix}].insert(entry);
+        for (const reading& one : readings(entry, key)) {
+          if (one.is_number()) continue;
+          fitting[one.optimizer][{one.is_last, one.prefix}].insert(entry);
+          has_names.emplace(one.optimizer, one.is_group);
+        }
   const auto rank = [&](const std::string& optimizer, const std::pair<bool, std::string>& spelling) {
     return std::tuple(fitting[optimizer][spelling].size(), !spelling.first,
                       common_components(optimizer, spelling.second), spelling.second.empty(),
@@ -92,6 +99,7 @@ std::vector<std::vector<state_name>> model_of(const std::vector<std::string>& ke
     for (std::size_t k = 0; k < keys.size() && is_state(entry); ++k) {
       if (is_state(keys[k])) continue;
       for (const reading& one : readings(entry, keys[k])) {
+        if (one.is_number() && !has_names.contains({one.optimizer, one.is_group})) continue;
         // Of param_groups the prefix alone is the optimizer's.
         const auto& spellings = fitting[one.optimizer];
         const bool is_chosen = std::any_of(spellings.begin(), spellings.end(), [&](const auto& mine) {
@@ -156,6 +164,24 @@ TEST_CASE("every entry belongs to the parameter that comparing all keys with all
   }
   CHECK(entries > 400);
   CHECK(ambiguous > 10);
+}
+
+TEST_CASE("numbers are names beside names, and positions alone") {
+  const std::vector<std::string> keys{"model.w",
+                                      "model.0",
+                                      "model.param_groups.w",
+                                      "optim.state.w.exp_avg",
+                                      "optim.state.0.exp_avg",
+                                      "optim.state.param_groups.w.exp_avg",
+                                      "optim.param_groups.0.lr",
+                                      "flat.state.0.exp_avg",
+                                      "flat.param_groups.0.lr",
+                                      "flat.param_groups.w.lr",
+                                      "flat.param_groups.param_groups.w.lr"};
+  const std::vector<std::vector<state_name>> expected{{}, {}, {},           {{0, 6, 12}}, {{1, 6, 12}}, {{2, 6, 12}},
+                                                      {}, {}, {{1, 6, 18}}, {{0, 6, 18}}, {{2, 6, 18}}};
+  CHECK(found_in(keys) == expected);
+  CHECK(model_of(keys) == expected);
 }
 
 TEST_CASE("many parameters, one name at the end of all and keys of many components take a moment") {

@@ -207,5 +207,5 @@ TEST_CASE("a budget below the least says what the least is") {
   byte_items sink;
   const auto refused = run_to_items({}, {}, source, sink, {.memory_bytes = 1 << 20});
   REQUIRE_FALSE(refused);
-  CHECK(to_string(refused.error()) == "the memory budget is too small: expected at least 4.0 MiB, found 1.0 MiB");
+  CHECK(to_string(refused.error()) == "the memory budget is too small: expected at least 4194304 bytes, found 1048576");
 }

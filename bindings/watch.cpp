@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "watch.hpp"
+
+#include <thread>
+
+import shardmesh;
+
+namespace bindings {
+
+std::exception_ptr watch::run(const std::function<void(watch&)>& work, const std::function<void()>& look,
+                              const std::function<time()>& next_look) {
+  is_watched_ = true;
+  std::exception_ptr thrown;
+  std::thread worker([&] {
+    try {
+      work(*this);
+    } catch (...) {
+      thrown = std::current_exception();
+    }
+    const std::lock_guard lock(mutex_);
+    is_done_ = true;
+    changed_.notify_all();
+  });
+  std::unique_lock lock(mutex_);
+  while (!is_done_) {
+    changed_.wait_until(lock, next_look(), [this] { return is_done_ || is_asked_; });
+    if (is_done_) break;
+    const bool was_asked = is_asked_;
+    lock.unlock();
+    look();
+    lock.lock();
+    if (was_asked) is_asked_ = false;  // what was asked meanwhile is looked at next
+    changed_.notify_all();
+  }
+  lock.unlock();
+  worker.join();
+  return thrown;
+}
+
+void watch::ask() {
+  std::unique_lock lock(mutex_);
+  if (!is_watched_) return;
+  is_asked_ = true;
+  changed_.notify_all();
+  changed_.wait(lock, [this] { return !is_asked_; });
+}
+
+watch::time in_a_moment() {
+  return std::chrono::steady_clock::now() + std::chrono::milliseconds(50);
+}
+
+}  // namespace bindings
