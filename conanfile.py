@@ -42,7 +42,7 @@ class ShardmeshConan(ConanFile):
         self.requires("zstd/[>=1.5 <2]")
         self.requires("openssl/[>=3 <4]")
         self.requires("xxhash/[>=0.8 <1]")
-        self.requires("libdeflate/[>=1.14 <2]")
+        self.requires("isa-l/[>=2.30 <3]")
         self.requires("re2/[>=20220601]")
         if self.options.mpi:  # the C library only
             self.requires("openmpi/[>=4.1 <6]")

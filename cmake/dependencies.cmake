@@ -43,14 +43,7 @@ shardmesh_third_party(
   FLAGS -lxxhash
   PURL pkg:github/Cyan4973/xxHash
 )
-shardmesh_third_party(
-  libdeflate
-  TARGET libdeflate::libdeflate
-  FIND libdeflate
-  LICENSE MIT
-  FLAGS -ldeflate
-  PURL pkg:github/ebiggers/libdeflate
-)
+shardmesh_third_party(isa-l TARGET ISAL::isal FIND ISAL LICENSE BSD-3-Clause FLAGS -lisal PURL pkg:github/intel/isa-l)
 shardmesh_third_party(re2 TARGET RE2::re2 FIND RE2 LICENSE BSD-3-Clause FLAGS -lre2 PURL pkg:github/google/re2)
 if(SHARDMESH_BUILD_TOOLS)
   shardmesh_third_party(

@@ -77,7 +77,7 @@ install(
     ${PROJECT_BINARY_DIR}/shardmeshConfigVersion.cmake
     ${PROJECT_SOURCE_DIR}/cmake/check_toolchain.cmake
     ${PROJECT_SOURCE_DIR}/cmake/FindxxHash.cmake
-    ${PROJECT_SOURCE_DIR}/cmake/Findlibdeflate.cmake
+    ${PROJECT_SOURCE_DIR}/cmake/FindISAL.cmake
     ${PROJECT_SOURCE_DIR}/cmake/FindRE2.cmake
     ${PROJECT_SOURCE_DIR}/cmake/FindMPIC.cmake
     ${PROJECT_SOURCE_DIR}/cmake/FindLibTorch.cmake

@@ -19,8 +19,8 @@ module shardmesh.catalog;
 namespace shardmesh {
 namespace {
 
-// What is summed and then written stays in a core's cache in between.
-constexpr std::size_t piece_bytes = std::size_t{512} << 10;
+// Between two looks at whether to go on.
+constexpr std::size_t piece_bytes = std::size_t{8} << 20;
 
 // Bytes of an item where they lie in memory.
 struct plain_run {

@@ -38,8 +38,8 @@ class element_source {
 };
 
 /// `run_to_items`, but items whose elements lie in the host's memory row-major and in the dtype that is written, in one
-/// run or several, are given to the sink from there, in pieces of at most half a MiB: without a copy, and still in a
-/// core's cache when they are written after they were summed. Threads share them item by item.
+/// run or several, are given to the sink from there, without a copy, at most 8 MiB at a time. Threads share them item
+/// by item.
 /// \errors those of `run_to_items`
 result<void> write_items(std::span<const tensor_transfer> transfers, std::span<const std::string> keys,
                          element_source source, any_item_sink sink, const item_run_options& options = {});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
-#include <libdeflate.h>
+#include <isa-l/crc.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -10,7 +10,8 @@ module shardmesh.digest;
 namespace shardmesh {
 
 std::uint32_t crc32_of(std::span<const std::byte> bytes, std::uint32_t before) {
-  return bytes.empty() ? before : libdeflate_crc32(before, bytes.data(), bytes.size());  // of null it is 0
+  if (bytes.empty()) return before;  // of null it is another
+  return crc32_gzip_refl(before, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size());
 }
 
 }  // namespace shardmesh

@@ -14,6 +14,13 @@ module;
 module shardmesh.torch_file;
 
 namespace shardmesh::torch_file {
+namespace {
+
+// What is summed and then written: still in a core's cache, and ending where the file's pages end, so that the next
+// piece begins with whole ones.
+constexpr std::int64_t piece_bytes = std::int64_t{512} << 10;
+
+}  // namespace
 
 item_writer::item_writer(staged_output& output, std::vector<written_item> items)
     : output_(output), items_(std::move(items)), progress_(items_.size()) {}
@@ -25,10 +32,16 @@ result<void> item_writer::write(item_id item, std::int64_t first_byte, std::span
   if (first_byte != state.written)
     return fail(errc::io,
                 fmt::format("internal: item {} was written at byte {} instead of {}", i, first_byte, state.written));
-  SHARDMESH_CHECK(output_.write(items_[i].file, items_[i].data_begin + first_byte, bytes));
-  state.sum->update(bytes);
-  if (items_[i].is_archive || items_[i].wants_crc32) state.crc32 = crc32_of(bytes, state.crc32);
-  state.written += static_cast<std::int64_t>(bytes.size());
+  while (!bytes.empty()) {
+    const std::int64_t at = items_[i].data_begin + state.written;
+    const std::span<const std::byte> piece =
+        bytes.first(std::min(bytes.size(), static_cast<std::size_t>(piece_bytes - at % piece_bytes)));
+    state.sum->update(piece);
+    if (items_[i].is_archive || items_[i].wants_crc32) state.crc32 = crc32_of(piece, state.crc32);
+    SHARDMESH_CHECK(output_.write(items_[i].file, at, piece));
+    state.written += static_cast<std::int64_t>(piece.size());
+    bytes = bytes.subspan(piece.size());
+  }
   return state.written == items_[i].size_bytes ? write_tail(i) : result<void>{};
 }
 

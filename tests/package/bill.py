@@ -13,7 +13,7 @@ from pathlib import Path
 
 HEADERS = {"range-v3", "nlohmann-json", "cli11"}  # nothing of them is linked
 SYSTEM = {"c", "m", "stdc++", "gcc_s", "ld-linux-x86-64", "ld-linux-aarch64", "pthread", "dl"}
-NAMES = {"z": "zlib", "crypto": "openssl", "deflate": "libdeflate"}  # where the file is called otherwise
+NAMES = {"z": "zlib", "crypto": "openssl", "isal": "isa-l"}  # where the file is called otherwise
 
 
 def main(prefix, version):

@@ -3,7 +3,7 @@
 set(base "core;std")
 set(cut "${base};digest;layout")
 set(moved "${cut};comm;kernels;transfer")
-set(sums "OpenSSL;Threads;fmt;libdeflate;xxHash")
+set(sums "ISAL;OpenSSL;Threads;fmt;xxHash")
 set(files "${sums};RE2;ZLIB;zstd")
 set(
   formats
@@ -26,7 +26,7 @@ function(expect components packages targets)
     zstd
     OpenSSL
     xxHash
-    libdeflate
+    ISAL
     RE2
     MPIC
     Kokkos
@@ -64,7 +64,7 @@ expect("" "${files}" "${everything};conformance")
 expect(shardmesh "${files}" "${everything}")
 expect(std "" "std")
 expect(core "Threads;fmt" "${base}")
-expect(digest "OpenSSL;fmt;libdeflate;xxHash" "std;digest")
+expect(digest "ISAL;OpenSSL;fmt;xxHash" "std;digest")
 expect(tree "Threads;fmt" "${base};tree")
 expect(pickle "Threads;fmt" "${base};pickle")
 expect(kernels "Threads;fmt" "${base};kernels")

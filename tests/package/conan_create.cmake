@@ -25,7 +25,7 @@ platform_package(zlib zlib1g-dev)
 platform_package(zstd libzstd-dev)
 platform_package(openssl libssl-dev)
 platform_package(xxhash libxxhash-dev)
-platform_package(libdeflate libdeflate-dev)
+platform_package(isa-l libisal-dev)
 platform_package(re2 libre2-dev)
 platform_package(cli11 libcli11-dev)
 

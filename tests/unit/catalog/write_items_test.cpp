@@ -158,17 +158,17 @@ TEST_CASE("items written from memory hold their elements, however memory and ite
   CHECK(copied > 0);
 }
 
-TEST_CASE("what lies in memory as it is written goes from there, in pieces of half a MiB") {
-  const extents shape{600, 512};
+TEST_CASE("what lies in memory as it is written goes from there, at most 8 MiB at a time") {
+  const extents shape{3000, 512};
   held_boxes memory;  // as a rank's part of a flat parameter: the end of a row, whole rows, the begin of one
-  const std::vector<box> boxes{{{0, 500}, {1, 12}}, {{1, 0}, {500, 512}}, {{501, 0}, {1, 100}}};
+  const std::vector<box> boxes{{{0, 500}, {1, 12}}, {{1, 0}, {2500, 512}}, {{2501, 0}, {1, 100}}};
   for (const box& where : boxes) memory.add(shape, where, 0);
   const tensor_transfer transfer{memory.held(shape), items_of(shape, boxes), dtype::int64, dtype::int64};
   recording_sink sink;
   sink.known = memory.known();
   REQUIRE(write_items({&transfer, 1}, {}, memory.source, sink, {.threads = 1}));
-  CHECK(sink.from_known == (12 + 500 * 512 + 100) * 8);
-  CHECK(sink.longest == std::size_t{512} << 10);
+  CHECK(sink.from_known == (12 + 2500 * 512 + 100) * 8);
+  CHECK(sink.longest == std::size_t{8} << 20);
 }
 
 TEST_CASE("an item of several shards is put together from their memory") {

@@ -59,6 +59,36 @@ TEST_CASE("what is saved from memory is loaded again, cut and strided at will, i
   CHECK(fs::exists(scratch.path / "dcp" / "__2_0.distcp"));
 }
 
+TEST_CASE("tensors that are written in several pieces are what they were, and their checksums those of all pieces") {
+  const scratch_folder scratch;
+  std::vector<std::vector<std::uint8_t>> values;
+  std::vector<save_tensor> tensors;
+  std::mt19937 dice(3);
+  for (const std::int64_t size : {0, 1, (512 << 10) - 1, (512 << 10) + 64, 1300021, (8 << 20) + 3}) {
+    auto& bytes = values.emplace_back(static_cast<std::size_t>(size));
+    for (std::uint8_t& byte : bytes) byte = static_cast<std::uint8_t>(dice());
+    const tensor_view whole{reinterpret_cast<std::byte*>(bytes.data()), dtype::uint8, {}, {size}, {1}};
+    tensors.push_back({"t" + std::to_string(size), {}, {size}, {{{{0}, {size}}, whole, 0}}});
+  }
+  for (const auto& [format, name] :
+       {std::pair{target_format::dcp, "dcp"}, std::pair{target_format::safetensors, "one.safetensors"},
+        std::pair{target_format::hf, "hf"}, std::pair{target_format::pt, "one.pt"},
+        std::pair{target_format::torch_checkpointing, "ranks"}}) {
+    INFO(name);
+    REQUIRE(save(scratch.path / name, tensors, format).ok());
+    auto reader = open_checkpoint(scratch.path / name).value();
+    const verify_report report = verify(*reader);
+    CHECK(report.ok());
+    CHECK(report.unchecked_chunks == 0);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const host_tensor loaded = load_tensor(*reader, tensors[i].key).value();
+      REQUIRE(loaded.bytes().size() == values[i].size());
+      CHECK(
+          std::equal(values[i].begin(), values[i].end(), reinterpret_cast<const std::uint8_t*>(loaded.bytes().data())));
+    }
+  }
+}
+
 TEST_CASE("before what is written is put in place a save asks once more whether to go on, in every format") {
   const scratch_folder scratch;
   std::vector<std::int32_t> values(7 * 5, 3), old(7 * 5, 4);
