@@ -22,14 +22,20 @@ std::exception_ptr watch::run(const std::function<void(watch&)>& work, const std
     changed_.notify_all();
   });
   std::unique_lock lock(mutex_);
-  while (!is_done_) {
-    changed_.wait_until(lock, next_look(), [this] { return is_done_ || is_asked_; });
+  const auto is_wanted = [this] { return is_done_ || is_asked_; };
+  for (bool was_last = false; !is_done_;) {
+    if (was_last)
+      changed_.wait(lock, is_wanted);
+    else
+      changed_.wait_until(lock, next_look(), is_wanted);
     if (is_done_) break;
     const bool was_asked = is_asked_;
     lock.unlock();
     look();
     lock.lock();
-    if (was_asked) is_asked_ = false;  // what was asked meanwhile is looked at next
+    if (!was_asked) continue;  // what was asked meanwhile is looked at next
+    is_asked_ = false;
+    was_last = true;
     changed_.notify_all();
   }
   lock.unlock();

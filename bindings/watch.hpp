@@ -23,7 +23,7 @@ struct watch {
   std::function<void(std::int64_t)> progress() {
     return [this](std::int64_t more) { bytes += more; };
   }
-  /// Has the watching thread look once more, and waits until it has: what it says then is not too late.
+  /// Has the watching thread look for the last time, and waits until it has: what it would say later is too late.
   std::function<void()> before_commit() {
     return [this] { ask(); };
   }

@@ -123,6 +123,8 @@ shardmesh_status shardmesh_reshard(shardmesh_checkpoint* checkpoint, const char*
     const shardmesh_reshard_options wanted = given(options, "options");
     const checked_saving saving(wanted.saving);
     if (saving.format() != shardmesh::target_format::dcp) refuse_argument("format", "is not DCP");
+    if (wanted.mesh != nullptr && wanted.like != nullptr)
+      refuse_argument("mesh", "is given, and so is like: either says who holds what");
     shardmesh::reshard_options how = to_reshard(wanted);
     const taken_alone alone(from, wanted.like);
     give_report(report, watched_result(saving.call(), [&](bindings::watch& watching) {

@@ -38,12 +38,30 @@ std::string_view without_number(std::string_view part) {
   return part.substr(0, last);
 }
 
+// "optimizer", of "optimizer_1" and "optimizer2" as well.
+std::string_view without_digits(std::string_view part) {
+  const std::size_t last = part.find_last_not_of("0123456789");
+  return part.substr(0, last == std::string_view::npos ? 0 : last + (part[last] == '_' ? 0 : 1));
+}
+
 bool is_optimizer_name(std::string_view part) {
   constexpr auto known = std::to_array<std::string_view>(
       {"optim", "opt", "optimizer", "optimizers", "optim_state", "optim_states", "opt_state", "opt_states",
        "optimizer_state", "optimizer_states", "optim_state_dict", "optimizer_state_dict", "optimizer_state_dicts",
        "last_optimizer_state"});
-  return is_one_of(without_number(part), known);
+  return is_one_of(without_digits(part), known);
+}
+
+// That a module could have as well: what lies below has to say more.
+bool is_also_a_module_name(std::string_view part) {
+  constexpr auto known = std::to_array<std::string_view>({"optim", "opt", "optimizer", "optimizers"});
+  return is_one_of(without_digits(part), known);
+}
+
+bool is_model_name(std::string_view part) {
+  constexpr auto known = std::to_array<std::string_view>(
+      {"model", "models", "module", "state_dict", "model_state", "model_states", "model_state_dict"});
+  return is_one_of(part, known);
 }
 
 // State names that nothing else is called by (torch.optim, bitsandbytes, Megatron).
@@ -100,6 +118,17 @@ std::size_t root_of(const std::vector<std::string_view>& parts) {
   return root;
 }
 
+// Below a name that a module could have, too: an optimizer's entry, and no module's.
+bool is_entry_of_optimizer(std::string_view key, const std::vector<std::string_view>& parts, std::size_t root) {
+  if (key.find('/') != std::string_view::npos) return true;  // Megatron's objects of ranks
+  const bool is_weight = parts.back() == "weight" || parts.back() == "bias";
+  for (std::size_t i = root + 1; i < parts.size(); ++i)
+    if (parts[i] == "param_groups" || is_certain_state_name(parts[i]) ||
+        (parts[i] == "state" && parts.size() - i >= 3 && !is_weight))
+      return true;
+  return false;
+}
+
 std::string joined(std::string_view key, const std::vector<std::string_view>& parts, std::size_t count) {
   if (count == 0) return {};
   const std::string_view last = parts[count - 1];
@@ -118,9 +147,18 @@ void key_roles::add(std::string_view key) {
       std::to_array<std::string_view>({"model", "module", "state", "state_dict", "model_state", "model_state_dict"});
   const auto parts = components(key);
   has_state_model_ |= parts.size() > 2 && parts[0] == "state" && parts[1] == "model";
-  has_containers_ |= is_one_of(parts[0], containers) || is_optimizer_name(parts[root_of(parts)]);
-  for (std::size_t i = 0; i < parts.size(); ++i)
-    if (parts[i] == "param_groups" && is_group_field(parts.back())) optimizers_.insert(joined(key, parts, i));
+  const std::size_t root = root_of(parts);
+  has_containers_ |= is_one_of(parts[0], containers) || is_optimizer_name(parts[root]);
+  for (std::size_t i = 0; i < parts.size() && !(i > root && is_model_name(parts[root])); ++i)
+    if (parts[i] == "param_groups" && is_group_field(parts.back())) {
+      optimizers_.insert(joined(key, parts, i));
+      has_optimizer_ = true;
+    }
+  if (is_optimizer_name(parts[root])) {
+    const bool is_evident = root + 1 == parts.size() || !is_also_a_module_name(parts[root]);
+    if (!is_evident && is_entry_of_optimizer(key, parts, root)) evident_.insert(joined(key, parts, root + 1));
+    has_optimizer_ |= is_evident || !evident_.empty();
+  }
   if (std::find(parts.begin(), parts.end(), "state") == parts.end() || parts.size() < 3) return;
   const auto [found, is_new] = groups_.try_emplace(std::string(parent_of(key)));
   group& of = found->second;
@@ -136,17 +174,22 @@ void key_roles::add(std::string_view key) {
 }
 
 bool key_roles::is_optimizer(std::string_view key, const std::vector<std::string_view>& parts, std::size_t root) const {
-  if (is_optimizer_name(parts[root])) return true;
+  if (is_optimizer_name(parts[root]) && (root + 1 == parts.size() || !is_also_a_module_name(parts[root]) ||
+                                         evident_.contains(joined(key, parts, root + 1))))
+    return true;
+  // Of a model, whatever its modules are called, nothing is an optimizer's but by what lies around it.
+  const std::size_t end = is_model_name(parts[root]) ? root + 1 : parts.size();
   const auto found = groups_.find(std::string(parent_of(key)));
   const group of = found == groups_.end() ? group{} : found->second;
   bool below_optimizer = false;
-  for (std::size_t i = 0; i < parts.size(); ++i) {
+  for (std::size_t i = 0; i < end; ++i) {
     if (parts[i] == "param_groups" && (is_group_field(parts.back()) || optimizers_.contains(joined(key, parts, i))))
       return true;
     if (parts[i] == "state" && parts.size() - i >= 3) {
       if (below_optimizer || optimizers_.contains(joined(key, parts, i))) return true;
       const auto unknown = unknown_groups_.find(joined(key, parts, i + 1));
-      const bool is_module = unknown != unknown_groups_.end() && unknown->second > 0;
+      const bool is_module = has_optimizer_ || end < parts.size() ||  // names alone say nothing where structure does
+                             (unknown != unknown_groups_.end() && unknown->second > 0);
       if (!is_module && (of.has_certain_name || is_certain_state_name(parts.back()))) return true;
       if (!is_module && of.has_step && (of.has_possible_name || (i == 0 && !has_state_model_))) return true;
     }

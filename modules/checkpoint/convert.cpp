@@ -170,9 +170,6 @@ save_report convert(checkpoint_reader& given, const std::filesystem::path& desti
     report = torch_checkpointing::save(destination, std::move(work.tensors), work.objects, source, format,
                                        replacing_checkpoints(options.saving));
   } else {
-    auto incomplete = safetensors::objects_not_held_whole(work.objects);
-    if (!incomplete) return failed(std::move(incomplete).error());
-    work.notes.insert(work.notes.end(), incomplete->begin(), incomplete->end());
     auto format = carried_to_safetensors(reader, work.tensors, options.to == target_format::hf, work.notes);
     if (!format) return failed(std::move(format).error());
     format->max_shard_bytes = options.max_shard_bytes;

@@ -148,6 +148,8 @@ class grouped_load {
     SHARDMESH_CHECK(run_to_memory(held, keys, targets, source, run_));
     for (const std::string& key : keys) {
       if (options_.call.cancel.stop_requested()) return fail(errc::cancelled, "the load was cancelled");
+      if (options_.call.deadline && std::chrono::steady_clock::now() >= *options_.call.deadline)
+        return fail(errc::deadline_exceeded, "the deadline has passed").with_key(key);
       if (options_.arrived) options_.arrived(key);
     }
     return {};

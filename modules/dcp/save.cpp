@@ -62,6 +62,7 @@ class dcp_save {
     std::vector<item_place>& places = files.places();
     places.insert(places.end(), object_places.begin(), object_places.end());
     SHARDMESH_CHECK(finish_folder(output, tensors_, objects_, places, extras_, files.ranges()));
+    SHARDMESH_CHECK(output.prepare());
     SHARDMESH_CHECK(ask_before_commit(options_));
     SHARDMESH_CHECK(output.commit());
     report_.notes = output.notes();

@@ -128,6 +128,7 @@ class safetensors_reader final : public checkpoint_reader {
     }
     std::vector<std::byte> header(static_cast<std::size_t>(file.header.data_begin));
     SHARDMESH_CHECK(file.source->read(0, header));
+    has_checksums_ = true;
     auto digests = read_checksums(header, file.header);
     if (!digests) {
       problems_.push_back(std::move(digests).error().with_file(file.source->name()));
@@ -200,10 +201,12 @@ class safetensors_reader final : public checkpoint_reader {
     std::error_code code;
     if (!fs::is_regular_file(file, code)) return {};
     SHARDMESH_TRY(const std::vector<std::byte> bytes, read_file(file, objects_limit_bytes));
-    auto objects = parse_objects({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+    const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    const bool is_ours = has_checksums_ || text.find("shardmesh objects") != std::string_view::npos;
+    auto objects = parse_objects(text);
     if (!objects) {
       // A file of that name that is not ours is none of our business; ours, damaged, is a problem.
-      if (objects.error().code == errc::checksum_mismatch)
+      if (is_ours || objects.error().code == errc::checksum_mismatch)
         problems_.push_back(std::move(objects).error().with_file(file.string()));
       return {};
     }
@@ -214,6 +217,7 @@ class safetensors_reader final : public checkpoint_reader {
   file_pool pool_;
   std::vector<std::shared_ptr<const byte_source>> sources_;
   std::vector<stored_object> objects_;
+  bool has_checksums_ = false;  // which only our own writer adds
   std::vector<std::pair<std::array<std::int64_t, 3>, digest128>> digests_;  // (file, begin, end), ascending
 };
 

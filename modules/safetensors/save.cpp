@@ -84,6 +84,8 @@ class safetensors_save {
     }
     SHARDMESH_TRY(plan_, planned_files::make(described(all_indices()), format_));
     SHARDMESH_CHECK(plan_.lay_out(carried_texts(), objects_text_, destination));
+    SHARDMESH_TRY(const auto incomplete, objects_not_held_whole(objects_));
+    report_.notes.insert(report_.notes.begin(), incomplete.begin(), incomplete.end());
     std::optional<objects_copy> beside;
     if (!format_.folder) {
       SHARDMESH_TRY(beside, objects_copy::look(destination, objects_text_, options_.output));
@@ -95,6 +97,7 @@ class safetensors_save {
     SHARDMESH_CHECK(write_tensors(output, source));
     if (format_.folder) SHARDMESH_CHECK(plan_.finish_folder(output, objects_text_, format_.side_files));
     if (beside) SHARDMESH_CHECK(beside->prepare());
+    SHARDMESH_CHECK(output.prepare());
     SHARDMESH_CHECK(ask_before_commit(options_));
     SHARDMESH_CHECK(output.commit());
     report_.notes.insert(report_.notes.end(), output.notes().begin(), output.notes().end());

@@ -38,7 +38,8 @@ path below_first(const path& where) {
 
 // Whether "ITEM_RANK.pt" is a file that lies in the folder and that the package's users see.
 bool is_file_name(std::string_view item) {
-  return !item.empty() && item.size() <= longest_name && item.front() != '.' &&
+  // A record of checksums spells names as messages do.
+  return escaped(item) == item && !item.empty() && item.size() <= longest_name && item.front() != '.' &&
          std::all_of(item.begin(), item.end(), [](char c) { return c != '/' && c != '\\' && c != '\0'; });
 }
 

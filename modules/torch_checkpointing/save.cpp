@@ -57,6 +57,7 @@ class folder_save {
     SHARDMESH_CHECK(write_items(transfers_, keys_, source, writer, run_options_of(options_)));
     SHARDMESH_CHECK(writer.check_complete());
     SHARDMESH_CHECK(finish(output, writer));
+    SHARDMESH_CHECK(output.prepare());
     SHARDMESH_CHECK(ask_before_commit(options_));
     SHARDMESH_CHECK(output.commit());
     report_.notes = std::move(plan_.notes);

@@ -2,8 +2,10 @@
 // folder_reader's entries that the metadata says nothing of: one where the ranks agree, else one for each.
 module;
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 #include <try.hpp>
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -19,17 +21,55 @@ import :same_value;
 namespace shardmesh::torch_checkpointing {
 namespace {
 
-// Positions of lists at or above the tensors that the metadata describes: None there is where a rank has no part.
-std::unordered_set<std::string> list_positions(const item_metadata& item) {
-  std::unordered_set<std::string> positions;
-  for (const tensor_metadata& tensor : item.tensors) {
-    tree_path above;
-    for (const path_key& step : tensor.where) {
-      above.push_back(step);
-      if (step.is_index()) positions.insert(joined(above, 0));
+// Of the tensors that the metadata describes: the containers above them, and positions of the lists among these. None
+// there is where a rank has no part.
+struct described_places {
+  std::unordered_set<std::string> containers, positions;
+  explicit described_places(const item_metadata* item) {
+    if (item == nullptr) return;
+    for (const tensor_metadata& tensor : item->tensors) {
+      tree_path above;
+      for (const path_key& step : tensor.where) {
+        containers.insert(joined(above, 0));
+        above.push_back(step);
+        if (step.is_index()) positions.insert(joined(above, 0));
+      }
     }
   }
-  return positions;
+};
+
+// What objects.json says of a container: its children by their keys. False for what is none.
+template <std::invocable<path_key, const nlohmann::json&> Child>
+bool for_each_child(const nlohmann::json& value, Child&& child) {
+  if (value.is_array()) {
+    for (std::size_t i = 0; i < value.size(); ++i)
+      if (!child(path_key(static_cast<std::int64_t>(i)), value[i])) return false;
+    return true;
+  }
+  if (!value.is_object()) return false;
+  const auto tagged = value.contains("$dict") ? value.find("$dict") : value.find("$odict");
+  if (tagged != value.end()) {
+    for (const nlohmann::json& pair : *tagged)
+      if (!pair[0].is_string() || !child(path_key(pair[0].get_ref<const std::string&>()), pair[1])) return false;
+    return true;
+  }
+  for (const auto& [name, one] : value.items())
+    if (name.starts_with('$') || !child(path_key(name), one)) return false;
+  return true;
+}
+
+// A container without its tensors is one object; where ranks have some of them, what else is in it are objects.
+// `holds(path, value)`: what another rank has there is that value.
+template <std::invocable<const tree_path&, const nlohmann::json&> Holds>
+bool is_known(const nlohmann::json& value, const tree_path& where, const described_places& places, const Holds& holds) {
+  const std::string below = joined(where, 1);
+  if (value.is_null() && places.positions.contains(below)) return true;
+  if (!places.containers.contains(below)) return holds(where, value);
+  return for_each_child(value, [&](path_key key, const nlohmann::json& child) {
+    tree_path inside = where;
+    inside.push_back(std::move(key));
+    return is_known(child, inside, places, holds);
+  });
 }
 
 tree_path path_of(const tensor_entry& tensor, bool is_flat, const std::string& key) {
@@ -40,8 +80,9 @@ tree_path path_of(const tensor_entry& tensor, bool is_flat, const std::string& k
 
 result<void> folder_reader::add_rest(const std::string& key, const std::vector<opened_part>& parts,
                                      const item_metadata* item) {
-  const std::unordered_set<std::string> positions = item ? list_positions(*item) : std::unordered_set<std::string>();
+  const described_places places(item);
   std::vector<std::string> order;
+  std::vector<occurrence> containers;
   std::map<std::string, std::vector<occurrence>> entries;
   const auto meet = [&](const tree_path& where, const occurrence& one) {
     const auto [found, is_new] = entries.try_emplace(joined(where, 0));
@@ -54,12 +95,28 @@ result<void> folder_reader::add_rest(const std::string& key, const std::vector<o
       if (!one.described.contains(i))
         meet(path_of(contents.tensors[i], one.is_flat, key), {one.rank, one.number, i, true});
     for (std::size_t i = 0; i < contents.objects.size(); ++i) {
-      if (!positions.empty() && positions.contains(joined(contents.objects[i].where, 1))) {
+      const std::string below = joined(contents.objects[i].where, 1);
+      if (places.positions.contains(below)) {
         SHARDMESH_TRY(const object_value value, part(one.number).read_object(i));
         if (value.kind == "none") continue;
       }
-      meet(contents.objects[i].where, {one.rank, one.number, i, false});
+      if (places.containers.contains(below))
+        containers.push_back({one.rank, one.number, i, false});
+      else
+        meet(contents.objects[i].where, {one.rank, one.number, i, false});
     }
+  }
+  const auto holds = [&](const tree_path& where, const nlohmann::json& value) {
+    const auto found = entries.find(joined(where, 0));
+    if (found == entries.end() || found->second.front().is_tensor) return false;
+    const auto held = part(found->second.front().part).read_object(found->second.front().index);
+    return held && nlohmann::json::parse(held->json, nullptr, false) == value;
+  };
+  for (const occurrence& one : containers) {
+    const tree_path& where = part(one.part).contents().objects[one.index].where;
+    SHARDMESH_TRY(const object_value value, part(one.part).read_object(one.index));
+    const auto parsed = nlohmann::json::parse(value.json, nullptr, false);
+    if (!is_known(parsed, where, places, holds)) meet(where, one);
   }
   for (const std::string& name : order) {
     const std::vector<occurrence>& found = entries.at(name);

@@ -53,6 +53,7 @@ class pt_save {
     SHARDMESH_CHECK(write_items(transfers_, keys_, source, writer, run_options_of(options_)));
     SHARDMESH_CHECK(writer.check_complete());
     if (auto done = state.finish(output, writer); !done) return std::move(done).error();
+    SHARDMESH_CHECK(output.prepare());
     SHARDMESH_CHECK(ask_before_commit(options_));
     SHARDMESH_CHECK(output.commit());
     report_.notes = output.notes();

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -65,6 +66,13 @@ def texts(name: str, value: Any) -> list[str]:
     made = list(value) if isinstance(value, Iterable) and not isinstance(value, (bytes, bytearray)) else [None]
     if not all(isinstance(one, str) for one in made):
         raise _wrong(name, "a sequence of texts", value)
+    return made
+
+
+def path(value: str | bytes | os.PathLike[str] | os.PathLike[bytes]) -> str:
+    made = os.fsdecode(value)
+    if "\0" in made:  # the system would end the name there
+        raise _wrong("path", "a path without a null character", made)
     return made
 
 

@@ -179,10 +179,18 @@ class Checkpoint(Mapping[str, Entry]):
             where, dtype = ((), ()), torch.uint8  # for the C++ half to refuse, in its words
         else:
             where = ((0,) * len(entry.shape), entry.shape) if box is None else _arguments.box(box, key)
+            self._check_inside(entry, where)
             dtype = dtype_named(entry.dtype, key)
         made = fresh(tuple(where[1]), dtype)
         self._load([(key, where, Destination(made, key).memory)], threads, True)
         return made
+
+    def _check_inside(self, entry: TensorEntry, where: Where) -> None:
+        """Raises the C++ half's error before memory is made for a box that does not fit."""
+        offsets, sizes = where
+        if not (len(offsets) == len(sizes) == len(entry.shape)) or any(
+                offset < 0 or size < 0 or offset + size > whole for offset, size, whole in zip(offsets, sizes, entry.shape)):
+            self._load([(entry.key, where, (0, "uint8", sizes, (0,) * len(sizes)))], 1, True)  # raises
 
     def load_into(self, wanted: Mapping[str, torch.Tensor] | Sequence[tuple[str, Where | None, torch.Tensor]], *,
                   threads: int = 0, allow_narrowing: bool = False, allow_shape_mismatch: bool = False,
@@ -326,7 +334,7 @@ def opened(path: str | os.PathLike[str], *, only_keys: Sequence[str] = (), all_p
     options = {"only_keys": _arguments.texts("only_keys", only_keys), "all_parts": bool(all_parts),
                "dequantize": bool(dequantize), "block_size": _arguments.number("block_size", block_size, 1),
                "check_sums": check_sums, "limit_factor": _arguments.number("limit_factor", limit_factor, 1)}
-    return _native.open(os.fsdecode(path), options)
+    return _native.open(_arguments.path(path), options)
 
 
 def load(path: str | os.PathLike[str], key: str, box: Where | None = None, *, weights_only: bool = True) -> Any:

@@ -154,10 +154,10 @@ def convert(source: str | os.PathLike[str], destination: str | os.PathLike[str],
     """
     if format is None:
         formats = {".safetensors": "safetensors", ".pt": "pt"}
-        format = formats.get(os.path.splitext(os.fsdecode(destination))[1])
+        format = formats.get(os.path.splitext(_arguments.path(destination))[1])
         if format is None:
             raise failure("invalid_argument", "say which format: dcp, safetensors, hf, pt or torch-checkpointing",
-                          path=os.fsdecode(destination))
+                          path=_arguments.path(destination))
     if dedup not in ("none", "tied", "equal"):
         raise failure("invalid_argument", "no way to write tensors once", expected="none, tied or equal", found=dedup)
     options = {"format": _arguments.text("format", format), "overwrite": bool(overwrite),
@@ -170,7 +170,7 @@ def convert(source: str | os.PathLike[str], destination: str | os.PathLike[str],
     checkpoint = opened(source, dequantize=dequantize, check_sums=dequantize, all_parts=all_parts)
     other = None if like is None else opened(like)
     with reporting(progress, checkpoint.tensor_bytes, "convert") as report:
-        return SaveReport(**_native.convert(checkpoint, os.fsdecode(destination), {**options, "report": report}, other))
+        return SaveReport(**_native.convert(checkpoint, _arguments.path(destination), {**options, "report": report}, other))
 
 
 def reshard(source: str | os.PathLike[str], destination: str | os.PathLike[str], mesh: str | int | None = None, *,
@@ -194,4 +194,4 @@ def reshard(source: str | os.PathLike[str], destination: str | os.PathLike[str],
     checkpoint = opened(source, dequantize=dequantize, check_sums=dequantize, all_parts=all_parts)
     other = None if like is None else opened(like)
     with reporting(progress, checkpoint.tensor_bytes, "reshard") as report:
-        return SaveReport(**_native.reshard(checkpoint, os.fsdecode(destination), {**options, "report": report}, other))
+        return SaveReport(**_native.reshard(checkpoint, _arguments.path(destination), {**options, "report": report}, other))

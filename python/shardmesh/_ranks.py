@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import os
 import pathlib
+import time
 import weakref
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -43,8 +44,9 @@ class Members(NamedTuple):
 _made: weakref.WeakKeyDictionary[dist.ProcessGroup, dict[tuple[int, ...], Members]] = weakref.WeakKeyDictionary()
 
 
-def members(ranks: set[int], group: dist.ProcessGroup | None) -> Members:
-    """Of the group, or of these ranks of the default group. Collective over them the first time; kept from then on.
+def members(ranks: set[int], group: dist.ProcessGroup | None, timeout: float | None = None) -> Members:
+    """Of the group, or of these ranks of the default group. Collective over them the first time, for at most `timeout` seconds (none:
+    gloo's default); kept from then on.
 
     Raises Error: unsupported when this process is none of them, or they are on several machines and this package was
     built without PyTorch.
@@ -59,18 +61,21 @@ def members(ranks: set[int], group: dist.ProcessGroup | None) -> Members:
         raise failure("invalid_argument", "the process group lacks ranks of the meshes", ranks=tuple(missing))
     known = _made.setdefault(whole, {})
     if chosen not in known:
-        known[chosen] = _meet(chosen, dist.get_rank())
+        known[chosen] = _meet(chosen, dist.get_rank(), timeout)
     return known[chosen]
 
 
-def _meet(ranks: tuple[int, ...], rank: int) -> Members:
+def _meet(ranks: tuple[int, ...], rank: int, timeout: float | None) -> Members:
     if rank not in ranks:
         raise failure("unsupported", f"rank {rank} is none of those that move this tensor", ranks=ranks,
                       hint="process_group=: a group with all of them and this rank")
     store = distributed_c10d._get_default_store()
     name = "shardmesh/" + hashlib.sha256(repr(ranks).encode()).hexdigest()[:16]
     store.set(f"{name}/machine/{rank}", _machine())
-    machines = {other: store.get(f"{name}/machine/{other}") for other in ranks}
+    if timeout is None:
+        timeout = distributed_c10d._get_default_timeout(dist.Backend("gloo")).total_seconds()
+    end = time.monotonic() + timeout
+    machines = {other: _told(store, f"{name}/machine/{other}", other, end) for other in ranks}
     elsewhere = tuple(other for other in ranks if machines[other] != machines[ranks[0]])
     if elsewhere:
         return _over_group(ranks, elsewhere)
@@ -78,10 +83,21 @@ def _meet(ranks: tuple[int, ...], rank: int) -> Members:
     if rank == ranks[0]:
         memory = _native.SharedMemory.make(len(ranks))
         store.set(f"{name}/token", memory.token)
-    token = store.get(f"{name}/token").decode()
-    timeout = distributed_c10d._get_default_timeout(dist.Backend("gloo")).total_seconds()
-    joined = _native.Ranks.join(token, ranks.index(rank), timeout)  # returns when all have; the memory needs no name then
+    token = _told(store, f"{name}/token", ranks[0], end).decode()
+    left = max(0.001, end - time.monotonic())
+    joined = _native.Ranks.join(token, ranks.index(rank), left)  # returns when all have; the memory needs no name then
     return Members(joined, ranks)
+
+
+def _told(store: dist.Store, key: str, by: int, end: float) -> bytes:
+    """What another rank sets. The store's own waiting hears neither Ctrl-C nor our timeout."""
+    pause = 0.0005
+    while not store.check([key]):
+        if time.monotonic() >= end:
+            raise failure("deadline_exceeded", "did not come to its first call with these ranks", ranks=(by,))
+        time.sleep(pause)
+        pause = min(2 * pause, 0.02)
+    return store.get(key)
 
 
 def _over_group(ranks: tuple[int, ...], elsewhere: tuple[int, ...]) -> Members:

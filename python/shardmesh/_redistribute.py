@@ -77,19 +77,28 @@ def full_state_dict(state_dict: Mapping[str, Any], *, rank: Optional[int] = None
     at a time, where torch.distributed.checkpoint.state_dict gathers them all.
 
     rank: of the process group (else of all ranks); only it gets tensors, the others None for each. None: every rank
-    gets them. Other values are given as they are. Collective over the process group: every rank takes every entry.
+    gets them. In dicts and lists they are whole, too, all of an entry at a time. Other values are given as they are. Collective over the process group: every rank takes every entry.
     """
     ranks = set(dist.get_process_group_ranks(process_group) if process_group is not None
                 else range(dist.get_world_size()))
     of_group = tuple(sorted(ranks))
     if rank is not None and rank not in ranks:
         raise failure("invalid_argument", "no rank of the process group", ranks=(rank,))
-    for key, value in state_dict.items():
+    timeout = _arguments.seconds("timeout", timeout)
+
+    def whole_of(value: Any, key: str) -> Any:
+        if isinstance(value, Mapping):
+            made = {name: whole_of(one, f"{key}.{name}") for name, one in value.items()}
+            return type(value)(made) if isinstance(value, dict) else made
+        if isinstance(value, (list, tuple)) and not isinstance(value, torch.Size):
+            inside = [whole_of(one, f"{key}.{number}") for number, one in enumerate(value)]
+            if isinstance(value, list):
+                return inside
+            return type(value)(*inside) if hasattr(value, "_fields") else tuple(inside)
         if not isinstance(value, (DTensor, ShardedTensor)):
-            yield key, value
-            continue
+            return value
         shape = tuple(value.shape if isinstance(value, DTensor) else value.size())
-        group = members(ranks, process_group)
+        group = members(ranks, process_group, timeout)
         is_mine = rank is None or rank == dist.get_rank()
         if rank is None:
             to = distribution(Layout(shape, (len(of_group),), tuple(range(len(of_group))), "R"))
@@ -98,7 +107,10 @@ def full_state_dict(state_dict: Mapping[str, Any], *, rank: Optional[int] = None
         with group.telling_others():
             whole = fresh(shape, value.dtype) if is_mine else None
         _move(value, group, to, [whole] if whole is not None else [], (process_group, timeout, 0, False), key)
-        yield key, whole
+        return whole
+
+    for key, value in state_dict.items():
+        yield key, whole_of(value, str(key))
 
 
 def _numbered(layout: Layout, group: Members) -> Layout:
@@ -147,7 +159,7 @@ def _local_tensors(tensor: ShardedTensor) -> list[torch.Tensor]:
 def _to_dtensor(tensor: Distributed, device_mesh: DeviceMesh, placements: Sequence[Placement],
                 options: tuple) -> DTensor:
     _, ranks = mesh_of(device_mesh)
-    group = members(_holders(tensor) | set(ranks), options[0])
+    group = members(_holders(tensor) | set(ranks), *options[:2])
     rank, is_mine = dist.get_rank(), dist.get_rank() in ranks
     with group.telling_others():
         layout = Layout.on(device_mesh, placements, tensor.shape if isinstance(tensor, DTensor) else tensor.size())
@@ -162,7 +174,7 @@ def _to_dtensor(tensor: Distributed, device_mesh: DeviceMesh, placements: Sequen
 def _to_sharded_tensor(tensor: Distributed, spec: ShardingSpec, options: tuple) -> ShardedTensor:
     made = sharded_tensor.empty(spec, *tensor.size(), dtype=tensor.dtype, process_group=options[0])
     holders = {_rank_of(shard) for shard in made.metadata().shards_metadata}
-    group = members(_holders(tensor) | holders, options[0])
+    group = members(_holders(tensor) | holders, *options[:2])
     _move(tensor, group, _boxes(made, group), _local_tensors(made), options)
     return made
 

@@ -39,7 +39,8 @@ def save(state_dict: Mapping[str, Any], path: str | os.PathLike[str], format: st
          memory_bytes: int = 0, progress: Progress = None) -> SaveReport:
     """Writes a state dict as "dcp" (a folder that torch.distributed.checkpoint loads), "safetensors" (a file), "hf" (a
     Hugging Face folder), "pt" (a file that torch.load reads) or "torch-checkpointing" (a folder of that package), whole
-    or not at all. Nested dicts are flattened as PyTorch flattens them, and nested again in "pt" and the latter.
+    or not at all. Nested dicts are flattened as PyTorch flattens them, and nested again in "pt" and the latter, which
+    therefore take no keys but text. Of a module or optimizer (Stateful) in it, its state_dict() is saved.
 
     payload, item: of torch-checkpointing. "safetensors" writes items of nothing but tensors so; everything goes below
     that item (else the outermost names are the items, with a file each).
@@ -53,23 +54,49 @@ def save(state_dict: Mapping[str, Any], path: str | os.PathLike[str], format: st
                "payload": _arguments.text("payload", payload), "item": _arguments.text("item", item),
                "threads": _arguments.threads(threads), "memory_bytes": _arguments.number("memory_bytes", memory_bytes)}
     tensors, objects, kept = [], [], []
-    for key, where, value in _flattened(state_dict):
+    for key, where, value in _flattened(state_dict, format):
         plain = _plain(value, key)
         if plain is None:
+            _refuse_inside(value, key)
             objects.append((key, where, _archive(value)))
             continue
         kept.append(plain)
         tensors.append((key, where, memory_of(plain), value.requires_grad))
     total = sum(tensor.nbytes for tensor in kept)
     with reporting(progress, total, "save") as report:
-        return SaveReport(**_native.save(os.fsdecode(path), tensors, objects, {**options, "report": report}))
+        return SaveReport(**_native.save(_arguments.path(path), tensors, objects, {**options, "report": report}))
 
 
-def _flattened(state_dict: Mapping[str, Any]) -> list[tuple[str, tuple, Any]]:
+def _flattened(state_dict: Mapping[str, Any], format: str) -> list[tuple[str, tuple, Any]]:
     from torch.distributed.checkpoint._nested_dict import flatten_state_dict
+    from torch.distributed.checkpoint.stateful import Stateful
 
-    flat, paths = flatten_state_dict(dict(state_dict))
+    if not isinstance(state_dict, Mapping):
+        raise failure("invalid_argument", "a state dict is a mapping", found=type(state_dict).__name__)
+    plain = {key: value.state_dict() if isinstance(value, Stateful) else value for key, value in state_dict.items()}
+    if format in ("pt", "torch-checkpointing"):
+        _refuse_other_keys(plain)
+    try:
+        flat, paths = flatten_state_dict(plain)
+    except ValueError as cause:  # two entries have one name
+        raise failure("duplicate_key", str(cause)) from cause
     return [(key, paths[key], value) for key, value in flat.items()]
+
+
+def _refuse_other_keys(value: Any, key: str = "") -> None:
+    """Formats that are nested again: a key that is no text would be another one there."""
+    if isinstance(value, Mapping):
+        for name, one in value.items():
+            below = f"{key}.{name}" if key else str(name)
+            if not isinstance(name, str):
+                raise failure("unsupported", "a dict's key that is no text would become text", key=below,
+                              expected="str", found=type(name).__name__,
+                              hint="of an optimizer, torch.distributed.checkpoint.state_dict.get_optimizer_state_dict "
+                                   "has names; torch.save keeps any key")
+            _refuse_other_keys(one, below)
+    elif isinstance(value, list):
+        for number, one in enumerate(value):
+            _refuse_other_keys(one, f"{key}.{number}")
 
 
 def _plain(value: Any, key: str) -> Any:
@@ -82,6 +109,17 @@ def _plain(value: Any, key: str) -> Any:
         raise failure("unsupported", f"cannot be saved from one process: it is a {type(value).__name__}", key=key,
                       hint="shardmesh.dcp.save is for ranks together")
     return readable(value, key) if isinstance(value, torch.Tensor) else None
+
+
+def _refuse_inside(value: Any, key: str) -> None:
+    """Tensors in tuples and their kind are pickled with them: of one that is not whole here, that would be a part."""
+    import torch
+    from torch.distributed._shard.sharded_tensor import ShardedTensor
+    from torch.utils._pytree import tree_leaves
+
+    for one in tree_leaves(value):
+        if isinstance(one, (torch.Tensor, ShardedTensor)) and (one.__class__ is not torch.Tensor or one.is_meta):
+            _plain(one, key)
 
 
 def _archive(value: Any) -> bytes:

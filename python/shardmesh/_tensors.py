@@ -61,6 +61,17 @@ def _bytes_reached(tensor: torch.Tensor) -> int:
     return (tensor.storage_offset() + last + 1) * tensor.itemsize
 
 
+def _overlaps(tensor: torch.Tensor) -> bool:
+    if tensor.numel() < 2 or tensor.is_contiguous():
+        return False
+    reached = 0  # by the dimensions of smaller strides
+    for stride, size in sorted((stride, size) for size, stride in zip(tensor.shape, tensor.stride()) if size > 1):
+        if stride <= reached:
+            return True
+        reached += (size - 1) * stride
+    return False
+
+
 def readable(tensor: torch.Tensor, key: str) -> torch.Tensor:
     """The tensor's values in plain memory of the host, without a copy where they are there already."""
     kind = kind_that_has_no_memory(tensor)
@@ -91,6 +102,9 @@ class Destination:
         kind = kind_that_has_no_memory(tensor)
         if kind:
             raise failure("unsupported", f"has no plain memory to fill: it is {kind}", key=key)
+        if _overlaps(tensor):
+            raise failure("unsupported", "cannot be filled: several of its elements are one place in memory", key=key,
+                          hint="load into a tensor of its own and copy it (expand shares memory)")
         self.key = key
         self.tensor = tensor.detach()
         is_plain = tensor.device.type == "cpu" and not tensor.is_conj() and not tensor.is_neg()

@@ -22,7 +22,7 @@ def tree(dice, depth=0):
                             lambda: "text", lambda: (1, 2)))()
     if depth > 0 and kind < 0.65:
         return [tree(dice, depth + 1) for _ in range(dice.randrange(4))]
-    names = ["a", "b.c", "0", "1", "weight", "ö"]
+    names = ["a", "b.c", "0", "1", "weight", "ö", "t\tb"]
     return {name: tree(dice, depth + 1) for name in dice.sample(names, dice.randrange(1 if depth == 0 else 0, 4))}
 
 
@@ -86,7 +86,19 @@ def comes_back(oracle, dice, number):
             expected = nested_by_torch(oracle, source)  # none where a list ends with an empty mapping, which has no key
             oracle.check(isinstance(expected, str) or same(expected, nested), case, f"PyTorch nests {again.name} otherwise")
             loads_as(oracle, case, file, torch.load(oracle.work / f"{number}.pt", weights_only=False))
+    through_ranks(oracle, dice, number, source)
     return source, flat
+
+
+def through_ranks(oracle, dice, number, source):
+    """Ranks that hold some tensors of a list and not others: its other elements are in all of their files."""
+    case, ranks, folder = f"ranks {number}", oracle.work / f"{number}_ranks", oracle.work / f"{number}_folder"
+    oracle.succeeds(case, "reshard", source, ranks, "--mesh", "3", "--default", dice.choice(("R", "S(0)")))
+    oracle.succeeds(case, "convert", ranks, folder, "--to", "torch-checkpointing")
+    oracle.succeeds(case, "verify", folder)
+    oracle.succeeds(case, "convert", folder, oracle.work / f"{number}_ranks.pt")
+    if (oracle.work / f"{number}_ranks.pt").is_file():
+        loads_as(oracle, case, oracle.work / f"{number}_ranks.pt", torch.load(oracle.work / f"{number}.pt", weights_only=False))
 
 
 def selected(oracle, dice, number, source, flat):
@@ -123,6 +135,27 @@ def roots_that_are_lists(oracle):
         check_folder(oracle, name, folder, dict(zip(names, values)))
 
 
+def damaged_documents(oracle):
+    """Of files that we wrote: whatever happened to objects.json, it is not passed over."""
+    source, folder = oracle.work / "damaged.pt", oracle.work / "damaged_hf"
+    torch.save({"a": {"w": torch.ones(3)}, "e": 3}, source)
+    oracle.succeeds("damaged", "convert", source, folder, "--to", "hf")
+    file = folder / "objects.json"
+    whole = file.read_bytes()
+    (folder / ".shardmesh_checksums").unlink()  # easily lost in a copy
+    oracle.succeeds("damaged", "verify", "--strict", folder)
+    for name, data in (("empty", b""), ("short", whole[:30]), ("cut", whole[:-20]), ("version", whole.replace(b"objects 1", b"objects 2")),
+                       ("letter", whole.replace(b"format", b"fornat")), ("value", whole.replace(b":3", b":4"))):
+        file.write_bytes(data)
+        for command in (("verify", folder), ("convert", folder, oracle.work / "damaged_back.pt")):
+            status, _, err = oracle.run(*command)
+            oracle.check(status == 1 and "objects.json" in err, f"damaged {name}", f"{command[0]} exits {status}: {err[-200:]}")
+    file.write_bytes(b"{}")  # somebody else's, beside files that are not ours
+    for written in folder.glob("*.safetensors"):
+        written.write_bytes(written.read_bytes().replace(b"shardmesh.xxh3", b"anothers_xxh3_"))
+    oracle.succeeds("damaged, another's", "verify", folder)
+
+
 def main():
     oracle = Oracle(__doc__)
     dice, done = random.Random(14), 0
@@ -133,6 +166,7 @@ def main():
             done += 1
     oracle.check(done > ROUNDS // 2, "rounds", f"only {done} state dicts had names")
     roots_that_are_lists(oracle)
+    damaged_documents(oracle)
     oracle.finish()
 
 

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """open, load and save: every golden checkpoint against PyTorch's own values, and back through every format."""
+import enum
 import json
 import random
+import shutil
 
 import common
 
@@ -11,6 +13,10 @@ import torch.distributed.checkpoint as torch_checkpoint  # noqa: E402
 
 import shardmesh.dcp  # noqa: E402
 from common import GOLDEN, raw  # noqa: E402
+
+
+class Colour(enum.Enum):
+    RED = 1
 
 
 def golden_cases():
@@ -259,6 +265,61 @@ class SaveTest(common.WorkTest):
             self.assertEqual((name, steps[-1], steps), (name, (total, total), sorted(steps)))
         for key, tensor in state.items():
             self.assertTrue(torch.equal(loaded[key], tensor) and torch.equal(again[key], tensor))
+
+    def test_no_exception_of_progress_comes_after_the_destination_was_replaced(self):
+        state = {f"w{i}": torch.randn(64) for i in range(50)}
+        for format in ("dcp", "safetensors", "hf", "pt", "torch-checkpointing"):
+            for at in range(1, 6):
+                told = []
+
+                def stop(done, total):
+                    told.append(done)
+                    if len(told) == at:
+                        raise ValueError("enough")
+
+                to = self.work / f"{format}.{at}"
+                try:
+                    shardmesh.save(state, to, format, progress=stop)
+                    self.assertTrue(to.exists())
+                except ValueError:
+                    self.assertEqual(self.left_in_work(), [], (format, at))
+                for left in self.left_in_work():
+                    shutil.rmtree(self.work / left) if (self.work / left).is_dir() else (self.work / left).unlink()
+
+    def test_destinations_whose_elements_share_memory_are_refused(self):
+        shardmesh.save({"w": torch.arange(24.0).reshape(4, 6)}, self.work / "saved")
+        for shared in (torch.zeros(1, 6).expand(4, 6), torch.zeros(30).as_strided((4, 6), (2, 1)),
+                       torch.zeros(4, 1).expand(4, 6)):
+            with self.assertRaisesRegex(shardmesh.Error, "w: cannot be filled: several of its elements are one place"):
+                shardmesh.open(self.work / "saved").load_into({"w": shared})
+        fine = torch.zeros(60).as_strided((4, 6), (1, 5))
+        shardmesh.open(self.work / "saved").load_into({"w": fine})
+        self.assertTrue(torch.equal(fine, torch.arange(24.0).reshape(4, 6)))
+
+    def test_modules_are_saved_by_their_state_dict(self):
+        module = torch.nn.Linear(3, 2)
+        for format in ("dcp", "safetensors"):
+            shardmesh.save({"m": module, "step": 3}, self.work / format, format)
+            found = shardmesh.open(self.work / format)
+            self.assertEqual(sorted(found), ["m.bias", "m.weight", "step"])
+            self.assertTrue(torch.equal(found.load("m.weight"), module.weight))
+
+    def test_what_would_come_back_as_something_else_is_refused_or_told(self):
+        optimizer = {"state": {0: {"exp_avg": torch.ones(2)}}, "param_groups": [{"lr": 0.1, "params": [0]}]}
+        for format in ("pt", "torch-checkpointing"):
+            with self.assertRaisesRegex(shardmesh.Error, r"o.state.0: a dict's key that is no text .*found int"):
+                shardmesh.save({"o": optimizer}, self.work / "refused", format)
+        shardmesh.save({"o": optimizer}, self.work / "dcp")
+        for value in ((1, torch.empty(2, device="meta")), {"x": [(torch.empty(2, device="meta"),)]}):
+            with self.assertRaisesRegex(shardmesh.Error, "^a[^:]*: has no plain memory to read: it is a meta tensor"):
+                shardmesh.save({"a": value}, self.work / "refused")
+        with self.assertRaises(shardmesh.Error) as caught:
+            shardmesh.save({"a": {"b": torch.ones(1)}, "a.b": 3}, self.work / "refused")
+        self.assertEqual(caught.exception.code, "duplicate_key")
+        report = shardmesh.save({"v": Colour.RED, "w": torch.ones(2)}, self.work / "x.safetensors", "safetensors")
+        self.assertEqual(len(report.notes), 1)
+        self.assertIn("v is not held whole by objects.json", report.notes[0])
+        self.assertFalse((self.work / "refused").exists())
 
     def test_a_save_that_progress_ends_at_its_last_byte_leaves_what_was_there(self):
         shardmesh.save({"w": torch.ones(2)}, self.work / "saved")

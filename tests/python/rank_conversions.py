@@ -93,12 +93,17 @@ def whole_states(rank, world):
              "c": distributed(tensors["c"], mesh, [Replicate()]), "epoch": 3,
              "s": shardmesh.Shards.of(distributed(tensors["a"], mesh, [Shard(1)])).sharded_tensor()}
     tensors["s"] = tensors["a"]
+    state["nested"] = {"d": state["a"], "l": [state["b"], 7, (state["c"], "x")]}
     wrong = []
     for wanted in (None, 0, world - 1):
         found = dict(shardmesh.full_state_dict(state, rank=wanted))
         if list(found) != list(state) or found["epoch"] != 3:
             wrong.append((wanted, list(found)))
-        for key, expected in tensors.items():
+        nested = found["nested"]
+        found.update(in_d=nested["d"], in_l=nested["l"][0], in_t=nested["l"][2][0])
+        if nested["l"][1:2] != [7] or nested["l"][2][1:] != ("x",):
+            wrong.append((wanted, nested))
+        for key, expected in (*tensors.items(), ("in_d", tensors["a"]), ("in_l", tensors["b"]), ("in_t", tensors["c"])):
             if wanted in (None, rank):
                 if raw(found[key]) != raw(expected) or found[key].shape != expected.shape:
                     wrong.append((wanted, key))
@@ -158,10 +163,11 @@ def refusals(rank, world):
     return said, raw(fine.to_local()) == raw(part(pattern((4, 4), torch.float32), mesh, [Shard(1)]))
 
 
-def somebody_is_missing(rank, world):
+def somebody_is_missing(rank, world, is_first_call):
     mesh = mesh_over(range(world), (world,))
     tensor = distributed(pattern((4, 4), torch.float32), mesh, [Shard(0)])
-    shardmesh.redistribute(tensor, mesh, [Shard(1)])
+    if not is_first_call:
+        shardmesh.redistribute(tensor, mesh, [Shard(1)])
     if rank == world - 1:
         dist.barrier()
         return "", (), 0.0
@@ -172,10 +178,11 @@ def somebody_is_missing(rank, world):
     return code, ranks, took
 
 
-def interrupted(rank, world):
+def interrupted(rank, world, is_first_call):
     mesh = mesh_over(range(world), (world,))
     tensor = distributed(pattern((4, 4), torch.float32), mesh, [Shard(0)])
-    shardmesh.redistribute(tensor, mesh, [Shard(1)])
+    if not is_first_call:
+        shardmesh.redistribute(tensor, mesh, [Shard(1)])
     if rank == 0:
         signal.signal(signal.SIGALRM, signal.default_int_handler)
         signal.setitimer(signal.ITIMER_REAL, 0.2)
@@ -187,7 +194,7 @@ def interrupted(rank, world):
         finally:
             dist.barrier()
     dist.barrier()
-    return error_of(lambda: shardmesh.redistribute(tensor, mesh, [Shard(1)]))[0]
+    return error_of(lambda: shardmesh.redistribute(tensor, mesh, [Shard(1)], timeout=1))[0]
 
 
 def progress_that_raises(rank, world):
@@ -240,10 +247,11 @@ class ConversionTest(unittest.TestCase):
             self.assertTrue(goes_on)
 
     def test_a_rank_that_does_not_come(self):
-        *waiting, _ = run_ranks(3, somebody_is_missing)
-        for code, ranks, took in waiting:
-            self.assertEqual((code, ranks), ("deadline_exceeded", (2,)))
-            self.assertLess(took, 5)
+        for is_first_call in (False, True):
+            *waiting, _ = run_ranks(3, somebody_is_missing, is_first_call)
+            for code, ranks, took in waiting:
+                self.assertEqual((code, ranks), ("deadline_exceeded", (2,)))
+                self.assertLess(took, 5)
 
     def test_progress(self):
         total = 64 * 32 * 4
@@ -254,7 +262,10 @@ class ConversionTest(unittest.TestCase):
         self.assertIn(second[1], ("cancelled", "nothing"))
 
     def test_ctrl_c(self):
-        self.assertEqual(run_ranks(2, interrupted), ["KeyboardInterrupt", "cancelled"])
+        self.assertEqual(run_ranks(2, interrupted, False), ["KeyboardInterrupt", "cancelled"])
+        first, second = run_ranks(2, interrupted, True)
+        self.assertEqual(first, "KeyboardInterrupt")
+        self.assertNotEqual(second, "no error")
 
 
 class LayoutTest(unittest.TestCase):

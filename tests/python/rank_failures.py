@@ -41,7 +41,29 @@ def with_their_planner(rank, world, path, wanted):
     return {}
 
 
+def raising(rank, world, path):
+    """What is neither ours nor PyTorch's is raised as it is."""
+    def enough(done, total):
+        raise ArithmeticError("enough")
+
+    said = []
+    for call in (lambda: shardmesh.dcp.save({"a": torch.ones(5)}, checkpoint_id=path, progress=enough),
+                 lambda: shardmesh.dcp.save({"a": lambda: 1}, checkpoint_id=path)):
+        try:
+            call()
+        except Exception as problem:
+            said.append(type(problem).__name__)
+    return said
+
+
 class FailureTest(common.WorkTest):
+    def test_what_a_callback_raises_comes_out(self):
+        for said in run_ranks(RANKS, raising, str(self.work / "new")):
+            self.assertEqual(said[:1], ["ArithmeticError"])
+            self.assertEqual(len(said), 2)
+            self.assertNotIn("CheckpointException", said)
+        self.assertEqual(self.left_in_work(), [])
+
     def same_on_all(self, errors, code, key=""):
         for problem in errors:
             self.assertIsInstance(problem, shardmesh.Error)

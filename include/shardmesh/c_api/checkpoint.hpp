@@ -86,7 +86,7 @@ class checkpoint {
     how.dequantize = options.dequantize ? 1 : 0;
     how.all_parts = options.all_parts ? 1 : 0;
     shardmesh_checkpoint* made = nullptr;
-    checked([&](shardmesh_error** e) { return shardmesh_checkpoint_open(path.c_str(), &how, &made, e); });
+    checked([&](shardmesh_error** e) { return shardmesh_checkpoint_open(c_text(path), &how, &made, e); });
     return checkpoint(made);
   }
 

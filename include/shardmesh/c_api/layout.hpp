@@ -21,8 +21,8 @@ class layout {
       : rank_(shape.size()) {
     shardmesh_layout* made = nullptr;
     checked([&](shardmesh_error** e) {
-      return shardmesh_layout_make(mesh.c_str(), placements.c_str(), shape.data(),
-                                   static_cast<std::int32_t>(shape.size()), split_rule.c_str(), &made, e);
+      return shardmesh_layout_make(c_text(mesh), c_text(placements), shape.data(),
+                                   static_cast<std::int32_t>(shape.size()), c_text(split_rule), &made, e);
     });
     handle_.reset(made);
   }

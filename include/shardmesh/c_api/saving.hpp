@@ -128,7 +128,7 @@ class c_selection {
     made.rename_count = rename_.size();
     made.cast = cast_.data();
     made.cast_count = cast_.size();
-    made.strip_prefix = from.strip_prefix.empty() ? nullptr : from.strip_prefix.c_str();
+    made.strip_prefix = from.strip_prefix.empty() ? nullptr : c_text(from.strip_prefix);
     made.no_optimizer = from.no_optimizer ? 1 : 0;
     made.allow_unused = from.allow_unused ? 1 : 0;
     made.optimizer_follows = from.optimizer_follows ? 1 : 0;
@@ -160,7 +160,7 @@ inline save_report save(const std::string& path, const std::vector<save_tensor>&
   }
   detail::c_saving how(options);
   return how.run([&](shardmesh_save_report** report, shardmesh_error** e) {
-    return shardmesh_save(path.c_str(), wanted.data(), wanted.size(), &how.options, report, e);
+    return shardmesh_save(c_text(path), wanted.data(), wanted.size(), &how.options, report, e);
   });
 }
 
@@ -178,12 +178,12 @@ inline save_report convert(const checkpoint& from, const std::string& path, cons
   wanted.skip_unsupported = options.skip_unsupported ? 1 : 0;
   wanted.nest = options.nest ? 1 : 0;
   wanted.components = options.components ? 1 : 0;
-  wanted.item = options.item.empty() ? nullptr : options.item.c_str();
+  wanted.item = options.item.empty() ? nullptr : c_text(options.item);
   wanted.safetensors_files = options.safetensors_files ? 1 : 0;
   wanted.shapes_like = options.shapes_like == nullptr ? nullptr : options.shapes_like->c();
   wanted.allow_shape_mismatch = options.allow_shape_mismatch ? 1 : 0;
   return how.run([&](shardmesh_save_report** report, shardmesh_error** e) {
-    return shardmesh_convert(from.c(), path.c_str(), &wanted, report, e);
+    return shardmesh_convert(from.c(), c_text(path), &wanted, report, e);
   });
 }
 
@@ -196,15 +196,15 @@ inline save_report reshard(const checkpoint& from, const std::string& path, cons
   wanted.struct_size = sizeof wanted;
   wanted.saving = &how.options;
   wanted.selection = &select.made;
-  wanted.mesh = options.mesh.empty() ? nullptr : options.mesh.c_str();
+  wanted.mesh = options.mesh.empty() ? nullptr : c_text(options.mesh);
   wanted.place = place.data();
   wanted.place_count = place.size();
-  wanted.default_placements = options.default_placements.empty() ? nullptr : options.default_placements.c_str();
+  wanted.default_placements = options.default_placements.empty() ? nullptr : c_text(options.default_placements);
   wanted.like = options.like == nullptr ? nullptr : options.like->c();
   wanted.no_optimizer_follow = options.optimizer_follows ? 0 : 1;
   wanted.skip_unsupported = options.skip_unsupported ? 1 : 0;
   return how.run([&](shardmesh_save_report** report, shardmesh_error** e) {
-    return shardmesh_reshard(from.c(), path.c_str(), &wanted, report, e);
+    return shardmesh_reshard(from.c(), c_text(path), &wanted, report, e);
   });
 }
 

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <stdexcept>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -120,10 +121,16 @@ inline std::string to_string(const shardmesh_text& text) {
   return std::string(text.bytes, text.size);
 }
 
+/// For the C interface, whose texts end at their first null character. \throws std::invalid_argument
+inline const char* c_text(const std::string& text) {
+  if (text.find('\0') != std::string::npos) throw std::invalid_argument("a text with a null character in it");
+  return text.c_str();
+}
+
 /// For the C interface; points into `texts`.
 inline std::vector<const char*> pointers(const std::vector<std::string>& texts) {
   std::vector<const char*> made;
-  for (const std::string& text : texts) made.push_back(text.c_str());
+  for (const std::string& text : texts) made.push_back(c_text(text));
   return made;
 }
 

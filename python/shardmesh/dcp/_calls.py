@@ -187,8 +187,8 @@ def one_error() -> Iterator[None]:
     except CheckpointException as failed:
         of_ranks = {rank: wrapped[0] for rank, wrapped in sorted(failed.failures.items())}
         ours = [problem for problem in of_ranks.values() if isinstance(problem, Error)]
-        if not ours:
-            raise
+        if not ours:  # a callback's, a planner's
+            raise next(iter(of_ranks.values())) from failed
         first, others = ours[0], [problem for problem in ours[1:] if str(problem) != str(ours[0])]
         first.others = (*first.others, *others)
         raise first from failed

@@ -39,7 +39,7 @@ class StorageReader(storage.StorageReader):
     def __init__(self, path: str | os.PathLike[str], *, threads: int = 0, allow_narrowing: bool = True,
                  progress: Progress = False) -> None:
         super().__init__()
-        self.path = os.fsdecode(path)
+        self.path = _arguments.path(path)
         self._threads = _arguments.threads(threads) or default_threads()
         self._allow_narrowing = allow_narrowing
         self._progress = progress
@@ -59,7 +59,7 @@ class StorageReader(storage.StorageReader):
 
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
         if checkpoint_id is not None:
-            self.path = os.fsdecode(checkpoint_id)
+            self.path = _arguments.path(checkpoint_id)
         self._opened = self._failure = None
 
     def read_metadata(self, *args: Any, **kwargs: Any) -> dcp.Metadata:
@@ -118,7 +118,7 @@ class StorageReader(storage.StorageReader):
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
-        return "://" not in os.fsdecode(checkpoint_id)
+        return "://" not in _arguments.path(checkpoint_id)
 
 
 def default_threads() -> int:

@@ -48,7 +48,7 @@ class StorageWriter(storage.StorageWriter):
     def __init__(self, path: str | os.PathLike[str], *, overwrite: bool = False, threads: int = 0,
                  memory_bytes: int = 0, progress: Progress = False) -> None:
         super().__init__()
-        self.path = os.fsdecode(path)
+        self.path = _arguments.path(path)
         self._overwrite = overwrite
         self._threads = _arguments.threads(threads) or default_threads()
         self._memory_bytes = _arguments.number("memory_bytes", memory_bytes)
@@ -62,7 +62,7 @@ class StorageWriter(storage.StorageWriter):
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
         """Takes away what a save that failed has staged."""
         if checkpoint_id is not None:
-            self.path = os.fsdecode(checkpoint_id)
+            self.path = _arguments.path(checkpoint_id)
         self._folder = None
 
     def set_up_storage_writer(self, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
@@ -98,10 +98,13 @@ class StorageWriter(storage.StorageWriter):
         # The coordinator made the folder; another process adds to it.
         folder = self._folder or _native.RankFolder.join(place.folder)
         total = sum(tensor.nbytes for tensor in kept)
-        with reporting(self._progress, total, "save") as report:
-            options = {"overwrite": False, "threads": self._threads, "memory_bytes": self._memory_bytes,
-                       "report": report}
-            places, sums = folder.write(place.rank, archives, tensors, options)
+        try:
+            with reporting(self._progress, total, "save") as report:
+                options = {"overwrite": False, "threads": self._threads, "memory_bytes": self._memory_bytes,
+                           "report": report}
+                places, sums = folder.write(place.rank, archives, tensors, options)
+        finally:
+            folder = None  # else an exception's traceback keeps it, and what was written
         results = []
         for item, (kind, number) in zip(plan.items, order):
             at = number + kind * len(archives)
@@ -117,11 +120,14 @@ class StorageWriter(storage.StorageWriter):
         metadata.version = filesystem.CURRENT_DCP_VERSION
         metadata.storage_data = {result.index: filesystem._StorageInfo(*result.storage_data[:3]) for result in written}
         metadata.storage_meta = self.storage_meta()
-        folder.commit(pickle.dumps(metadata), [tuple(result.storage_data) for result in written])
+        try:
+            folder.commit(pickle.dumps(metadata), [tuple(result.storage_data) for result in written])
+        finally:
+            folder = None
 
     def storage_meta(self) -> dcp.StorageMeta:
         return dcp.StorageMeta(checkpoint_id=self.path)
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
-        return "://" not in os.fsdecode(checkpoint_id)
+        return "://" not in _arguments.path(checkpoint_id)

@@ -8,6 +8,7 @@
 #include <golden.hpp>
 #include <iterator>
 #include <map>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -203,6 +204,23 @@ TEST_CASE("reshard onto a mesh, and like another checkpoint, writes the library'
   check_equal(shardmesh::reshard(*reader, scratch.path / "ours_like", ours_like),
               c::reshard(from, scratch / "theirs_like", theirs_like));
   CHECK(bytes_of(scratch.path / "theirs_like") == bytes_of(scratch.path / "ours_like"));
+}
+
+TEST_CASE("a mesh and a checkpoint to be like contradict each other; a text with a null character is no text") {
+  const c_answers::scratch_folder scratch;
+  const c::checkpoint from = c::checkpoint::open(fsdp());
+  c::reshard_options both;
+  both.mesh = "2";
+  both.like = &from;
+  const auto refused = problems_of([&] { c::reshard(from, scratch / "w", both); });
+  REQUIRE(refused.size() == 1);
+  CHECK(refused[0].status == SHARDMESH_INVALID_ARGUMENT);
+  CHECK(refused[0].message.find("mesh") != std::string::npos);
+  const std::string cut = scratch / "w" + std::string("\0x", 2);
+  CHECK_THROWS_AS(c::checkpoint::open(fsdp() + std::string("\0x", 2)), std::invalid_argument);
+  CHECK_THROWS_AS(c::save(cut, {}), std::invalid_argument);
+  CHECK_THROWS_AS(c::convert(from, cut), std::invalid_argument);
+  CHECK(fs::is_empty(scratch.path));
 }
 
 TEST_CASE("a rule that is none is an error that names the option") {

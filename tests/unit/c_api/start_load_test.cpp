@@ -14,6 +14,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 import shardmesh;
@@ -137,6 +138,28 @@ TEST_CASE("a load whose time is over ends as that") {
   };
   c::loading loading(from, {{"a", c::view(a.data(), {size}), {}}, {"b", c::view(b.data(), {size}), {}}}, options);
   CHECK(status_of_wait(loading) == SHARDMESH_DEADLINE_EXCEEDED);
+}
+
+TEST_CASE("the time of a load is also that of its callbacks, when all bytes are there") {
+  const scratch_folder scratch;
+  std::vector<float> values(64, 1);
+  std::vector<c::save_tensor> tensors;
+  std::vector<c::load_request> wanted;
+  for (int i = 0; i < 40; ++i)
+    tensors.push_back({"w" + std::to_string(i), c::view(std::as_const(values).data(), {64})});
+  c::save(scratch / "w", tensors);
+  const c::checkpoint from = c::checkpoint::open(scratch / "w");
+  for (const c::save_tensor& one : tensors) wanted.push_back({one.key, c::view(values.data(), {64}), {}});
+  int arrivals = 0;
+  c::start_load_options options;
+  options.timeout = std::chrono::milliseconds(100);
+  options.arrived = [&](const std::string&) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    return ++arrivals < 1000;
+  };
+  c::loading loading(from, wanted, options);
+  CHECK(status_of_wait(loading) == SHARDMESH_DEADLINE_EXCEEDED);
+  CHECK(arrivals < 20);
 }
 
 TEST_CASE("a load that is given back while it goes on ends before that returns") {

@@ -81,6 +81,23 @@ const std::vector<sample> samples{
      {"train.state.model.enc.w", "train.state.model.vq.exp_avg"},
      {"train.adam.state.enc.w.exp_avg", "train.adam.state.enc.w.mine", "train.adam.state.vq.embed.exp_avg"},
      {}},
+    {"modules called as optimizers are",
+     {"net.weight", "optimizer.lstm.weight", "optimizer.lstm.bias", "opt.model.decoder.weight", "optimizers.0.w"},
+     {},
+     {}},
+    {"one of them beside an optimizer",
+     {"net.weight", "optimizer.lstm.weight"},
+     {"opt.state.0.exp_avg", "opt.state.0.step", "opt.param_groups.0.lr", "opt.param_groups.0.mine"},
+     {}},
+    {"a model whose modules use an optimizer's words for all that they have",
+     {"model.vq.state.code.exp_avg", "model.queue.state.keys.momentum_buffer", "model.env.state.step",
+      "model.param_groups.betas", "model.param_groups.lr", "model.state.w.exp_avg"},
+     {"optimizer.state.vq.state.code.exp_avg.exp_avg", "optimizer.param_groups.0.lr"},
+     {}},
+    {"bare weights of that kind beside an optimizer",
+     {"vq.state.code.exp_avg", "vq.w"},
+     {"optim.state.vq.w.exp_avg", "optim.param_groups.vq.w.foreach"},
+     {}},
     {"a module called param_groups",
      {"model.param_groups.w", "model.param_groups.head.weight"},
      {"optim.param_groups.param_groups.w.lr", "optim.state.param_groups.w.exp_avg"},
@@ -134,10 +151,11 @@ TEST_CASE("no-optimizer keeps the model and what belongs to neither, whatever th
 
 TEST_CASE("one key alone is optimizer state when its components say so") {
   for (const char* key : {"optimizer.state.w.exp_avg", "state.w.step", "trainer.optimizer.state.w.x",
-                          "adam.state.w.exp_avg", "adam.param_groups.0.lr", "optim", "state.optimizers.A.b"})
+                          "adam.state.w.exp_avg", "adam.param_groups.0.lr", "optim", "state.optimizers.A.state.w.b"})
     CHECK(is_optimizer_key(key));
   for (const char* key : {"model.state.proj.weight", "optimum.w", "state", "state.w", "model.optimizer_head.weight",
-                          "w", "state.model.w", "model.state.x.mu", "..", "."})
+                          "w", "state.model.w", "model.state.x.mu", "..", ".", "optimizer.lstm.weight", "opt.w",
+                          "state.optimizers.A.b", "model.state.w.exp_avg"})
     CHECK_FALSE(is_optimizer_key(key));
 }
 
