@@ -145,7 +145,7 @@ def damaged_documents(oracle):
     (folder / ".shardmesh_checksums").unlink()  # easily lost in a copy
     oracle.succeeds("damaged", "verify", "--strict", folder)
     for name, data in (("empty", b""), ("short", whole[:30]), ("cut", whole[:-20]), ("version", whole.replace(b"objects 1", b"objects 2")),
-                       ("letter", whole.replace(b"format", b"fornat")), ("value", whole.replace(b":3", b":4"))):
+                       ("letter", whole.replace(b"format", b"form_at")), ("value", whole.replace(b":3", b":4"))):
         file.write_bytes(data)
         for command in (("verify", folder), ("convert", folder, oracle.work / "damaged_back.pt")):
             status, _, err = oracle.run(*command)
