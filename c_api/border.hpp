@@ -28,6 +28,8 @@ struct refusal {
 /// "argument NAME WHY": invalid_argument.
 [[noreturn]] void refuse_argument(std::string_view name, std::string_view why);
 [[noreturn]] void refuse_null(std::string_view name);
+/// Of options and elements: a later version may have given the field a meaning.
+[[noreturn]] void refuse_unknown_field(std::string_view name);
 
 /// The value, or a refusal.
 template <class T>
@@ -84,10 +86,10 @@ Options given(const Options* options, std::string_view name, std::size_t first_s
   if (size > (std::size_t{1} << 16)) refuse_argument(name, "has a struct_size that no version of it has");
   const auto* bytes = reinterpret_cast<const unsigned char*>(options);
   for (std::size_t i = sizeof made; i < size; ++i)
-    if (bytes[i] != 0) refuse_argument(name, "sets a field that this version of the library does not know");
+    if (bytes[i] != 0) refuse_unknown_field(name);
   std::memcpy(&made, options, std::min(size, sizeof made));
   if constexpr (requires { made.reserved; })
-    if (made.reserved != 0) refuse_argument(name, "sets a field that this version of the library does not know");
+    if (made.reserved != 0) refuse_unknown_field(name);
   return made;
 }
 

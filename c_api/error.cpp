@@ -69,6 +69,10 @@ void refuse_null(std::string_view name) {
   refuse_argument(name, "is null");
 }
 
+void refuse_unknown_field(std::string_view name) {
+  refuse_argument(name, "sets a field that this version of the library does not know");
+}
+
 void check_index(std::size_t index, std::size_t count, std::string_view what) {
   if (index < count) return;
   refuse(shardmesh::fail(shardmesh::errc::out_of_bounds, "there is no such " + std::string(what))

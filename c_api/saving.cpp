@@ -71,8 +71,7 @@ save_part to_part(const shardmesh_save_part& wanted) {
   if (wanted.offsets != nullptr) made.where.offsets = to_sizes(wanted.offsets, wanted.from.rank, "offsets of a part");
   if (wanted.writer < 0)
     refuse(fail(errc::invalid_argument, "the writer of a part is negative").with_rank(wanted.writer));
-  if (wanted.reserved != 0)
-    refuse_argument("part of a tensor", "sets a field that this version of the library does not know");
+  if (wanted.reserved != 0) refuse_unknown_field("part of a tensor");
   made.rank = wanted.writer;
   return made;
 }
