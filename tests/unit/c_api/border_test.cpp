@@ -255,7 +255,9 @@ TEST_CASE("numbers that make no sense are errors that name key and number") {
     request.to = {memory.data(), two, strides.data(), SHARDMESH_DTYPE_FLOAT32, 2};
     CHECK(told(load).rfind("overflow: " + key + ": the strides of a tensor reach further", 0) == 0);
   }
-  shardmesh_load_options options{sizeof options, nullptr, -1, 0};
+  shardmesh_load_options options{};
+  options.struct_size = sizeof options;
+  options.threads = -1;
   CHECK(told([&](shardmesh_error** x) { return shardmesh_load(from.c(), nullptr, 0, &options, nullptr, x); }) ==
         "invalid_argument: the argument threads is negative");
   shardmesh_save_options saving{};
