@@ -87,7 +87,7 @@ class all_parts_reader final : public composed_reader {
     const catalog& contents = part(number).contents();
     const auto below = [&](const shardmesh::path& where) {
       shardmesh::path made{from.name};
-      for (const path_key& step : where) made.push_back(step);
+      made.append(where);
       return made;
     };
     // "c.b" of one part and "b" of the part "c" may meet.

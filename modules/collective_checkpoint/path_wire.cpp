@@ -13,10 +13,12 @@ void write(detail::wire_writer& out, const path& value) {
   out.number(static_cast<std::int64_t>(value.size()));
   for (const path_key& key : value) {
     out.flag(!key.is_index());
-    if (key.is_index())
+    if (key.is_index()) {
       out.number(key.index());
-    else
-      out.text(key.name());
+      continue;
+    }
+    out.flag(key.is_integer());
+    key.is_integer() ? out.number(key.integer()) : out.text(key.name());
   }
 }
 
@@ -24,10 +26,12 @@ path read_path(detail::wire_reader& in) {
   path made;
   const std::size_t keys = in.count();
   for (std::size_t i = 0; i < keys && in.ok(); ++i) {
-    if (in.flag())
-      made.push_back(in.text());
-    else
+    if (!in.flag())
       made.push_back(in.number());
+    else if (in.flag())
+      made.push_back(path_key::of_integer(in.number()));
+    else
+      made.push_back(in.text());
   }
   return in.ok() ? made : path();
 }

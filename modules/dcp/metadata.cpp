@@ -45,9 +45,11 @@ class metadata_parser {
       problem(errc::bad_format, "its planner_data is not a dict of paths", {}).found = class_text(planner);
     if (made_.extras.has_planner_data)
       for (const auto [key, where] : planner.pairs())
-        if (const auto fqn = key.text(); fqn && spend(64 + fqn->size(), *fqn)) paths_.emplace(*fqn, where);
+        if (const auto fqn = key.text(); fqn && spend(64 + fqn->size(), *fqn))
+          paths_.emplace(*fqn, given_path{where, "planner_data"});
     for (const auto [key, where] : field(root, paths_attribute).pairs())
-      if (const auto fqn = key.text(); fqn && spend(64 + fqn->size(), *fqn)) paths_.insert_or_assign(*fqn, where);
+      if (const auto fqn = key.text(); fqn && spend(64 + fqn->size(), *fqn))
+        paths_.insert_or_assign(*fqn, given_path{where, paths_attribute});
     for (const auto [key, entry] : entries.pairs())
       if (spend(entry_bytes, key.text().value_or(""))) read_entry(key, entry);
     for (const auto [key, where] : planner.pairs())
@@ -123,15 +125,17 @@ class metadata_parser {
     const auto found = paths_.find(key);
     if (found == paths_.end()) return path{std::string(key)};
     path where;
-    for (const pickle::value item : found->second.items()) {
+    for (const pickle::value item : found->second.steps.items()) {
       if (!spend(48 + item.text().value_or("").size(), key)) return where;
       if (const auto number = item.as_int())
         where.push_back(*number);
       else if (const auto text = item.text())
         where.push_back(std::string(*text));
       else
-        return problem(errc::bad_format, "its planner_data path holds something that is neither text nor an index",
-                       key),
+        return problem(
+                   errc::bad_format,
+                   fmt::format("its path in {} holds something that is neither text nor an index", found->second.in),
+                   key),
                path{};
     }
     if (where.empty()) where.push_back(std::string(key));
@@ -239,7 +243,11 @@ class metadata_parser {
   std::shared_ptr<const pickle::graph> graph_;
   parse_account account_;
   metadata made_;
-  std::unordered_map<std::string_view, pickle::value> paths_;
+  struct given_path {
+    pickle::value steps;
+    std::string_view in;  // the field that has it
+  };
+  std::unordered_map<std::string_view, given_path> paths_;
   entry_numbers names_;
 };
 

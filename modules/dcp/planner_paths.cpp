@@ -14,11 +14,6 @@ import :planner_paths;
 namespace shardmesh::dcp {
 namespace {
 
-// A path's keys from `first` on, as PyTorch joins them.
-std::string joined(const path& where, std::size_t first) {
-  return dotted(path(std::vector<path_key>(where.begin() + first, where.end())));
-}
-
 // The tree that paths make, as PyTorch would flatten it again.
 class nesting {
  public:
@@ -90,7 +85,7 @@ bool join_lost(std::vector<path>& paths, std::size_t tensor_count) {
     path& where = paths[tree->leaf_order[leaf]];
     if (kept[leaf] == nesting::whole) continue;
     path shorter(std::vector<path_key>(where.begin(), where.begin() + kept[leaf]));
-    shorter.push_back(joined(where, kept[leaf]));
+    shorter.push_back(dotted(where, kept[leaf]));
     where = std::move(shorter);
   }
   const auto again = unflatten(paths);

@@ -69,20 +69,20 @@ planned_state folder_reader::plan_buffers(const model_states& model) {
 
 result<void> folder_reader::add(const shardmesh::path& where, const planned_tensor& tensor) {
   const shardmesh::path placed = below(root_, where, 0);
-  keys_.insert(joined(placed, 0));
-  return add_planned(*this, joined(placed, 0), placed, tensor);
+  keys_.insert(dotted(placed));
+  return add_planned(*this, dotted(placed), placed, tensor);
 }
 
 result<void> folder_reader::add(const shardmesh::path& where, std::span<const planned_tensor* const> ranks,
                                 const merge_rule& rule) {
   const shardmesh::path placed = below(root_, where, 0);
-  keys_.insert(joined(placed, 0));
-  return add_merged(*this, joined(placed, 0), placed, ranks, rule);
+  keys_.insert(dotted(placed));
+  return add_merged(*this, dotted(placed), placed, ranks, rule);
 }
 
 result<void> folder_reader::add_beside(const saved_file& file, const shardmesh::path& where, const group_value& value) {
   const shardmesh::path placed = below(root_, where, 0);
-  const std::string key = joined(placed, 0);
+  const std::string key = dotted(placed);
   if (!keys_.insert(key).second) {
     notes_.push_back(fmt::format("'{}' of {} is left out: a parameter has this name", key, file.file()));
     return {};

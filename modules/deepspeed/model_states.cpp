@@ -70,11 +70,11 @@ class model_file {
   void add_tensor(const tensor_entry& tensor, std::size_t index) {
     if (begins_with(tensor.where, {"module"})) {
       has_module_ = true;
-      std::string name = joined(tensor.where, 1);
+      std::string name = dotted(tensor.where, 1);
       made_.module_order.push_back(name);
       made_.module.emplace(std::move(name), index);
     } else if (begins_with(tensor.where, {"frozen_param_fragments"})) {
-      made_.frozen_fragments.emplace(joined(tensor.where, 1), index);
+      made_.frozen_fragments.emplace(dotted(tensor.where, 1), index);
     }
   }
 
@@ -103,9 +103,9 @@ class model_file {
       made_.frozen.push_back(std::move(made));
     } else if (begins_with(where, {"shared_params"}) && where.size() > 1) {
       SHARDMESH_TRY(std::string source, read_text(file, index));
-      made_.shared.emplace_back(joined(where, 1), std::move(source));
-    } else if (where.size() == 3 && text_of(where[2]) == "checkpoint_format" &&
-               text_of(where[0]).ends_with("autoep_layers")) {
+      made_.shared.emplace_back(dotted(where, 1), std::move(source));
+    } else if (where.size() == 3 && key_text(where[2]) == "checkpoint_format" &&
+               key_text(where[0]).ends_with("autoep_layers")) {
       SHARDMESH_TRY(const std::string format, read_text(file, index));
       if (format == "zero3_partitioned")
         return fail(errc::unsupported, "its experts are partitioned over groups of their own")
@@ -116,7 +116,7 @@ class model_file {
   }
 
   result<named_shape> shape_at(const shardmesh::path& where, std::size_t first, std::size_t index) {
-    named_shape made{joined(where, first), {}, 0};
+    named_shape made{dotted(where, first), {}, 0};
     SHARDMESH_TRY(made.shape, read_shape(made_.file, index));
     made.numel = *checked_volume(made.shape);
     return made;
@@ -135,7 +135,7 @@ class model_file {
     const std::size_t first = where[1].is_index() ? 2 : 1;
     if (where.size() == first)
       return fail(errc::bad_format, "a group of parameters is no mapping of names to sizes")
-          .with_key(joined(where, 0))
+          .with_key(dotted(where))
           .with_file(made_.file.file());
     SHARDMESH_TRY(named_shape made, shape_at(where, first, index));
     made_.groups[group].push_back(std::move(made));
@@ -154,9 +154,9 @@ result<model_states> read_model_states(const saved_file& file, const model_readi
 }
 
 std::optional<std::string> name_beside_model(const shardmesh::path& where) {
-  const std::string first = text_of(where[0]);
+  const std::string first = key_text(where[0]);
   if (is_one_of(of_the_model, first)) return std::nullopt;
-  return (is_one_of(of_the_engine, first) ? "" : "client_state.") + joined(where, 0);
+  return (is_one_of(of_the_engine, first) ? "" : "client_state.") + dotted(where);
 }
 
 }  // namespace shardmesh::deepspeed

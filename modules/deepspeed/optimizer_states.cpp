@@ -56,12 +56,12 @@ class optimizer_file {
       if (!is_tensor && begins_with(where, {"ds_version"})) return add_setting(where, index);
       return {};
     }
-    const std::string field = text_of(where[1]);
+    const std::string field = key_text(where[1]);
     if (field == weights_of_12 || field == weights_of_3) return add_weights(where, index, is_tensor);
     if (std::find(of_the_partition.begin(), of_the_partition.end(), field) != of_the_partition.end())
       return is_tensor || where.size() > 2 ? result<void>() : add_fact(field, index);
     const bool is_base = field == "base_optimizer_state" || field == "optimizer_state_dict";
-    if (is_base && where.size() >= 5 && text_of(where[2]) == "state") return add_state(where, 3, index, is_tensor);
+    if (is_base && where.size() >= 5 && key_text(where[2]) == "state") return add_state(where, 3, index, is_tensor);
     if (is_base && where.size() >= 4 && where[2].is_index()) return add_state(where, 2, index, is_tensor);
     if (is_base && where.size() >= 3 && !is_tensor) SHARDMESH_CHECK(add_setting(where, index));
     made_.others.emplace_back(is_base && where.size() > 2 ? 2 : 1, group_value{0, "", is_tensor, index});
@@ -70,18 +70,18 @@ class optimizer_file {
 
   result<void> add_setting(const shardmesh::path& where, std::size_t index) {
     SHARDMESH_TRY(const auto value, made_.file.reader->read_object(index));
-    made_.settings.emplace(joined(where, where.size() > 2 ? 2 : 0), value.json);
+    made_.settings.emplace(dotted(where, where.size() > 2 ? 2 : 0), value.json);
     return {};
   }
 
   result<void> add_weights(const shardmesh::path& where, std::size_t index, bool is_tensor) {
-    (text_of(where[1]) == weights_of_12 ? has_12_ : has_3_) = true;
+    (key_text(where[1]) == weights_of_12 ? has_12_ : has_3_) = true;
     if (!is_tensor && where.size() == 2) return {};  // an empty list
     const tensor_entry* tensor = is_tensor ? &made_.file.reader->contents().tensors[index] : nullptr;
     if (where.size() != 3 || tensor == nullptr || number_of(where[2]) != made_.weights.size() ||
         tensor->shape.rank() != 1 || tensor->chunk_count != 1)
       return fail(errc::bad_format, "a flat buffer is no list of elements")
-          .with_key(joined(where, 0))
+          .with_key(dotted(where))
           .with_file(made_.file.file());
     made_.weights.push_back(index);
     return {};
@@ -103,7 +103,7 @@ class optimizer_file {
   // STATE.GROUP.NAME, from the group on. A tensor of rank 1 has an element for each of the buffer's.
   result<void> add_state(const shardmesh::path& where, std::size_t at, std::size_t index, bool is_tensor) {
     const auto group = number_of(where[at]);
-    const std::string name = joined(where, at + 1);
+    const std::string name = dotted(where, at + 1);
     const tensor_entry* tensor = is_tensor ? &made_.file.reader->contents().tensors[index] : nullptr;
     if (group && tensor != nullptr && tensor->shape.rank() == 1 && tensor->chunk_count == 1)
       made_.states[name].emplace(*group, index);

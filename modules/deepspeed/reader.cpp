@@ -159,7 +159,7 @@ class deepspeed_reader final : public folder_reader {
     return {};
   }
   static shardmesh::path replicated_path(const shardmesh::path& where) {
-    if (begins_with(where, {"module"}) && where.size() > 1) return shardmesh::path{joined(where, 1)};
+    if (begins_with(where, {"module"}) && where.size() > 1) return shardmesh::path{dotted(where, 1)};
     const auto name = name_beside_model(where);
     return name && name->starts_with("client_state.") ? below({"client_state"}, where, 0) : where;
   }

@@ -58,12 +58,8 @@ std::optional<std::vector<std::int64_t>> integers(const pickle::items& items) {
 
 }  // namespace
 
-std::string text_of(const path_key& step) {
-  return step.is_index() ? std::to_string(step.index()) : std::string(step.name());
-}
-
 std::optional<std::size_t> number_of(const path_key& step) {
-  const std::string text = text_of(step);
+  const std::string text = key_text(step);
   std::uint32_t number = 0;
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (code != std::errc() || end != text.data() + text.size()) return std::nullopt;
@@ -77,12 +73,6 @@ bool begins_with(const shardmesh::path& where, std::initializer_list<std::string
     const path_key& step = where[i++];
     return !step.is_index() && step.name() == name;
   });
-}
-
-std::string joined(const shardmesh::path& where, std::size_t first) {
-  std::string text;
-  for (std::size_t i = first; i < where.size(); ++i) text += (i > first ? "." : "") + text_of(where[i]);
-  return text;
 }
 
 result<extents> read_shape(const saved_file& from, std::size_t object) {

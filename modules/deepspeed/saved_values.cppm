@@ -15,14 +15,10 @@ struct saved_file {
   std::string file() const { return reader->path().string(); }
 };
 
-// A step of a path as text: keys that were numbers and indices of lists alike.
-std::string text_of(const path_key& step);
 // The number that a step is, as a group's number is spelled.
 std::optional<std::size_t> number_of(const path_key& step);
 // The path begins with these names.
 bool begins_with(const shardmesh::path& where, std::initializer_list<std::string_view> names);
-// The keys from `first` on, joined with ".".
-std::string joined(const shardmesh::path& where, std::size_t first);
 
 // Values of objects (indices into the file's catalog). errc::bad_format naming key and file when they are of another
 // kind.

@@ -94,7 +94,7 @@ result<tensor_rules> tensor_rules::read(const model_states& model) {
   const auto& objects = model.file.reader->contents().objects;
   for (std::size_t i = 0; i < objects.size(); ++i) {
     if (!begins_with(objects[i].where, {"universal_checkpoint_info"}) || objects[i].where.size() < 2) continue;
-    const std::string name = text_of(objects[i].where[1]);
+    const std::string name = key_text(objects[i].where[1]);
     if (std::find(not_followed.begin(), not_followed.end(), name) != not_followed.end()) {
       SHARDMESH_TRY(const auto value, model.file.reader->read_object(i));
       if (value.json != "[]" && value.json != "{}") made.reason_ = fmt::format("'{}' has rules that are no cuts", name);

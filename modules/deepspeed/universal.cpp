@@ -210,14 +210,14 @@ class universal_reader final : public folder_reader {
   }
 
   result<void> add_common(const saved_file& file, const shardmesh::path& where, const group_value& value) {
-    const std::string first = text_of(where[0]);
+    const std::string first = key_text(where[0]);
     if (std::find(of_the_partition.begin(), of_the_partition.end(), first) != of_the_partition.end()) return {};
     if (first == "ds_version") return {};  // the model file has it
     if (first != "optimizer_state_dict") return add_beside(file, below({"optimizer"}, where, 0), value);
     // `param_groups` stand beside it, too; of the states, rank 0's parts are whole elsewhere.
-    if (where.size() < 4 || text_of(where[1]) != "state") return {};
+    if (where.size() < 4 || key_text(where[1]) != "state") return {};
     if (value.is_tensor && file.reader->contents().tensors[value.index].shape.rank() != 0) return {};
-    return add_beside(file, {"optimizer", "group_state", text_of(where[2]), joined(where, 3)}, value);
+    return add_beside(file, {"optimizer", "group_state", key_text(where[2]), dotted(where, 3)}, value);
   }
 
   std::size_t ranks_ = 0;  // of tensor and pipeline parallelism

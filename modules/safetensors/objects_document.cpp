@@ -62,7 +62,7 @@ bool matches(std::string_view stated, std::string_view found) {
 }
 
 /// {"format":..,"xxh3":..,"objects":{KEY:{"path":[..],"kind":..,"type":..,"value":..}},"tensors":{KEY:[..]}}, event by
-/// event.
+/// event. A step of a path is a name, an index, or {"$int": 0} for an integer key.
 class document_reader final : public nlohmann::json_sax<json> {
  public:
   stored_objects made;
@@ -74,8 +74,9 @@ class document_reader final : public nlohmann::json_sax<json> {
   bool number_integer(std::int64_t value) override {
     if (in_value()) return checked(value_.integer(value));
     if (!in_path()) return misplaced();
-    path_.push_back(value);
-    return true;
+    if (step_ == integer_key::named)
+      return step_ = integer_key::whole, path_.push_back(path_key::of_integer(value)), true;
+    return step_ == integer_key::none ? (path_.push_back(value), true) : misplaced();
   }
   bool number_unsigned(std::uint64_t value) override {
     if (value <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
@@ -88,7 +89,7 @@ class document_reader final : public nlohmann::json_sax<json> {
   bool binary(json::binary_t&) override { return misplaced(); }
   bool string(std::string& value) override {
     if (in_value()) return checked(value_.string(value));
-    if (in_path()) return path_.push_back(value), true;
+    if (in_path() && step_ == integer_key::none) return path_.push_back(value), true;
     if (at_ == place::document) return (member_ != "objects" && member_ != "tensors") || misplaced();
     if (at_ != place::entry || (member_ != "kind" && member_ != "type")) return misplaced();
     (member_ == "kind" ? made.objects.back().value.kind : made.objects.back().value.type) = value;
@@ -97,6 +98,7 @@ class document_reader final : public nlohmann::json_sax<json> {
 
   bool start_object(std::size_t) override {
     if (in_value()) return checked(value_.start_object());
+    if (in_path() && step_ == integer_key::none) return step_ = integer_key::open, true;
     if (at_ == place::outside) return at_ = place::document, true;
     if (at_ == place::document && member_ == "objects" && !has_objects) return at_ = place::objects, has_objects = true;
     if (at_ == place::document && member_ == "tensors" && keys_of_tensors_.empty()) return at_ = place::tensors, true;
@@ -106,6 +108,8 @@ class document_reader final : public nlohmann::json_sax<json> {
   }
   bool key(std::string& name) override {
     if (in_value()) return checked(value_.key(name));
+    if (in_path())
+      return step_ == integer_key::open && name == "$int" ? (step_ = integer_key::named, true) : misplaced();
     if (at_ == place::objects) return begin_entry(name);
     if (at_ == place::tensors) return begin_tensor(name);
     member_ = name;
@@ -117,6 +121,7 @@ class document_reader final : public nlohmann::json_sax<json> {
   }
   bool end_object() override {
     if (in_value()) return checked(value_.end_object());
+    if (in_path()) return step_ == integer_key::whole ? (step_ = integer_key::none, true) : misplaced();
     if (at_ == place::entry) return end_entry();
     at_ = at_ == place::document ? place::outside : place::document;
     return true;
@@ -142,6 +147,7 @@ class document_reader final : public nlohmann::json_sax<json> {
 
  private:
   enum class place { outside, document, objects, entry, path, tensors, tensor_path };
+  enum class integer_key { none, open, named, whole };  // how much of {"$int": 0} of a path was read
 
   bool in_path() const { return at_ == place::path || at_ == place::tensor_path; }
   bool in_value() const { return at_ == place::entry && member_ == "value" && !value_.is_whole(); }
@@ -199,6 +205,7 @@ class document_reader final : public nlohmann::json_sax<json> {
   std::string member_;                       // the last of the document or of an entry
   std::unordered_set<std::string> members_;  // of the entry
   path path_;                                // that is being read
+  integer_key step_ = integer_key::none;
   std::unordered_set<std::string> keys_, keys_of_tensors_;
   object_value_check value_;
 };

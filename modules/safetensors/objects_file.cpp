@@ -31,7 +31,10 @@ std::string path_json(const path& where) {
   std::string text = "[";
   for (const path_key& item : where) {
     if (text.size() > 1) text += ',';
-    text += item.is_index() ? fmt::format("{}", item.index()) : json_quoted(item.name());
+    if (item.is_integer())
+      text += fmt::format("{{\"$int\":{}}}", item.name());
+    else
+      text += item.is_index() ? fmt::format("{}", item.index()) : json_quoted(item.name());
   }
   return text + "]";
 }

@@ -70,15 +70,14 @@ class planning {
     std::map<std::string, std::size_t, std::less<>> positions;
     std::set<std::string> names;
     const auto add = [&](const path& where, const std::string& key) -> result<std::pair<planned_item*, path>> {
-      path whole = place_of(where, key);
-      if (!format_.item.empty()) {
-        path below{format_.item};
-        for (const path_key& step : whole) below.push_back(step);
-        whole = std::move(below);
-      }
+      path whole;
+      if (!format_.item.empty()) whole.push_back(format_.item);
+      // The package's metadata has names and indices: integer keys become names, as in its own flattening.
+      for (const path_key& step : place_of(where, key))
+        whole.push_back(step.is_integer() ? path_key(step.name()) : step);
       if (!names.insert(dotted(whole)).second)
         return fail(errc::duplicate_key, "two entries have one name").with_key(dotted(whole));
-      const std::string item = whole[0].is_index() ? std::to_string(whole[0].index()) : std::string(whole[0].name());
+      const std::string item = key_text(whole[0]);
       const auto [found, is_new] = positions.try_emplace(item, items_.size());
       if (is_new) items_.push_back({item, "", {}, {}});
       return std::pair(&items_[found->second], below_first(whole));

@@ -28,16 +28,12 @@ namespace {
 
 constexpr std::size_t most_problems = 1000;
 
-std::string text_of(const path_key& step) {
-  return step.is_index() ? std::to_string(step.index()) : std::string(step.name());
-}
-
 }  // namespace
 
 std::string joined(const tree_path& where, std::size_t from) {
   std::string text;
   for (std::size_t i = from; i < where.size(); ++i) {
-    const std::string step = text_of(where[i]);
+    const std::string step = key_text(where[i]);
     text += fmt::format("{}:{}", step.size(), step);
   }
   return text;

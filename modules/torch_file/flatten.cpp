@@ -39,7 +39,7 @@ class walker {
   const item& item_;
   const flatten_options& options_;
   std::size_t most_entries_;
-  std::vector<flat_path_item> path_;
+  path path_;
   std::unordered_map<std::uint64_t, bool> leaves_;  // answers of is_leaf for containers
   std::unordered_set<std::uint64_t> in_question_, open_;
   std::unordered_set<std::string> names_;
@@ -97,12 +97,8 @@ result<bool> walker::is_leaf(const pickle::value& value, std::size_t depth) {
 }
 
 result<void> walker::add(const pickle::value& value) {
-  flat_entry entry{path_, {}, value, item_.tensor_of(value)};
-  for (const flat_path_item& part : path_) {
-    if (&part != &path_.front()) entry.fqn += '.';
-    entry.fqn += to_text(part);
-  }
-  path_bytes_ += 2 * entry.fqn.size() + path_.size() * sizeof(flat_path_item);
+  flat_entry entry{path_, dotted(path_), value, item_.tensor_of(value)};
+  path_bytes_ += 2 * entry.fqn.size() + path_.size() * sizeof(path_key);
   if (entries.size() >= most_entries_ || path_bytes_ > options_.max_path_bytes)
     return fail(errc::unsupported,
                 fmt::format("the state dict has more than {} entries, or names of more than {} bytes", most_entries_,
@@ -118,7 +114,7 @@ result<void> walker::enter(const pickle::value& mapping) {
   open_.insert(mapping.identity());
   const pickle::pairs pairs = mapping_entries(mapping).pairs();
   for (std::size_t i = 0; i < pairs.size(); ++i) {
-    path_.emplace_back(python_str(pairs[i].key).value_or(fmt::format("#{}", i)));
+    path_.push_back(step_of(pairs[i].key).value_or(fmt::format("#{}", i)));
     SHARDMESH_CHECK(visit(pairs[i].value));
     path_.pop_back();
   }
@@ -135,7 +131,7 @@ result<void> walker::visit(const pickle::value& value) {
   open_.insert(value.identity());
   const pickle::items items = value.items();
   for (std::size_t i = 0; i < items.size(); ++i) {
-    path_.emplace_back(static_cast<std::int64_t>(i));
+    path_.push_back(static_cast<std::int64_t>(i));
     SHARDMESH_CHECK(visit(items[i]));
     path_.pop_back();
   }

@@ -6,6 +6,7 @@ export module shardmesh.torch_file:flatten;
 import shardmesh.std;
 import shardmesh.core;
 import shardmesh.pickle;
+import shardmesh.tree;
 import :item;
 
 export namespace shardmesh::torch_file {
@@ -16,12 +17,10 @@ export namespace shardmesh::torch_file {
 /// Source: torch.distributed.checkpoint._traverse, traverse_state_dict and traverse_state_dict_v_2_3
 enum class flatten_rule : std::uint8_t { torch_2_4, torch_2_3 };
 
-/// A dict key, as a string (PyTorch takes str() of every key), or a list index. A key of the root whose str() needs
-/// Python is "#" and its position.
-using flat_path_item = std::variant<std::string, std::int64_t>;
-
 struct flat_entry {
-  std::vector<flat_path_item> path;
+  /// Dict keys, as text (PyTorch takes str() of every key) or integers, and list indices. A key of the root whose str()
+  /// needs Python is "#" and its position.
+  path where;
   std::string fqn;  // the path joined with "."
   pickle::value value;
   std::optional<std::size_t> tensor;  // index into the item's tensors

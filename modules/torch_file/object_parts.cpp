@@ -73,7 +73,7 @@ class apart {
 
   void take(const flat_entry& entry, taken& into) {
     into_ = &into;
-    path_ = entry.path;
+    path_ = entry.where;
     fqn_ = entry.fqn;
     into.is_apart = true;
     if (enter(entry.value)) return;
@@ -114,17 +114,17 @@ class apart {
 
   // Where no key has a text (an optimizer's state has tensors as keys), positions stand for the keys.
   bool enter_pairs(const pickle::pairs& pairs) {
-    std::vector<std::optional<std::string>> texts;
+    std::vector<std::optional<path_key>> names;
     std::size_t unknown = 0;
     for (const pickle::pair pair : pairs) {
-      texts.push_back(python_str(pair.key));
-      unknown += texts.back() ? 0 : 1;
+      names.push_back(step_of(pair.key));
+      unknown += names.back() ? 0 : 1;
       if (search_.holds(pair.key)) leave_out(pair.key);
     }
     for (std::size_t i = 0; i < pairs.size(); ++i) {
-      flat_path_item name = static_cast<std::int64_t>(i);
-      if (texts[i])
-        name = std::move(*texts[i]);
+      path_key name = static_cast<std::int64_t>(i);
+      if (names[i])
+        name = std::move(*names[i]);
       else if (unknown < pairs.size())
         name = fmt::format("#{}", i);
       if (!step(name, pairs[i].value)) return false;
@@ -191,11 +191,11 @@ class apart {
     return !search_.holds(state) || step(std::string("state"), state);
   }
 
-  bool step(const flat_path_item& name, const pickle::value& value) {
+  bool step(const path_key& name, const pickle::value& value) {
     const std::size_t before = fqn_.size();
     if (!path_.empty()) fqn_ += '.';
     path_.push_back(name);
-    fqn_ += to_text(name);
+    fqn_ += key_text(name);
     const bool whole = enter(value);
     path_.pop_back();
     fqn_.resize(before);
@@ -203,7 +203,7 @@ class apart {
   }
 
   bool add(const pickle::value& value) {
-    path_bytes_ += 2 * fqn_.size() + path_.size() * sizeof(flat_path_item);
+    path_bytes_ += 2 * fqn_.size() + path_.size() * sizeof(path_key);
     if (++entries_ > most_entries_ || path_bytes_ > options_.max_path_bytes) return false;
     into_->entries.push_back({path_, fqn_, value, item_.tensor_of(value), 0});
     return true;
@@ -267,7 +267,7 @@ class apart {
   tensor_search search_;
   std::size_t most_entries_, most_steps_, count_budget_;
   taken* into_ = nullptr;
-  std::vector<flat_path_item> path_;
+  path path_;
   std::string fqn_;
   std::vector<std::uint64_t> open_;          // the values that the current one lies in
   std::unordered_set<std::uint64_t> named_;  // tensors that have an entry, or need none
@@ -287,9 +287,11 @@ bool holds_tensors(const torch_file::item& item, const pickle::value& value) {
   return tensor_search(item).holds(value);
 }
 
-std::string to_text(const flat_path_item& step) {
-  if (const auto* text = std::get_if<std::string>(&step)) return *text;
-  return std::to_string(std::get<std::int64_t>(step));
+std::optional<path_key> step_of(const pickle::value& key) {
+  if (key.kind() == pickle::kind::integer)
+    if (const auto number = key.as_int()) return path_key::of_integer(*number);
+  if (auto text = python_str(key)) return path_key(*text);
+  return std::nullopt;
 }
 
 std::size_t most_entries(const torch_file::item& item, const flatten_options& options) {

@@ -30,8 +30,8 @@ result<taken_apart> take_apart(const torch_file::item& item, std::vector<flat_en
 // Whether a tensor or a storage lies below the value. Cost: O(values).
 bool holds_tensors(const torch_file::item& item, const pickle::value& value);
 
-// One step of a path as it stands in a name.
-std::string to_text(const flat_path_item& step);
+// The step of a path that a dict's key is; nothing where its str() needs Python.
+std::optional<path_key> step_of(const pickle::value& key);
 
 // The limit on entries that suits an item, see flatten_options::max_entries.
 std::size_t most_entries(const torch_file::item& item, const flatten_options& options);

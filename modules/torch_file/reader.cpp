@@ -207,7 +207,7 @@ class torch_file_reader final : public checkpoint_reader, public file_of_ranks, 
     SHARDMESH_TRY(taken_apart parts, entries_of_root());
     std::move(parts.notes.begin(), parts.notes.end(), std::back_inserter(notes_));
     for (flat_entry& entry : parts.entries) {
-      if (entry.path.empty())
+      if (entry.where.empty())
         return fail(errc::unsupported, fmt::format("it holds a {}, whose tensors ({}) have no names",
                                                    escaped(classify(*item_, item_->root()).type), entry.hidden_tensors))
             .with_hint("load it in Python and torch.save its state_dict()");
@@ -218,7 +218,9 @@ class torch_file_reader final : public checkpoint_reader, public file_of_ranks, 
 
   static void begin_with(const std::string& name, std::vector<flat_entry>& entries) {
     for (flat_entry& entry : entries) {
-      entry.path.insert(entry.path.begin(), name);
+      shardmesh::path below{name};
+      below.append(entry.where);
+      entry.where = std::move(below);
       entry.fqn = name + "." + entry.fqn;
     }
   }
@@ -226,7 +228,7 @@ class torch_file_reader final : public checkpoint_reader, public file_of_ranks, 
   result<void> add(flat_entry entry) {
     if (part_ && !entry.tensor) entry.tensor = local_tensor_of(*item_, entry.value);
     if (!entry.tensor && !item_->is_opaque_tensor(entry.value)) {
-      contents_.objects.push_back({entry.fqn, path_of(entry), {}, entry.hidden_tensors});
+      contents_.objects.push_back({entry.fqn, entry.where, {}, entry.hidden_tensors});
       objects_.push_back(entry.value);
       return {};
     }

@@ -126,11 +126,9 @@ class script_walker {
                   fmt::format("its modules are nested deeper than {} levels, or contain themselves", most_levels));
     if (module.state().kind() != pickle::kind::dict) {
       if (type.parameters.empty() && (!type.buffers || type.buffers->empty())) return ++own_states_, result<void>{};
-      std::string key;
-      for (const flat_path_item& step : path_) key += (key.empty() ? "" : ".") + to_text(step);
       return fail(errc::unsupported,
                   "a module keeps its weights in a state of its own (__getstate__), which only its code understands")
-          .with_key(key)
+          .with_key(dotted(path_))
           .with_hint("load it in Python and torch.save its state_dict()");
     }
     open_.push_back(module.identity());
@@ -152,7 +150,7 @@ class script_walker {
     for (const pickle::pair pair : pairs) {
       SHARDMESH_TRY(const module_class* below, class_of(pair.value));
       if (below != nullptr && pair.key.text()) {
-        path_.emplace_back(std::string(*pair.key.text()));
+        path_.push_back(*pair.key.text());
         SHARDMESH_CHECK(enter(pair.value, *below));
         path_.pop_back();
       } else if (is_weight(pair)) {
@@ -166,10 +164,9 @@ class script_walker {
   }
 
   result<void> add(const pickle::pair& weight) {
-    path_.emplace_back(std::string(*weight.key.text()));
-    flat_entry entry{path_, {}, weight.value, item_.tensor_of(weight.value), 0};
+    path_.push_back(*weight.key.text());
+    flat_entry entry{path_, dotted(path_), weight.value, item_.tensor_of(weight.value), 0};
     path_.pop_back();
-    for (const flat_path_item& step : entry.path) entry.fqn += (entry.fqn.empty() ? "" : ".") + to_text(step);
     SHARDMESH_CHECK(budget_.build(static_cast<std::int64_t>(2 * entry.fqn.size() + sizeof(entry))));
     if (made_.entries.size() == most_entries_)
       return fail(errc::unsupported, fmt::format("it has more than {} entries", most_entries_));
@@ -198,7 +195,7 @@ class script_walker {
   zip_directory directory_;
   std::string prefix_;
   std::map<std::string, std::map<std::string, module_class, std::less<>>> texts_;  // by file
-  std::vector<flat_path_item> path_;
+  path path_;
   std::vector<std::uint64_t> open_;  // the modules that the current one lies in
   std::set<std::string> names_;
   std::size_t steps_ = 0, other_tensors_ = 0, attributes_ = 0, own_states_ = 0;

@@ -24,14 +24,7 @@ namespace shardmesh::torch_file {
 namespace {
 
 flat_entry entry_of(const object_entry& object, const pickle::value& value) {
-  flat_entry made{{}, object.key, value, {}, 0};
-  for (const path_key& step : object.where) {
-    if (step.is_index())
-      made.path.emplace_back(step.index());
-    else
-      made.path.emplace_back(std::string(step.name()));
-  }
-  return made;
+  return {object.where, object.key, value, {}, 0};
 }
 
 // A part of an object has the object as its origin: it is as whole as that.
@@ -123,7 +116,7 @@ class split_reader final : public forwarding_reader, public opaque_values {
     for (std::string& note : parts->notes) notes_.push_back(std::move(note));
     for (const flat_entry& entry : parts->entries) {
       if (!entry.tensor && !object->item->is_opaque_tensor(entry.value)) {
-        add_object({entry.fqn, path_of(entry), whole.place, entry.hidden_tensors}, index);
+        add_object({entry.fqn, entry.where, whole.place, entry.hidden_tensors}, index);
         objects_.push_back({object, entry.value});
         continue;
       }
@@ -167,21 +160,10 @@ result<std::vector<tensor_entry>> tensors_inside(const torch_file::item& item, c
   return found;
 }
 
-path path_of(const flat_entry& entry) {
-  path where;
-  for (const flat_path_item& step : entry.path) {
-    if (const auto* name = std::get_if<std::string>(&step))
-      where.push_back(*name);
-    else
-      where.push_back(std::get<std::int64_t>(step));
-  }
-  return where;
-}
-
 tensor_entry tensor_of_entry(const torch_file::item& item, const flat_entry& entry) {
   tensor_entry made;
   made.key = entry.fqn;
-  made.where = path_of(entry);
+  made.where = entry.where;
   if (!entry.tensor) {
     made.opaque_type = classify(item, entry.value).type;
     made.opaque_kind = tensor_kind(entry.value);

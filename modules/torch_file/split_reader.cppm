@@ -24,8 +24,6 @@ result<std::unique_ptr<checkpoint_reader>> split_objects(checkpoint_reader& inne
 /// The tensors below an item's root, as entries of the object's checkpoint. Cost: O(values).
 result<std::vector<tensor_entry>> tensors_inside(const torch_file::item& item, const object_entry& object);
 
-path path_of(const flat_entry& entry);
-
 /// The catalog's entry of a tensor, without chunks. Precondition: the entry is a tensor, or an opaque one.
 tensor_entry tensor_of_entry(const torch_file::item& item, const flat_entry& entry);
 

@@ -78,7 +78,10 @@ class state_pickler {
     return {};
   }
 
-  void write_key(const path_key& key) { key.is_index() ? out_.integer(key.index()) : out_.text(key.name()); }
+  void write_key(const path_key& key) {
+    if (key.is_index()) return out_.integer(key.index());
+    key.is_integer() ? out_.integer(key.integer()) : out_.text(key.name());
+  }
 
   result<void> write_leaf(std::size_t entry) {
     if (entry == unflattened::hole) {

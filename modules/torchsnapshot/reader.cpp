@@ -35,15 +35,6 @@ bool is_safe_path(const std::string& name) {
   return std::none_of(relative.begin(), relative.end(), [](const fs::path& part) { return part == ".."; });
 }
 
-std::string key_of(const path& where) {
-  std::string key;
-  for (const path_key& step : where) {
-    if (!key.empty()) key += '.';
-    key += step.is_index() ? std::to_string(step.index()) : std::string(step.name());
-  }
-  return key;
-}
-
 // The tensor, or object, of all ranks' entries that are parts of one.
 struct merged_entry {
   std::string key;
@@ -99,7 +90,7 @@ class snapshot_reader final : public torch_file::payload_reader {
       shardmesh::path where;
       if (!is_shared) where.push_back(fmt::format("rank_{}", one.rank));
       for (const path_key& step : one.where) where.push_back(step);
-      std::string key = key_of(where);
+      std::string key = dotted(where);
       const auto [place, is_new] = known.try_emplace(key, made.size());
       const bool joins = !is_new && made[place->second].where == where && is_shared &&
                          made[place->second].of_ranks.back()->rank != one.rank;

@@ -1,14 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <atomic>
+#include <charconv>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <functional>
 #include <new>
+#include <string>
 #include <string_view>
 module shardmesh.tree;
 
 namespace shardmesh {
+
+path_key path_key::of_integer(std::int64_t value) {
+  const std::string digits = std::to_string(value);
+  path_key made{std::string_view(digits)};
+  if (digits.size() <= longest_inside) made.size_ |= is_a_number;
+  return made;
+}
+
+std::int64_t path_key::integer() const noexcept {
+  const std::string_view digits = name();
+  std::int64_t value = 0;
+  std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  return value;
+}
+
+std::string key_text(const path_key& key) {
+  return key.is_index() ? std::to_string(key.index()) : std::string(key.name());
+}
 
 path_key::shared_text* path_key::share(std::string_view name) {
   void* memory = ::operator new(sizeof(shared_text) + name.size());

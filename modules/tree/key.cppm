@@ -10,6 +10,8 @@ namespace shardmesh {
 
 /// A mapping's key or a sequence's index. Integers order before strings. Names of up to 15 bytes lie in the key itself,
 /// longer ones are shared by its copies; a key never changes, so copies may be used by several threads.
+/// A path without a tree does not say whether an index is a mapping's: an integer key is of_integer there, which is a
+/// name to all that do not ask.
 export class path_key {
  public:
   inline path_key(std::int64_t index) noexcept : size_(is_an_index) { store(index); }  // NOLINT: implicit
@@ -26,6 +28,10 @@ export class path_key {
   inline path_key(const std::string& name) : path_key(std::string_view(name)) {}  // NOLINT: implicit
   inline path_key(const char* name) : path_key(std::string_view(name)) {}         // NOLINT: implicit
 
+  /// The key 0 of {"state": {0: ..}}: its name is "0", and it is another key than the name "0". Integers of more than
+  /// 15 characters are names alone.
+  static path_key of_integer(std::int64_t value);
+
   inline path_key(const path_key& other) noexcept { copy_bytes(other), hold(); }
   inline path_key(path_key&& other) noexcept { take(other); }
   inline path_key& operator=(const path_key& other) noexcept { return *this = path_key(other); }
@@ -40,8 +46,13 @@ export class path_key {
   inline std::int64_t index() const noexcept { return load<std::int64_t>(); }
   /// Lives as long as the key. Precondition: !is_index().
   inline std::string_view name() const noexcept {
-    return size_ == is_shared ? shared_name(load<const shared_text*>()) : std::string_view(bytes_, size_);
+    return size_ == is_shared ? shared_name(load<const shared_text*>())
+                              : std::string_view(bytes_, size_ & longest_inside);
   }
+  /// Made by of_integer.
+  inline bool is_integer() const noexcept { return size_ > is_a_number; }
+  /// Precondition: is_integer().
+  std::int64_t integer() const noexcept;
 
   friend inline bool operator==(const path_key& a, const path_key& b) noexcept {
     if (a.size_ != b.size_) return false;
@@ -51,7 +62,8 @@ export class path_key {
   friend inline std::strong_ordering operator<=>(const path_key& a, const path_key& b) noexcept {
     if (a.is_index() != b.is_index()) return a.is_index() ? std::strong_ordering::less : std::strong_ordering::greater;
     if (a.is_index()) return a.index() <=> b.index();
-    return a.name() <=> b.name();
+    const std::strong_ordering names = a.name() <=> b.name();
+    return names != 0 ? names : b.is_integer() <=> a.is_integer();
   }
   /// Combines the kind and the value.
   friend inline std::size_t hash_value(const path_key& key) noexcept {
@@ -69,7 +81,7 @@ export class path_key {
     std::size_t size;
     // then `size` characters
   };
-  static constexpr unsigned char longest_inside = 15, is_an_index = 16, is_shared = 17;
+  static constexpr unsigned char longest_inside = 15, is_an_index = 16, is_shared = 17, is_a_number = 32;
 
   static shared_text* share(std::string_view name);
   static std::string_view shared_name(const shared_text* text) noexcept;
@@ -102,10 +114,14 @@ export class path_key {
     if (auto* text = load<shared_text*>(); text->holders.fetch_sub(1, std::memory_order_acq_rel) == 1) free(text);
   }
 
-  // A short name with zeros behind it, or an index, or a pointer to a shared_text; size_ says which.
+  // A short name with zeros behind it, or an index, or a pointer to a shared_text; size_ says which: it is the name's
+  // length (of an integer's digits, that and is_a_number).
   alignas(8) char bytes_[15] = {};
   unsigned char size_ = 0;
 };
 static_assert(sizeof(path_key) == 16);
+
+/// A name, or the digits of an index: what a key is in dotted names.
+export std::string key_text(const path_key& key);
 
 }  // namespace shardmesh

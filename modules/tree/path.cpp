@@ -41,6 +41,10 @@ void append_key(std::string& name, const path_key& key, bool is_first, key_polic
     name += '[';
     append_index(name, key.index());
     name += ']';
+  } else if (key.is_integer()) {
+    name += '[';
+    name += key.name();
+    name += ']';
   } else if (is_plain(key.name())) {
     if (!is_first) name += '.';
     name += key.name();
@@ -56,20 +60,20 @@ void append_key(std::string& name, const path_key& key, bool is_first, key_polic
 
 namespace {
 
-std::string spelled(const path& p, key_policy policy) {
+std::string spelled(const path& p, std::size_t first, key_policy policy) {
   std::string text;
-  for (std::size_t i = 0; i < p.size(); ++i) append_key(text, p[i], i == 0, policy);
+  for (std::size_t i = first; i < p.size(); ++i) append_key(text, p[i], i == first, policy);
   return text;
 }
 
 }  // namespace
 
 std::string to_string(const path& p) {
-  return spelled(p, key_policy::typed);
+  return spelled(p, 0, key_policy::typed);
 }
 
-std::string dotted(const path& p) {
-  return spelled(p, key_policy::torch_dcp);
+std::string dotted(const path& p, std::size_t first) {
+  return spelled(p, first, key_policy::torch_dcp);
 }
 
 std::size_t hash_value(const path& p) {

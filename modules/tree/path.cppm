@@ -26,6 +26,7 @@ class path {
   inline const path_key* end() const { return keys_.data() + keys_.size(); }
   inline void reserve(std::size_t keys) { keys_.reserve(keys); }
   inline void push_back(path_key key) { keys_.push_back(std::move(key)); }
+  inline void append(const path& rest) { keys_.insert(keys_.end(), rest.keys_.begin(), rest.keys_.end()); }
   inline void pop_back() { keys_.pop_back(); }
 
   friend bool operator==(const path&, const path&) = default;
@@ -37,11 +38,11 @@ class path {
   std::vector<path_key> keys_;
 };
 
-/// An exact spelling: different paths have different ones. `model.layers[0]["a.b"]`: names of letters, digits and '_'
-/// that do not begin with a digit stand as they are, others are quoted.
+/// An exact spelling: different paths of a tree have different ones. `model.layers[0]["a.b"]`: names of letters, digits
+/// and '_' that do not begin with a digit stand as they are, others are quoted.
 std::string to_string(const path& p);
-/// PyTorch's spelling, the keys joined with "."; different paths can share it: "layers.0.weight".
-std::string dotted(const path& p);
+/// PyTorch's spelling, the keys from `first` on joined with "."; different paths can share it: "layers.0.weight".
+std::string dotted(const path& p, std::size_t first = 0);
 /// Combines the keys' types and values.
 std::size_t hash_value(const path& p);
 

@@ -55,7 +55,7 @@ std::invoke_result_t<Work> unlocked(const Work& work) {
 
 class ranks {
  public:
-  explicit ranks(any_communicator comm) : own_(std::move(comm)), comm_(*own_) {}
+  explicit ranks(shared_memory_communicator comm) : shared_(comm), own_(std::move(comm)), comm_(*own_) {}
   // Of another extension module.
   explicit ranks(const py::capsule& foreign)
       : comm_(*static_cast<any_communicator*>(foreign.get_pointer())), kept_(foreign) {}
@@ -65,7 +65,7 @@ class ranks {
       return shared_memory_communicator::join(token, rank, within(seconds), no_signal_came);
     });
     if (!joined && PyErr_Occurred() != nullptr) throw py::error_already_set();
-    return std::make_unique<ranks>(any_communicator(value_of(std::move(joined))));
+    return std::make_unique<ranks>(value_of(std::move(joined)));
   }
 
   static std::unique_ptr<ranks> over(const py::capsule& foreign) {
@@ -76,6 +76,8 @@ class ranks {
 
   std::int32_t rank() const { return comm_.rank(); }
   std::int32_t size() const { return comm_.size(); }
+  // Calls are not errors for something that came before. Of a foreign one it is not known: true.
+  bool is_sound() const { return !shared_ || shared_->status().has_value(); }
 
   // This rank cannot do its part of a call that the others are in, or will be: they get an error that says so.
   void refuse(const py::str& why) {
@@ -135,6 +137,7 @@ class ranks {
     return made;
   }
 
+  std::optional<shared_memory_communicator> shared_;
   std::optional<any_communicator> own_;
   communicator_ref comm_;
   py::object kept_;  // what a foreign one lives in
@@ -153,6 +156,7 @@ void add_ranks(py::module_& native) {
       .def_static("over", &ranks::over, py::arg("communicator"))
       .def_property_readonly("rank", &ranks::rank)
       .def_property_readonly("size", &ranks::size)
+      .def_property_readonly("is_sound", &ranks::is_sound)
       .def("redistribute", &ranks::redistribute, py::arg("moves"), py::arg("seconds"), py::arg("memory_bytes"),
            py::arg("report"))
       .def("refuse", &ranks::refuse, py::arg("why"));

@@ -54,7 +54,9 @@ box to_box(const py::handle& pair) {
 path to_path(const py::handle& keys) {
   path made;
   for (const py::handle key : keys) {
-    if (py::isinstance<py::int_>(key))
+    if (py::isinstance<py::tuple>(key))  // (0,): a dict's integer key
+      made.push_back(path_key::of_integer(key.cast<py::tuple>()[0].cast<std::int64_t>()));
+    else if (py::isinstance<py::int_>(key))
       made.push_back(key.cast<std::int64_t>());
     else
       made.push_back(bytes_of(key));

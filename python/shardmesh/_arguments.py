@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ._error import Error, failure
@@ -89,6 +89,26 @@ def box(value: Any, key: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
     if offsets is None or not all(-_MOST <= one <= _MOST for one in (*offsets, *sizes)):
         raise _wrong("box", "(offsets, sizes), each a sequence of integers", value, key)
     return offsets, sizes
+
+
+def wanted(value: Any) -> list[tuple[Any, Any, Any]]:
+    """(key, box or None, tensor) each."""
+    made = [(key, None, one) for key, one in value.items()] if isinstance(value, Mapping) else None
+    if made is None and isinstance(value, Iterable) and not isinstance(value, (str, bytes)):
+        made = list(value)
+    if made is None or not all(isinstance(one, (tuple, list)) and len(one) == 3 for one in made):
+        raise _wrong("wanted", "{key: tensor}, or a sequence of (key, box, tensor)", value)
+    return made
+
+
+def distributed(value: Any) -> Any:
+    from torch.distributed._shard.sharded_tensor import ShardedTensor
+    from torch.distributed.tensor import DTensor
+
+    if isinstance(value, (DTensor, ShardedTensor)):
+        return value
+    raise failure("invalid_argument", "the argument tensor is not what it can be", expected="a DTensor or a ShardedTensor",
+                  found=f"{type(value).__module__}.{type(value).__qualname__}")
 
 
 def tensor(value: Any, key: str) -> torch.Tensor:

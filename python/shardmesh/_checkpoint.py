@@ -253,12 +253,12 @@ class Checkpoint(Mapping[str, Entry]):
 
     def _destinations(self, wanted: Any, allow_shape_mismatch: bool) -> tuple[list[Destination], list]:
         """What is filled, and the C++ half's requests."""
-        items = [(key, None, tensor) for key, tensor in wanted.items()] if isinstance(wanted, Mapping) else wanted
         destinations, requests = [], []
-        for key, box, tensor in items:
+        for key, box, tensor in _arguments.wanted(wanted):
             to = Destination(_arguments.tensor(tensor, _arguments.key(key)), key)
             entry = self._entries.get(key)
-            fits = allow_shape_mismatch or not isinstance(entry, TensorEntry) or entry.shape == tuple(tensor.shape)
+            fits = (not isinstance(entry, TensorEntry) or entry.shape == tuple(tensor.shape)
+                    or (allow_shape_mismatch and len(entry.shape) == tensor.ndim))
             if box is None and not fits:
                 self._native.load_whole(key, to.memory, None)  # raises: the shape that the memory has and needs
             destinations.append(to)

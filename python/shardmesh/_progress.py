@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Union
 
+from ._error import failure
+
 #: None: a bar when tqdm is installed and stderr is a terminal. True: a bar. False: nothing. A function: it is called
 #: with the bytes that are done and the bytes in all, now and then and before the destination is put in place (a load: at
 #: the end); what it raises ends the call, and nothing is written.
@@ -25,9 +27,10 @@ def reporting(progress: Progress, total: int, title: str) -> Iterator[Report | N
         return
     try:
         from tqdm.auto import tqdm
-    except ImportError:
+    except ImportError as missing:
         if progress:
-            raise
+            raise failure("unsupported", "progress=True shows a bar of tqdm, which is not installed",
+                          hint="pip install tqdm, or a function of the bytes done and in all") from missing
         yield None
         return
     with tqdm(total=total, unit="B", unit_scale=True, desc=title) as bar:

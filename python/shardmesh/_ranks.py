@@ -24,6 +24,7 @@ class Members(NamedTuple):
 
     native: _native.Ranks
     ranks: tuple[int, ...]
+    meeting: str = ""  # where in the store they met
     group: dist.ProcessGroup | None = None  # that the native ones need
 
     def number_of(self, rank: int) -> int:
@@ -36,7 +37,22 @@ class Members(NamedTuple):
         try:
             yield
         except Exception as problem:
-            self.native.refuse(getattr(problem, "message", None) or f"{type(problem).__name__}: {problem}")
+            with self.moving():
+                self.native.refuse(getattr(problem, "message", None) or f"{type(problem).__name__}: {problem}")
+                raise
+
+    @contextlib.contextmanager
+    def moving(self) -> Iterator[None]:
+        """A call of all ranks. Where it ends what joins them (a deadline, Ctrl-C, a rank that is gone), each is told by
+        the call that it is in, or by its next; from then on it meets the others anew."""
+        try:
+            yield
+        except BaseException:
+            if not self.native.is_sound:
+                for known in _made.values():
+                    if known.get(self.ranks) is self:
+                        del known[self.ranks]
+                _end(distributed_c10d._get_default_store(), self.meeting)
             raise
 
 
@@ -71,14 +87,30 @@ def _meet(ranks: tuple[int, ...], rank: int, timeout: float | None) -> Members:
                       hint="process_group=: a group with all of them and this rank")
     store = distributed_c10d._get_default_store()
     name = "shardmesh/" + hashlib.sha256(repr(ranks).encode()).hexdigest()[:16]
-    store.set(f"{name}/machine/{rank}", _machine())
+    number = 0
+    while store.check([f"{name}/{number}/ended"]):
+        number += 1
     if timeout is None:
         timeout = distributed_c10d._get_default_timeout(dist.Backend("gloo")).total_seconds()
-    end = time.monotonic() + timeout
+    try:
+        return _meet_at(f"{name}/{number}", store, ranks, rank, time.monotonic() + timeout)
+    except BaseException:
+        _end(store, f"{name}/{number}")
+        raise
+
+
+def _end(store: dist.Store, meeting: str) -> None:
+    """Whoever comes to this meeting from now on goes to the next."""
+    with contextlib.suppress(Exception):  # it is an error already; the store may have gone with its process
+        store.set(f"{meeting}/ended", "1")
+
+
+def _meet_at(name: str, store: dist.Store, ranks: tuple[int, ...], rank: int, end: float) -> Members:
+    store.set(f"{name}/machine/{rank}", _machine())
     machines = {other: _told(store, f"{name}/machine/{other}", other, end) for other in ranks}
     elsewhere = tuple(other for other in ranks if machines[other] != machines[ranks[0]])
     if elsewhere:
-        return _over_group(ranks, elsewhere)
+        return _over_group(ranks, elsewhere, name)
     memory = None
     if rank == ranks[0]:
         memory = _native.SharedMemory.make(len(ranks))
@@ -86,7 +118,7 @@ def _meet(ranks: tuple[int, ...], rank: int, timeout: float | None) -> Members:
     token = _told(store, f"{name}/token", ranks[0], end).decode()
     left = max(0.001, end - time.monotonic())
     joined = _native.Ranks.join(token, ranks.index(rank), left)  # returns when all have; the memory needs no name then
-    return Members(joined, ranks)
+    return Members(joined, ranks, name)
 
 
 def _told(store: dist.Store, key: str, by: int, end: float) -> bytes:
@@ -100,7 +132,7 @@ def _told(store: dist.Store, key: str, by: int, end: float) -> bytes:
     return store.get(key)
 
 
-def _over_group(ranks: tuple[int, ...], elsewhere: tuple[int, ...]) -> Members:
+def _over_group(ranks: tuple[int, ...], elsewhere: tuple[int, ...], name: str) -> Members:
     try:
         from . import _c10d
     except ImportError as missing:
@@ -108,7 +140,7 @@ def _over_group(ranks: tuple[int, ...], elsewhere: tuple[int, ...]) -> Members:
                       ranks=elsewhere, hint="a package that was built with this PyTorch moves tensors between machines"
                       f" ({missing}); or save and load them with shardmesh.dcp") from missing
     group = dist.new_group(list(ranks), backend="gloo", use_local_synchronization=True)
-    return Members(_native.Ranks.over(_c10d.communicator(group.group_name)), ranks, group)
+    return Members(_native.Ranks.over(_c10d.communicator(group.group_name)), ranks, name, group)
 
 
 def _machine() -> bytes:

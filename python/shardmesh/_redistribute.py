@@ -40,6 +40,7 @@ def redistribute(tensor: Distributed, device_mesh: Optional[DeviceMesh] = None,
     (tensors without plain memory; ranks on several machines, when this package was built without PyTorch),
     deadline_exceeded, disagreement.
     """
+    tensor = _arguments.distributed(tensor)
     options = (process_group, _arguments.seconds("timeout", timeout), _arguments.number("memory_bytes", memory_bytes), progress)
     if sharding_spec is not None:
         if device_mesh is not None or placements is not None:
@@ -187,7 +188,8 @@ def _move(tensor: Distributed, group: Members, to: _native.Distribution, destina
         filled = [Destination(one, key) for one in destinations]
     move = (key, source, to, name_of(tensor.dtype), [memory_of(one) for one in memories],
             [one.memory for one in filled])
-    with reporting(progress, sum(one.nbytes for one in destinations), "redistribute") as report:
+    total = sum(one.nbytes for one in destinations)
+    with group.moving(), reporting(progress, total, "redistribute") as report:
         group.native.redistribute([move], timeout, memory_bytes, report)
     for one in filled:
         one.finish()

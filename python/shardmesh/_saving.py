@@ -40,7 +40,7 @@ def save(state_dict: Mapping[str, Any], path: str | os.PathLike[str], format: st
     """Writes a state dict as "dcp" (a folder that torch.distributed.checkpoint loads), "safetensors" (a file), "hf" (a
     Hugging Face folder), "pt" (a file that torch.load reads) or "torch-checkpointing" (a folder of that package), whole
     or not at all. Nested dicts are flattened as PyTorch flattens them, and nested again in "pt" and the latter, which
-    therefore take no keys but text. Of a module or optimizer (Stateful) in it, its state_dict() is saved.
+    therefore take no keys but text ("pt": and integers). Of a module or optimizer (Stateful) in it, its state_dict() is saved.
 
     payload, item: of torch-checkpointing. "safetensors" writes items of nothing but tensors so; everything goes below
     that item (else the outermost names are the items, with a file each).
@@ -75,28 +75,42 @@ def _flattened(state_dict: Mapping[str, Any], format: str) -> list[tuple[str, tu
         raise failure("invalid_argument", "a state dict is a mapping", found=type(state_dict).__name__)
     plain = {key: value.state_dict() if isinstance(value, Stateful) else value for key, value in state_dict.items()}
     if format in ("pt", "torch-checkpointing"):
-        _refuse_other_keys(plain)
+        _refuse_other_keys(plain, (str, int) if format == "pt" else (str,))
     try:
         flat, paths = flatten_state_dict(plain)
     except ValueError as cause:  # two entries have one name
         raise failure("duplicate_key", str(cause)) from cause
-    return [(key, paths[key], value) for key, value in flat.items()]
+    return [(key, _with_integer_keys(paths[key], plain), value) for key, value in flat.items()]
 
 
-def _refuse_other_keys(value: Any, key: str = "") -> None:
+def _with_integer_keys(path: tuple, state: Any) -> tuple:
+    """PyTorch's path has text for every key of a dict; here (0,) stands for an integer key, 0 for an index."""
+    made = []
+    for step in path:
+        key = step
+        if isinstance(state, Mapping) and step not in state:
+            if not step.lstrip("-").isdigit() or int(step) not in state:
+                return path  # a key of another kind
+            key = int(step)
+        made.append(step if key is step else (key,))
+        state = state[key]
+    return tuple(made)
+
+
+def _refuse_other_keys(value: Any, kinds: tuple[type, ...], key: str = "") -> None:
     """Formats that are nested again: a key that is no text would be another one there."""
     if isinstance(value, Mapping):
         for name, one in value.items():
             below = f"{key}.{name}" if key else str(name)
-            if not isinstance(name, str):
+            if type(name) is bool or not isinstance(name, kinds):
                 raise failure("unsupported", "a dict's key that is no text would become text", key=below,
-                              expected="str", found=type(name).__name__,
+                              expected=" or ".join(kind.__name__ for kind in kinds), found=type(name).__name__,
                               hint="of an optimizer, torch.distributed.checkpoint.state_dict.get_optimizer_state_dict "
                                    "has names; torch.save keeps any key")
-            _refuse_other_keys(one, below)
+            _refuse_other_keys(one, kinds, below)
     elif isinstance(value, list):
         for number, one in enumerate(value):
-            _refuse_other_keys(one, f"{key}.{number}")
+            _refuse_other_keys(one, kinds, f"{key}.{number}")
 
 
 def _plain(value: Any, key: str) -> Any:

@@ -47,7 +47,7 @@ EXPECTED = {
     },
     "look_at_state": {
         "root": "the root", "deep": 'model["a.b"][3]["a name of more than fifteen bytes"].weight',
-        "index": "4", "name": '"bias"', "long_name": '"a name of more than fifteen bytes"',
+        "index": "4", "integer_key": "-12", "name": '"bias"', "long_name": '"a name of more than fifteen bytes"',
         "empty": "0 leaves",
         "dict": "9 leaves = {[model.layers[0].w] = int16 [2] = {0, 0}, [model.layers[1].w] = int16 [2] = {0, 0}, "
                 f"[model.whole] = {SHARDED}, [betas[0]] = 0.5, [betas[1]] = -2, [name] = \"adam\", [fused] = true, "

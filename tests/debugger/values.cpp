@@ -107,7 +107,8 @@ state_dict<host_tensor> model_and_more() {
 
 void look_at_state() {
   const path root, deep{"model", "a.b", 3, "a name of more than fifteen bytes", "weight"};
-  const path_key index = 4, name = "bias", long_name = "a name of more than fifteen bytes";
+  const path_key index = 4, integer_key = path_key::of_integer(-12), name = "bias",
+                 long_name = "a name of more than fifteen bytes";
   const state_dict<host_tensor> empty, dict = model_and_more();
   const tree_spec spec = dict.spec(), no_spec;
   const state_value<host_tensor> text = "ad\"am", integer = 12;

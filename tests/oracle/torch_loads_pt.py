@@ -171,8 +171,54 @@ def check_options(oracle):
     oracle.check(status != 0 and "exists" in err, "no force", f"exits {status}: {err}")
 
 
+def trained():
+    """A module and its AdamW after two steps, always the same."""
+    torch.manual_seed(3)
+    module = torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.Linear(5, 2))
+    optimizer = torch.optim.AdamW(module.parameters(), lr=0.1)
+    for _ in range(2):
+        step(module, optimizer)
+    return module, optimizer
+
+
+def step(module, optimizer):
+    optimizer.zero_grad()
+    module(torch.arange(6.0).reshape(2, 3)).square().sum().backward()
+    optimizer.step()
+
+
+def check_integer_keys(oracle):
+    """optimizer.state_dict() has integers as keys, in .pt and on the way through safetensors."""
+    module, optimizer = trained()
+    state = {"model": dict(module.state_dict()), "optimizer": optimizer.state_dict(),
+             "by_number": {7: torch.ones(2), -5: {0: torch.zeros(1), "0x": 1}, 10**14: "far", "7.5": 2}}
+    source = oracle.work / "integers.in.pt"
+    torch.save(state, source)
+    for names in (["a.pt"], ["a.safetensors", "b.pt"], ["hf/", "c.pt"], ["torchsave.pt", "d.safetensors", "e.pt"]):
+        now = source
+        for name in names:
+            to = oracle.work / f"integers.{'.'.join(names).replace('/', '')}.{name}"
+            if oracle.succeeds(f"integer keys {names}", "convert", now, to, "--to",
+                               {"pt": "pt", "safetensors": "safetensors"}.get(name.split(".")[-1], "hf")) is None:
+                return
+            now = to
+        found = difference(load(now, True), state)
+        oracle.check(found is None, f"integer keys {names}", str(found))
+        ours, ours_optimizer = trained()
+        for group in ours_optimizer.state.values():
+            for value in group.values():
+                value.zero_()
+        ours_optimizer.load_state_dict(load(now, True)["optimizer"])
+        theirs, theirs_optimizer = trained()
+        step(ours, ours_optimizer)
+        step(theirs, theirs_optimizer)
+        oracle.check(all(map(torch.equal, ours.parameters(), theirs.parameters())), f"integer keys {names}",
+                     "the next step of the optimizer is another")
+
+
 def main():
     oracle = Oracle(__doc__)
+    check_integer_keys(oracle)
     check_golden(oracle)
     check_random(oracle)
     check_options(oracle)

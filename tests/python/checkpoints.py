@@ -304,11 +304,27 @@ class SaveTest(common.WorkTest):
             self.assertEqual(sorted(found), ["m.bias", "m.weight", "step"])
             self.assertTrue(torch.equal(found.load("m.weight"), module.weight))
 
+    def test_integer_keys_come_back_as_integers(self):
+        state = {"o": {"state": {0: {"exp_avg": torch.ones(2)}, 13: {"step": 4, "-1": [5, {-1: torch.zeros(1)}]}},
+                       "param_groups": [{"lr": 0.1, "params": [0, 13]}]}, "0": {"1": torch.ones(1)}}
+        shardmesh.save(state, self.work / "direct.pt", "pt")
+        shardmesh.save(state, self.work / "s.safetensors", "safetensors")
+        shardmesh.convert(self.work / "s.safetensors", self.work / "converted.pt")
+        for name in ("direct.pt", "converted.pt"):
+            found = torch.load(self.work / name)
+            self.assertEqual(repr(found["o"]["param_groups"]), repr(state["o"]["param_groups"]))
+            self.assertEqual([set(found), set(found["o"]["state"]), set(found["o"]["state"][13]), set(found["0"])],
+                             [{"o", "0"}, {0, 13}, {"step", "-1"}, {"1"}])
+            self.assertTrue(torch.equal(found["o"]["state"][13]["-1"][1][-1], torch.zeros(1)))
+            self.assertTrue(torch.equal(found["o"]["state"][0]["exp_avg"], torch.ones(2)))
+
     def test_what_would_come_back_as_something_else_is_refused_or_told(self):
         optimizer = {"state": {0: {"exp_avg": torch.ones(2)}}, "param_groups": [{"lr": 0.1, "params": [0]}]}
-        for format in ("pt", "torch-checkpointing"):
-            with self.assertRaisesRegex(shardmesh.Error, r"o.state.0: a dict's key that is no text .*found int"):
-                shardmesh.save({"o": optimizer}, self.work / "refused", format)
+        with self.assertRaisesRegex(shardmesh.Error, r"o.state.0: a dict's key that is no text .*found int"):
+            shardmesh.save({"o": optimizer}, self.work / "refused", "torch-checkpointing")
+        for key, kind in ((True, "bool"), (0.5, "float"), ((1, 2), "tuple")):
+            with self.assertRaisesRegex(shardmesh.Error, rf"expected str or int, found {kind}"):
+                shardmesh.save({"o": {key: torch.ones(2)}}, self.work / "refused", "pt")
         shardmesh.save({"o": optimizer}, self.work / "dcp")
         for value in ((1, torch.empty(2, device="meta")), {"x": [(torch.empty(2, device="meta"),)]}):
             with self.assertRaisesRegex(shardmesh.Error, "^a[^:]*: has no plain memory to read: it is a meta tensor"):

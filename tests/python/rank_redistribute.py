@@ -259,6 +259,54 @@ def without_plain_memory(rank, world):
     return said
 
 
+def told(call):
+    try:
+        call()
+        return "no error"
+    except shardmesh.Error as problem:
+        return problem.code
+    except ZeroDivisionError:
+        return "ZeroDivisionError"
+
+
+def after_calls_that_ended(rank, world):
+    """What every rank is told, and that the next call does what was asked."""
+    mesh = mesh_over(range(world), (world,))
+    full = pattern((5, 3), torch.float32)
+    tensor = distributed(full, mesh, [Shard(0)])
+    move = lambda **options: shardmesh.redistribute(tensor, mesh, [Shard(1)], **options)  # noqa: E731
+    is_right = lambda: not differs(move(timeout=60), full, mesh, [Shard(1)])  # noqa: E731
+    said = []
+
+    def late(timeout):
+        """The last rank comes when the others have gone."""
+        if rank == world - 1:
+            said.append(None)
+            dist.barrier()
+            return
+        said.append(told(lambda: move(timeout=timeout)))
+        dist.barrier()
+
+    late(0.3)  # in the first call, before they have met
+    late(0.3)
+    said.append(is_right())
+    late(0.3)  # when they know each other
+    if rank == world - 1:
+        said.append(told(move))  # what became of the call that the others were in
+    dist.barrier()
+    said.append(is_right())
+
+    def divide(done, total):
+        if rank == 0:
+            1 / 0
+
+    said.append(told(lambda: move(progress=divide)))
+    dist.barrier()
+    said.append(is_right())
+    said.append(is_right())
+    return said
+
+
 class RedistributeTest(common.WorkTest):
     def none_wrong(self, world, function, *arguments):
         for wrong in run_ranks(world, function, *arguments):
@@ -294,6 +342,15 @@ class RedistributeTest(common.WorkTest):
 
     def test_between_machines(self):
         self.none_wrong(4, between_machines, common.seed())
+
+    def test_ranks_meet_again_after_a_call_that_ended(self):
+        for world in (2, 3):
+            *first, last = run_ranks(world, after_calls_that_ended)
+            ended = "deadline_exceeded"
+            for rank, said in enumerate(first):
+                self.assertEqual(said, [ended, ended, True, ended, True, "cancelled" if rank else "ZeroDivisionError",
+                                        True, True])
+            self.assertEqual(last, [None, None, True, None, ended, True, "cancelled", True, True])
 
     def test_tensors_without_plain_memory(self):
         first, second = run_ranks(2, without_plain_memory)

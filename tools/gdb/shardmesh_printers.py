@@ -5,6 +5,7 @@ Reads memory only: no function of the program is called, so it works on core dum
 without module (`box@shardmesh.layout` is `box`). The standard library's containers are read as libstdc++ lays them out.
 What gdb does not know (a library without debug information) or cannot read is said in angle brackets.
 """
+import contextlib
 import re
 
 import gdb
@@ -187,8 +188,8 @@ def rank_group(value):
 
 
 def key(value):
-    """An index or a name: up to 15 bytes in the key itself, longer ones are shared."""
-    size = int(value["size_"])
+    """An index, an integer key or a name: up to 15 bytes in the key itself, longer ones are shared."""
+    size, is_a_number = int(value["size_"]), int(value["is_a_number"])
     if size == int(value["is_an_index"]):
         return int(at_begin(value["bytes_"], gdb.lookup_type("long")))
     if size == int(value["is_shared"]):
@@ -196,7 +197,11 @@ def key(value):
         held = at_begin(value["bytes_"], shared.pointer())
         begin, size = (held + 1).reinterpret_cast(gdb.lookup_type("char").pointer()), int(held["size"])
         return begin.string("utf-8", "replace", min(size, 4096))
-    return value["bytes_"].address.reinterpret_cast(gdb.lookup_type("char").pointer()).string("utf-8", "replace", size)
+    begin = value["bytes_"].address.reinterpret_cast(gdb.lookup_type("char").pointer())
+    if size > is_a_number:
+        digits = begin.string("utf-8", "replace", size - is_a_number)
+        return int(digits) if re.fullmatch("-?[0-9]+", digits) else digits  # not yet made
+    return begin.string("utf-8", "replace", size)
 
 
 def quoted(name):
@@ -237,14 +242,16 @@ class Line:
 
 
 class Parts(Line):
-    """A line and named parts, or (`hint`) an array's or a map's. Parts are made as gdb asks for them."""
+    """A line and named parts, or (`hint`) an array's or a map's. Parts are made as gdb asks for them, and end where one
+    cannot be read, as in what is not yet made."""
 
     def __init__(self, line, parts, hint=None):
         super().__init__(line)
         self.parts, self.hint = parts, hint
 
     def children(self):
-        return iter(self.parts)
+        with contextlib.suppress(gdb.error):
+            yield from self.parts
 
     def display_hint(self):
         return self.hint

@@ -2,12 +2,15 @@
 // objects.json is checked when it is read: kinds, types, tags and numbers, each error naming the key.
 #include <catch2/catch_test_macros.hpp>
 
+#include <cstddef>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+import shardmesh.digest;
 import shardmesh.safetensors;
 
 using namespace shardmesh;
@@ -34,6 +37,13 @@ result<std::vector<safetensors::stored_object>> read(std::string_view kind, std:
                                                      std::string_view value) {
   return read(std::string("{\"kind\":\"") + std::string(kind) + "\",\"type\":\"" + std::string(type) +
               "\",\"value\":" + std::string(value) + "}");
+}
+
+// The document with the digest that it should have.
+std::string with_digest(std::string text) {
+  const std::size_t digits = text.find("\"xxh3\":\"") + 8;
+  text.replace(digits, 32, std::string(32, '0'));
+  return text.replace(digits, 32, to_hex(xxh3(std::as_bytes(std::span(text)))));
 }
 
 // The type that goes with a kind, so that nothing but the value can be wrong.
@@ -87,6 +97,30 @@ TEST_CASE("what the writer of objects.json prints is read back as it was") {
     CHECK((*found)[0].value.kind == kind);
     CHECK((*found)[0].value.type == type);
     CHECK((*found)[0].value.json == value);
+  }
+}
+
+TEST_CASE("paths keep names, indices and integer keys apart") {
+  output_object one = object("a.0.0.0", R"({"kind":"int","type":"builtins.int","value":1})");
+  one.where = {"a", 0, path_key::of_integer(0), "0", path_key::of_integer(-7)};
+  const auto text = safetensors::format_objects(std::vector{one}, {});
+  REQUIRE(text);
+  const std::string_view spelled = R"("path":["a",0,{"$int":0},"0",{"$int":-7}])";
+  REQUIRE(text->find(spelled) != std::string::npos);
+  const auto found = safetensors::parse_objects(*text);
+  REQUIRE(found);
+  CHECK(found->objects.at(0).where == one.where);
+  for (const std::string_view bad :
+       {R"("path":[{"$int":"0"}])", R"("path":[{"$int":[0]}])", R"("path":[{}])", R"("path":[{"$int":0,"$int":1}])",
+        R"("path":[{"int":0}])", R"("path":[{"$int":{}}])", R"("path":[{"$int":0.5}])", R"("path":[{"$int":null}])",
+        R"("path":[[0]])"}) {
+    INFO(bad);
+    std::string changed = *text;
+    changed.replace(changed.find(spelled), spelled.size(), bad);
+    const auto refused = safetensors::parse_objects(with_digest(changed));
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().code == errc::bad_format);
+    CHECK(refused.error().key == "a.0.0.0");
   }
 }
 

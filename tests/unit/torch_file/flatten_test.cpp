@@ -53,11 +53,11 @@ TEST_CASE("a .pt state dict flattens to PyTorch's paths and tensors, by both rul
     const torch_file::flat_entry& entry = (*entries)[i];
     INFO(entry.fqn);
     nlohmann::json path = nlohmann::json::array();
-    for (const torch_file::flat_path_item& part : entry.path) {
-      if (const auto* text = std::get_if<std::string>(&part))
-        path.push_back(*text);
+    for (const path_key& step : entry.where) {
+      if (step.is_index())
+        path.push_back(step.index());
       else
-        path.push_back(std::get<std::int64_t>(part));
+        path.push_back(std::string(step.name()));
     }
     CHECK(path == expected[i]["path"]);
     REQUIRE(entry.tensor.has_value() == expected[i].contains("sha256"));

@@ -45,6 +45,32 @@ bool same(const path_key& key, const model& m) {
 
 }  // namespace
 
+TEST_CASE("an integer key is a name to who does not ask, and another key than that name and that index") {
+  for (const std::int64_t value :
+       {std::int64_t{0}, std::int64_t{7}, std::int64_t{-12345678901234}, std::int64_t{999'999'999'999'999}}) {
+    const path_key key = path_key::of_integer(value), name(std::to_string(value)), index(value);
+    CHECK(key.is_integer());
+    CHECK_FALSE(key.is_index());
+    CHECK(key.integer() == value);
+    CHECK(key.name() == std::to_string(value));
+    CHECK(key_text(key) == std::to_string(value));
+    CHECK(key == path_key::of_integer(value));
+    CHECK(hash_value(key) == hash_value(path_key::of_integer(value)));
+    CHECK_FALSE(key == name);
+    CHECK_FALSE(key == index);
+    CHECK_FALSE(name.is_integer());
+    CHECK_FALSE(index.is_integer());
+    CHECK((index < key && key < name && !(name < key)));
+    CHECK(hash_value(key) != hash_value(name));
+    CHECK(to_string(path{"a", key, "b"}) == "a[" + std::to_string(value) + "].b");
+    CHECK(dotted(path{"a", key, "b"}) == "a." + std::to_string(value) + ".b");
+  }
+  for (const std::int64_t value : {std::int64_t{1'000'000'000'000'000}, std::numeric_limits<std::int64_t>::min()}) {
+    CHECK_FALSE(path_key::of_integer(value).is_integer());
+    CHECK(path_key::of_integer(value) == path_key(std::to_string(value)));
+  }
+}
+
 TEST_CASE("keys of every length hold, compare, order and hash as what they were made of") {
   const auto all = samples();
   for (const model& a : all) {
