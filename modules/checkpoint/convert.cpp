@@ -163,8 +163,8 @@ save_report convert(checkpoint_reader& given, const std::filesystem::path& desti
   } else if (to_pt) {
     report = torch_file::save(destination, std::move(work.tensors), work.objects, source,
                               replacing_checkpoints(options.saving));
-    for (error& problem : report.problems)  // paths that make no tree are the source's, not an argument
-      if (problem.code == errc::invalid_argument) problem.code = errc::unsupported;
+    for (error& problem : report.problems)  // paths that make no tree are the source's; the destination is an argument
+      if (problem.code == errc::invalid_argument && problem.file.empty()) problem.code = errc::unsupported;
   } else if (to_torch_checkpointing) {
     using torch_checkpointing::payload;
     const torch_checkpointing::folder_options format{options.safetensors_files ? payload::safetensors : payload::torch,

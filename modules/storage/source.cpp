@@ -61,6 +61,21 @@ struct file_pool::state {
 
 namespace {
 
+// Differs for another file of that name and, but for a write within a tick of the system's clock, for other bytes.
+struct file_version {
+  dev_t device = 0;
+  ino_t number = 0;
+  off_t size = 0;
+  std::int64_t written_s = 0, written_ns = 0;
+  explicit file_version(const struct stat& status)
+      : device(status.st_dev),
+        number(status.st_ino),
+        size(status.st_size),
+        written_s(status.st_mtim.tv_sec),
+        written_ns(status.st_mtim.tv_nsec) {}
+  bool operator==(const file_version&) const = default;
+};
+
 template <class Pool>
 class pooled_file final : public byte_source {
  public:
@@ -71,6 +86,7 @@ class pooled_file final : public byte_source {
     SHARDMESH_TRY(const auto opened, acquire());
     struct stat status{};
     if (::fstat(opened.fd(), &status) != 0) return fail_sys(errno, "cannot stat", path_);
+    version_.emplace(status);
     size_ = status.st_size;
     return {};
   }
@@ -80,7 +96,8 @@ class pooled_file final : public byte_source {
   result<void> read(std::int64_t offset, std::span<std::byte> out) const override {
     SHARDMESH_CHECK(check_range(*this, offset, out.size()));
     SHARDMESH_TRY(const auto opened, acquire());
-    return read_from(opened.fd(), offset, out);
+    SHARDMESH_CHECK(read_from(opened.fd(), offset, out));
+    return check_version(opened.fd());
   }
 
  private:
@@ -99,8 +116,18 @@ class pooled_file final : public byte_source {
     return {};
   }
 
+  // Asked after a read, since what is overwritten in place, or was replaced while no descriptor held it, is a mixture
+  // of two files to who goes by what the first one said.
+  result<void> check_version(int fd) const {
+    struct stat status{};
+    if (::fstat(fd, &status) != 0) return fail_sys(errno, "cannot stat", path_);
+    if (file_version(status) == *version_) return {};
+    return fail(errc::io, "changed after it was opened").with_file(path_).with_hint("open it again");
+  }
+
   std::shared_ptr<Pool> pool_;
   std::string path_;
+  std::optional<file_version> version_;
   std::int64_t size_ = 0;
 };
 

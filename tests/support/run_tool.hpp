@@ -2,12 +2,12 @@
 // Runs the built command line and keeps what it wrote. Tests only.
 #pragma once
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <scratch_folder.hpp>
 #include <sstream>
 #include <string>
 
@@ -23,22 +23,6 @@ inline std::string read_text(const std::filesystem::path& path) {
   text << file.rdbuf();
   return text.str();
 }
-
-/// A folder of its own for a test; removed with the object.
-class scratch_folder {
- public:
-  scratch_folder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "shardmesh-test-XXXXXX").string();
-    if (::mkdtemp(pattern.data()) == nullptr) std::abort();
-    path_ = pattern;
-  }
-  ~scratch_folder() { std::filesystem::remove_all(path_); }
-  scratch_folder(const scratch_folder&) = delete;
-  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
-
- private:
-  std::filesystem::path path_;
-};
 
 /// `arguments` is a shell command's tail: quote what needs it. `before` runs in the same shell: "ulimit -s 256; ".
 inline tool_output run_tool(const std::string& arguments, const std::string& before = "") {

@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <memory>
 #include <random>
+#include <scratch_folder.hpp>
 #include <span>
 #include <string>
 #include <utility>
@@ -24,12 +25,6 @@ using namespace shardmesh;
 namespace fs = std::filesystem;
 
 namespace {
-
-struct scratch_folder {
-  fs::path path = fs::temp_directory_path() / ("shardmesh-dequantized-" + std::to_string(std::random_device{}()));
-  scratch_folder() { fs::create_directory(path); }
-  ~scratch_folder() { fs::remove_all(path); }
-};
 
 tensor_view view_of(void* data, dtype type, const extents& sizes) {
   return {static_cast<std::byte*>(data), type, {}, sizes, contiguous_strides(sizes)};

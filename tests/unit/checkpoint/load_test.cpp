@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <random>
+#include <scratch_folder.hpp>
 #include <span>
 #include <string>
 #include <utility>
@@ -21,12 +21,6 @@ using namespace shardmesh;
 namespace fs = std::filesystem;
 
 namespace {
-
-struct scratch_folder {
-  fs::path path = fs::temp_directory_path() / ("shardmesh-load-" + std::to_string(std::random_device{}()));
-  scratch_folder() { fs::create_directory(path); }
-  ~scratch_folder() { fs::remove_all(path); }
-};
 
 template <class V>
 tensor_view view_of(std::vector<V>& values, dtype type, const extents& sizes) {

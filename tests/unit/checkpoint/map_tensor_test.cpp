@@ -10,6 +10,7 @@
 #include <numeric>
 #include <optional>
 #include <random>
+#include <scratch_folder.hpp>
 #include <span>
 #include <string>
 #include <vector>
@@ -21,12 +22,6 @@ using namespace shardmesh;
 namespace fs = std::filesystem;
 
 namespace {
-
-struct scratch_folder {
-  fs::path path = fs::temp_directory_path() / ("shardmesh-map-" + std::to_string(std::random_device{}()));
-  scratch_folder() { fs::create_directory(path); }
-  ~scratch_folder() { fs::remove_all(path); }
-};
 
 // The view's elements, row-major.
 std::vector<std::byte> elements(const const_tensor_view& view) {

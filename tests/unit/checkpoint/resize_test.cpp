@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <random>
+#include <scratch_folder.hpp>
 #include <string>
 #include <vector>
 
@@ -17,12 +17,6 @@ using namespace shardmesh;
 namespace fs = std::filesystem;
 
 namespace {
-
-struct scratch_folder {
-  fs::path path = fs::temp_directory_path() / ("shardmesh-resize-" + std::to_string(std::random_device{}()));
-  scratch_folder() { fs::create_directory(path); }
-  ~scratch_folder() { fs::remove_all(path); }
-};
 
 tensor_view view_of(std::vector<std::int32_t>& values, const extents& sizes) {
   return {reinterpret_cast<std::byte*>(values.data()), dtype::int32, {}, sizes, contiguous_strides(sizes)};

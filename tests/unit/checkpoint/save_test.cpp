@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <numeric>
 #include <random>
+#include <scratch_folder.hpp>
 #include <span>
 #include <stop_token>
 #include <string>
@@ -21,12 +22,6 @@ using namespace shardmesh;
 namespace fs = std::filesystem;
 
 namespace {
-
-struct scratch_folder {
-  fs::path path = fs::temp_directory_path() / ("shardmesh-save-" + std::to_string(std::random_device{}()));
-  scratch_folder() { fs::create_directory(path); }
-  ~scratch_folder() { fs::remove_all(path); }
-};
 
 tensor_view view_of(std::vector<std::int32_t>& values, const extents& sizes, const extents& strides) {
   return {reinterpret_cast<std::byte*>(values.data()), dtype::int32, {}, sizes, strides};

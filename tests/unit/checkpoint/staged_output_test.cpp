@@ -3,13 +3,13 @@
 // share.
 #include <unistd.h>
 #include <catch2/catch_test_macros.hpp>
+#include <scratch_folder.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <random>
 #include <span>
 #include <string>
 #include <string_view>
@@ -22,14 +22,9 @@ namespace fs = std::filesystem;
 
 namespace {
 
-struct scratch_folder {
-  fs::path path = fs::temp_directory_path() / ("shardmesh-test-" + std::to_string(std::random_device{}()));
-  scratch_folder() { fs::create_directory(path); }
-  ~scratch_folder() { fs::remove_all(path); }
-  std::size_t entries() const {
-    return static_cast<std::size_t>(std::distance(fs::directory_iterator(path), fs::directory_iterator()));
-  }
-};
+std::size_t entries_of(const fs::path& folder) {
+  return static_cast<std::size_t>(std::distance(fs::directory_iterator(folder), fs::directory_iterator()));
+}
 
 std::span<const std::byte> bytes_of(std::string_view text) {
   return std::as_bytes(std::span(text.data(), text.size()));
@@ -58,7 +53,7 @@ result<void> save(const fs::path& destination, std::string_view text, bool overw
 TEST_CASE("without a commit nothing remains, not even the temporary") {
   const scratch_folder scratch;
   REQUIRE(save(scratch.path / "out", "new", false, false));
-  CHECK(scratch.entries() == 0);
+  CHECK(entries_of(scratch.path) == 0);
 }
 
 TEST_CASE("an existing destination needs overwrite, and is then replaced whole") {
@@ -73,7 +68,7 @@ TEST_CASE("an existing destination needs overwrite, and is then replaced whole")
   REQUIRE(save(scratch.path / "out", "new", true));
   CHECK(text_of(scratch.path / "out" / "__0_0.distcp") == "new");
   CHECK_FALSE(fs::exists(scratch.path / "out" / "__7_0.distcp"));
-  CHECK(scratch.entries() == 1);
+  CHECK(entries_of(scratch.path) == 1);
 }
 
 TEST_CASE("a folder that holds more than a checkpoint is never replaced") {
@@ -150,10 +145,10 @@ TEST_CASE("whoever joined and gives up takes the folder away, and then it cannot
     {
       const auto joined = staged_output::join(made.folder()).value();
     }
-    CHECK(scratch.entries() == 1);
+    CHECK(entries_of(scratch.path) == 1);
     CHECK_FALSE(made.commit());
   }
   CHECK(text_of(scratch.path / "out" / "__0_0.distcp") == "old");
-  CHECK(scratch.entries() == 1);
+  CHECK(entries_of(scratch.path) == 1);
   CHECK_FALSE(staged_output::join(scratch.path / "nowhere"));
 }

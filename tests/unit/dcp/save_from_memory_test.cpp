@@ -8,6 +8,7 @@
 #include <iterator>
 #include <map>
 #include <random>
+#include <scratch_folder.hpp>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,12 +19,6 @@ using namespace shardmesh;
 namespace fs = std::filesystem;
 
 namespace {
-
-struct scratch_folder {
-  fs::path path = fs::temp_directory_path() / ("shardmesh-dcp-" + std::to_string(std::random_device{}()));
-  scratch_folder() { fs::create_directory(path); }
-  ~scratch_folder() { fs::remove_all(path); }
-};
 
 std::map<std::string, std::string> files_of(const fs::path& folder) {
   std::map<std::string, std::string> all;

@@ -5,7 +5,7 @@
 
 #include <filesystem>
 #include <fstream>
-#include <random>
+#include <scratch_folder.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,12 +16,6 @@ using namespace shardmesh;
 namespace fs = std::filesystem;
 
 namespace {
-
-struct scratch_folder {
-  fs::path path = fs::temp_directory_path() / ("shardmesh-rule-" + std::to_string(std::random_device{}()));
-  scratch_folder() { fs::create_directory(path); }
-  ~scratch_folder() { fs::remove_all(path); }
-};
 
 void write_text(const fs::path& path, std::string_view text) {
   std::ofstream(path) << text;

@@ -10,6 +10,7 @@
 #include <map>
 #include <optional>
 #include <random>
+#include <scratch_folder.hpp>
 #include <set>
 #include <string>
 #include <utility>
@@ -30,12 +31,6 @@ using dice = std::mt19937;
 int roll(dice& random, int least, int most) {
   return std::uniform_int_distribution<int>(least, most)(random);
 }
-
-struct scratch_folder {
-  fs::path path = fs::temp_directory_path() / ("shardmesh-tcw-" + std::to_string(std::random_device{}()));
-  scratch_folder() { fs::create_directory(path); }
-  ~scratch_folder() { fs::remove_all(path); }
-};
 
 struct held_box {
   box where;
