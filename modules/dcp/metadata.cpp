@@ -9,6 +9,7 @@ module;
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -121,6 +122,12 @@ class metadata_parser {
     tensor.properties.strides = read_strides(strides, tensor.shape.rank());
   }
 
+  // (0,), in our own attribute.
+  static std::optional<std::int64_t> integer_key_of(pickle::value step) {
+    if (step.kind() != pickle::kind::tuple || step.items().size() != 1) return std::nullopt;
+    return step.items()[0].as_int();
+  }
+
   path path_of(std::string_view key) {
     const auto found = paths_.find(key);
     if (found == paths_.end()) return path{std::string(key)};
@@ -131,6 +138,8 @@ class metadata_parser {
         where.push_back(*number);
       else if (const auto text = item.text())
         where.push_back(std::string(*text));
+      else if (const auto integer = integer_key_of(item))
+        where.push_back(path_key::of_integer(*integer));
       else
         return problem(
                    errc::bad_format,

@@ -207,10 +207,15 @@ class metadata_writer {
     out_.text(key);
     out_.begin_tuple();
     for (const path_key& item : where) {
-      if (item.is_index())
+      if (item.is_integer()) {  // (0,) of a dict, 0 of a list
+        out_.begin_tuple();
+        out_.integer(item.integer());
+        out_.end_tuple();
+      } else if (item.is_index()) {
         out_.integer(item.index());
-      else
+      } else {
         out_.text(item.name());
+      }
     }
     out_.end_tuple();
   }

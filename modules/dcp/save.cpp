@@ -66,6 +66,11 @@ class dcp_save {
     SHARDMESH_CHECK(ask_before_commit(options_));
     SHARDMESH_CHECK(output.commit());
     report_.notes = output.notes();
+    // With text for keys load_state_dict() of an optimizer drops its state without a word.
+    if (auto note = torch_file::note_of_integer_keys(
+            tensors_, objects_,
+            "text for PyTorch's dcp_to_torch_save, as always in DCP; shardmesh makes integers of them again"))
+      report_.notes.push_back(*std::move(note));
     report_.files = files.files();
     report_.bytes = files.data_bytes();
     report_.tensors = static_cast<std::int64_t>(tensors_.size());

@@ -35,7 +35,7 @@ folder_reader::folder_reader(const fs::path& folder, fs::path step, const open_o
 
 result<saved_file> folder_reader::open_file(const std::string& name) {
   SHARDMESH_CHECK(check_inside(step_, name));
-  SHARDMESH_TRY(auto reader, torch_file::open(step_ / name, options_));
+  SHARDMESH_TRY(auto reader, torch_file::open_rank_file(step_ / name, options_));
   const fs::path parent = fs::path(name).parent_path();
   const std::size_t number = add_part(std::move(reader), folder_ + (parent.empty() ? "" : parent.string() + "/"));
   return saved_file{number, &part(number)};

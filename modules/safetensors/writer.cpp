@@ -64,7 +64,8 @@ result<file_shape> shape_in_file(const safetensors::tensor& tensor) {
 
 std::optional<error> problem_of(const safetensors::tensor& tensor) {
   const auto bad = [&](errc code, std::string message) { return fail(code, std::move(message)).with_key(tensor.name); };
-  if (tensor.name == "__metadata__") return bad(errc::invalid_argument, "is a reserved name of safetensors");
+  if (tensor.name == "__metadata__")
+    return bad(errc::unsupported, "is a reserved name of safetensors").with_hint("rename it");
   if (!is_utf8(tensor.name)) return bad(errc::unsupported, "the name is not UTF-8, which safetensors needs");
   if (auto shape = shape_in_file(tensor); !shape) return std::move(shape).error();
   return std::nullopt;

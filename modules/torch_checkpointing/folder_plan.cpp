@@ -198,6 +198,9 @@ class planning {
   }
 
   void add_notes() {
+    if (auto note = torch_file::note_of_integer_keys(
+            tensors_, objects_, "text: an optimizer's load_state_dict drops the state that lies below such keys"))
+      made_.notes.push_back(*std::move(note));
     if (!gathered_.empty())
       made_.notes.push_back(fmt::format(
           "{}: the boxes of one rank are no box together, so one rank's file has the whole", first_of(gathered_)));

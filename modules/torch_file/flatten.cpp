@@ -113,6 +113,7 @@ result<void> walker::enter(const pickle::value& mapping) {
   SHARDMESH_CHECK(check_step(path_.size()));
   open_.insert(mapping.identity());
   const pickle::pairs pairs = mapping_entries(mapping).pairs();
+  if (pairs.empty() && options_.keep_empty && !path_.empty()) SHARDMESH_CHECK(add(mapping));
   for (std::size_t i = 0; i < pairs.size(); ++i) {
     path_.push_back(step_of(pairs[i].key).value_or(fmt::format("#{}", i)));
     SHARDMESH_CHECK(visit(pairs[i].value));

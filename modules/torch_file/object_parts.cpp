@@ -85,24 +85,24 @@ class apart {
     if (is_tensor(item_, entry.value)) named_.insert(entry.value.identity());
   }
 
-  // False beyond the limits.
-  bool enter(const pickle::value& value) {
+  // False beyond the limits. `is_submodule`: of the module whose path ends with its name.
+  bool enter(const pickle::value& value, bool is_submodule = false) {
     if (++steps_ > most_steps_ || open_.size() > options_.max_depth) return false;
     if (is_tensor(item_, value)) return add(value);
     if (!search_.holds(value)) return add(value);
     if (std::find(open_.begin(), open_.end(), value.identity()) != open_.end()) return true;  // lies in itself
     open_.push_back(value.identity());
-    const bool whole = enter_parts(value);
+    const bool whole = enter_parts(value, is_submodule);
     open_.pop_back();
     return whole;
   }
 
-  bool enter_parts(const pickle::value& value) {
+  bool enter_parts(const pickle::value& value, bool is_submodule) {
     if (value.kind() == pickle::kind::persistent) return leave_out(value);
     if (is_mapping(value)) return enter_pairs(mapping_entries(value).pairs());
     if (value.kind() != pickle::kind::record || !sequence_items(value).empty())
       return enter_items(sequence_items(value));
-    if (const pickle::value state = module_state(value)) return enter_module(state);
+    if (const pickle::value state = module_state(value)) return enter_module(state, is_submodule);
     return enter_instance(value);
   }
 
@@ -132,8 +132,8 @@ class apart {
     return true;
   }
 
-  // In the order of state_dict().
-  bool enter_module(const pickle::value& state) {
+  // In the order of state_dict(), which is one dict with the names of submodules before those of their parameters.
+  bool enter_module(const pickle::value& state, bool is_submodule) {
     const pickle::value transient = state.find("_non_persistent_buffers_set");
     const auto is_transient = [&](const pickle::value& key) {
       for (const pickle::value name : sequence_items(transient))
@@ -149,7 +149,7 @@ class apart {
           continue;
         }
         if (is_tensor_here || search_.holds(pair.value)) {
-          if (!step(std::string(*pair.key.text()), pair.value)) return false;
+          if (!step(std::string(*pair.key.text()), pair.value, is_submodule, part == "_modules")) return false;
         } else {
           ++into_->attributes;
         }
@@ -161,7 +161,7 @@ class apart {
         into_->attributes += name && !name->starts_with('_') ? 1 : 0;
         continue;
       }
-      if (!step(std::string(*name), pair.value)) return false;
+      if (!step(std::string(*name), pair.value, is_submodule)) return false;
     }
     return true;
   }
@@ -191,13 +191,16 @@ class apart {
     return !search_.holds(state) || step(std::string("state"), state);
   }
 
-  bool step(const path_key& name, const pickle::value& value) {
+  // `joins`: the name goes behind the last of the path, with a dot between them.
+  bool step(const path_key& name, const pickle::value& value, bool joins = false, bool is_submodule = false) {
     const std::size_t before = fqn_.size();
     if (!path_.empty()) fqn_ += '.';
-    path_.push_back(name);
     fqn_ += key_text(name);
-    const bool whole = enter(value);
-    path_.pop_back();
+    const path above = path_;
+    if (joins) path_.pop_back();
+    path_.push_back(joins ? path_key(key_text(above.back()) + "." + key_text(name)) : name);
+    const bool whole = enter(value, is_submodule);
+    path_ = above;
     fqn_.resize(before);
     return whole;
   }

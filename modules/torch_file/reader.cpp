@@ -72,6 +72,9 @@ class torch_file_reader final : public checkpoint_reader, public file_of_ranks, 
     return {};
   }
 
+  // An empty dict is an entry; of a rank's file it only says that others have what is in it.
+  void keep_empty() { keeps_empty_ = true; }
+
   // One rank's file by itself.
   void say_what_is_missing() {
     if (!first_part_) return;
@@ -193,7 +196,8 @@ class torch_file_reader final : public checkpoint_reader, public file_of_ranks, 
       // Every entry takes a byte or two of the pickle, unless parts are shared: then these limits are what ends it.
       const auto pickle_bytes = static_cast<std::int64_t>(item_->graph().consumed_bytes());
       SHARDMESH_TRY(entries, flatten_state_dict(*item_, root,
-                                                {.max_entries = static_cast<std::size_t>(250'000 + pickle_bytes / 2),
+                                                {.keep_empty = keeps_empty_,
+                                                 .max_entries = static_cast<std::size_t>(250'000 + pickle_bytes / 2),
                                                  .max_depth = 64,  // it recurses
                                                  .max_path_bytes = static_cast<std::size_t>(budget_.left_to_build())}));
     } else if (!holds_tensors(*item_, root)) {
@@ -292,6 +296,7 @@ class torch_file_reader final : public checkpoint_reader, public file_of_ranks, 
   std::unordered_map<std::size_t, pickle::value> opaque_tensors_;  // by index into the catalog
   std::vector<chunk_place> chunks_;
   std::int64_t ranks_ = 1;
+  bool keeps_empty_ = false;
   std::optional<std::pair<std::size_t, std::string>> first_part_;  // the first tensor that is not whole; who holds it
   read_budget budget_;
   std::int32_t first_expanded_ = std::numeric_limits<std::int32_t>::max();
@@ -314,6 +319,7 @@ result<std::unique_ptr<checkpoint_reader>> open(const fs::path& file, const open
 result<std::unique_ptr<checkpoint_reader>> open_run(const fs::path& file, const open_options& options,
                                                     const std::optional<file_run>& run) {
   auto reader = std::make_unique<torch_file_reader>(file, options);
+  reader->keep_empty();
   SHARDMESH_CHECK(reader->open(run));
   reader->say_what_is_missing();
   return std::unique_ptr<checkpoint_reader>(std::move(reader));

@@ -165,7 +165,8 @@ class script_walker {
 
   result<void> add(const pickle::pair& weight) {
     path_.push_back(*weight.key.text());
-    flat_entry entry{path_, dotted(path_), weight.value, item_.tensor_of(weight.value), 0};
+    std::string name = dotted(path_);
+    flat_entry entry{{name}, name, weight.value, item_.tensor_of(weight.value), 0};
     path_.pop_back();
     SHARDMESH_CHECK(budget_.build(static_cast<std::int64_t>(2 * entry.fqn.size() + sizeof(entry))));
     if (made_.entries.size() == most_entries_)

@@ -12,6 +12,7 @@ export import :archived_objects;
 export import :chunk;
 export import :component_reader;
 export import :flatten;
+export import :integer_keys;
 export import :item;
 export import :item_records;
 export import :item_writer;

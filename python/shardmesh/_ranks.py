@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
@@ -91,9 +92,9 @@ def _meet(ranks: tuple[int, ...], rank: int, timeout: float | None) -> Members:
     while store.check([f"{name}/{number}/ended"]):
         number += 1
     if timeout is None:
-        timeout = distributed_c10d._get_default_timeout(dist.Backend("gloo")).total_seconds()
+        timeout = _timeout_of_group()
     try:
-        return _meet_at(f"{name}/{number}", store, ranks, rank, time.monotonic() + timeout)
+        return _meet_at(_Meeting(store, f"{name}/{number}", number == 0, time.monotonic() + timeout), ranks, rank)
     except BaseException:
         _end(store, f"{name}/{number}")
         raise
@@ -105,31 +106,57 @@ def _end(store: dist.Store, meeting: str) -> None:
         store.set(f"{meeting}/ended", "1")
 
 
-def _meet_at(name: str, store: dist.Store, ranks: tuple[int, ...], rank: int, end: float) -> Members:
-    store.set(f"{name}/machine/{rank}", _machine())
-    machines = {other: _told(store, f"{name}/machine/{other}", other, end) for other in ranks}
+def _timeout_of_group() -> float:
+    try:
+        options = distributed_c10d._get_default_group()._get_backend(torch.device("cpu")).options
+        return options._timeout.total_seconds()
+    except (AttributeError, RuntimeError):  # a backend without options, or none for the processor
+        return distributed_c10d._get_default_timeout(dist.Backend("gloo")).total_seconds()
+
+
+class _Meeting(NamedTuple):
+    store: dist.Store
+    name: str
+    is_first: bool
+    end: float  # of time.monotonic()
+
+    def tell(self, key: str, value: bytes | str) -> None:
+        self.store.set(f"{self.name}/{key}", value)
+
+    def told(self, key: str, by: int) -> bytes:
+        """What another rank sets. The store's own waiting hears neither Ctrl-C nor our timeout."""
+        key, pause = f"{self.name}/{key}", 0.0005
+        while not self.store.check([key]):
+            if self._has_ended(by) and not self.store.check([key]):
+                raise failure("communication", "its process has ended", ranks=(by,))
+            if time.monotonic() >= self.end:
+                raise failure("deadline_exceeded", "did not come to its first call with these ranks" if self.is_first else
+                              "did not come back after a call with these ranks that had ended", ranks=(by,))
+            time.sleep(pause)
+            pause = min(2 * pause, 0.05)
+        return self.store.get(key)
+
+    def _has_ended(self, rank: int) -> bool:
+        """Known of ranks of this machine that have met others before."""
+        key = f"shardmesh/process/{rank}"
+        return self.store.check([key]) and _is_gone(self.store.get(key).decode())
+
+
+def _meet_at(meeting: _Meeting, ranks: tuple[int, ...], rank: int) -> Members:
+    meeting.store.set(f"shardmesh/process/{rank}", _process())
+    meeting.tell(f"machine/{rank}", _machine())
+    machines = {other: meeting.told(f"machine/{other}", other) for other in ranks}
     elsewhere = tuple(other for other in ranks if machines[other] != machines[ranks[0]])
     if elsewhere:
-        return _over_group(ranks, elsewhere, name)
+        return _over_group(ranks, elsewhere, meeting.name)
     memory = None
     if rank == ranks[0]:
         memory = _native.SharedMemory.make(len(ranks))
-        store.set(f"{name}/token", memory.token)
-    token = _told(store, f"{name}/token", ranks[0], end).decode()
-    left = max(0.001, end - time.monotonic())
+        meeting.tell("token", memory.token)
+    token = meeting.told("token", ranks[0]).decode()
+    left = max(0.001, meeting.end - time.monotonic())
     joined = _native.Ranks.join(token, ranks.index(rank), left)  # returns when all have; the memory needs no name then
-    return Members(joined, ranks, name)
-
-
-def _told(store: dist.Store, key: str, by: int, end: float) -> bytes:
-    """What another rank sets. The store's own waiting hears neither Ctrl-C nor our timeout."""
-    pause = 0.0005
-    while not store.check([key]):
-        if time.monotonic() >= end:
-            raise failure("deadline_exceeded", "did not come to its first call with these ranks", ranks=(by,))
-        time.sleep(pause)
-        pause = min(2 * pause, 0.02)
-    return store.get(key)
+    return Members(joined, ranks, meeting.name)
 
 
 def _over_group(ranks: tuple[int, ...], elsewhere: tuple[int, ...], name: str) -> Members:
@@ -147,3 +174,22 @@ def _machine() -> bytes:
     """Equal for processes that see each other."""
     boot = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return f"{boot}/{os.stat('/proc/self/ns/pid').st_ino}/{os.getuid()}".encode()
+
+
+def _process() -> str:
+    """This process, on this machine: its number, and when it began, since numbers come again."""
+    return f"{_machine().decode()}/{os.getpid()}/{_began(os.getpid())}"
+
+
+def _is_gone(process: str) -> bool:
+    machine, number, began = process.rsplit("/", 2)
+    return machine.encode() == _machine() and _began(int(number)) != began
+
+
+def _began(number: int) -> str:
+    """In ticks since the machine's start; empty for a process that has ended (and that its parent may not have heard of)."""
+    try:
+        fields = pathlib.Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if fields[0] in "ZX" else fields[19]

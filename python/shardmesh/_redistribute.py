@@ -2,6 +2,7 @@
 """redistribute: a DTensor or ShardedTensor laid out in another way, over the same ranks or others."""
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Optional, Union
 
@@ -165,11 +166,20 @@ def _to_dtensor(tensor: Distributed, device_mesh: DeviceMesh, placements: Sequen
     with group.telling_others():
         layout = Layout.on(device_mesh, placements, tensor.shape if isinstance(tensor, DTensor) else tensor.size())
         to = distribution(_numbered(layout, group))
-        shape = local_shape(layout, rank) if is_mine else (0,)
+        # Outside of the mesh as in PyTorch, but where there are gradients: backward of its to_local() needs the dimensions.
+        has_gradient = isinstance(tensor, DTensor) and tensor.requires_grad
+        shape = local_shape(layout, rank) if is_mine else (0,) * (max(1, len(layout.shape)) if has_gradient else 1)
         local = fresh(shape, tensor.dtype, _device(device_mesh))
     _move(tensor, group, to, [local] if is_mine else [], options)
     size = torch.Size(layout.shape)
-    return DTensor.from_local(local, device_mesh, placements, run_check=False, shape=size, stride=_dense(size))
+    made = DTensor.from_local(local, device_mesh, placements, run_check=False, shape=size, stride=_dense(size))
+    return made if is_mine else _elsewhere(made, local, size)
+
+
+def _elsewhere(made: DTensor, local: torch.Tensor, size: torch.Size) -> DTensor:
+    """On a rank outside of the mesh from_local takes a local tensor of its own, and its shape for one of no dimensions."""
+    meta = made._spec.tensor_meta._replace(shape=size, stride=_dense(size))
+    return DTensor(local, dataclasses.replace(made._spec, tensor_meta=meta), requires_grad=False)
 
 
 def _to_sharded_tensor(tensor: Distributed, spec: ShardingSpec, options: tuple) -> ShardedTensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -80,7 +80,19 @@ def _flattened(state_dict: Mapping[str, Any], format: str) -> list[tuple[str, tu
         flat, paths = flatten_state_dict(plain)
     except ValueError as cause:  # two entries have one name
         raise failure("duplicate_key", str(cause)) from cause
-    return [(key, _with_integer_keys(paths[key], plain), value) for key, value in flat.items()]
+    return [(key, _with_integer_keys(paths[key], plain), value) for key, value in flat.items()] + list(_empty(plain))
+
+
+def _empty(value: Any, path: tuple = ()) -> Iterator[tuple[str, tuple, Any]]:
+    """Dicts that are empty, which PyTorch's flattening loses: an optimizer's state before its first step."""
+    if isinstance(value, Mapping):
+        if path and not value:
+            yield ".".join(str(step[0] if isinstance(step, tuple) else step) for step in path), path, {}
+        for key, one in value.items():
+            yield from _empty(one, (*path, (key,) if type(key) is int else str(key)))
+    elif isinstance(value, list):
+        for number, one in enumerate(value):
+            yield from _empty(one, (*path, number))
 
 
 def _with_integer_keys(path: tuple, state: Any) -> tuple:

@@ -148,10 +148,13 @@ def check_random(oracle):
         torch_save_to_dcp(source, folder)  # whose flattening makes dicts of mappings and loses empty ones
         dcp_to_torch_save(folder, theirs)
         for kind, given in (("a file", source), ("a folder", folder)):
+            if kind == "a file":
+                torch.save(with_empty_dicts(load(theirs, False), state), theirs)
+            else:
+                dcp_to_torch_save(folder, theirs)
             if oracle.succeeds(f"random {number}", "convert", given, ours, "--force") is not None:
                 compare(oracle, f"random {number} from {kind}", ours, theirs)
-        if ours.exists():
-            oracle.succeeds(f"random {number}", "diff", source, ours)
+                oracle.succeeds(f"random {number} from {kind}", "diff", given, ours)
 
 
 def check_options(oracle):
@@ -194,12 +197,13 @@ def check_integer_keys(oracle):
              "by_number": {7: torch.ones(2), -5: {0: torch.zeros(1), "0x": 1}, 10**14: "far", "7.5": 2}}
     source = oracle.work / "integers.in.pt"
     torch.save(state, source)
-    for names in (["a.pt"], ["a.safetensors", "b.pt"], ["hf/", "c.pt"], ["torchsave.pt", "d.safetensors", "e.pt"]):
+    for names in (["a.pt"], ["a.safetensors", "b.pt"], ["hf/", "c.pt"], ["torchsave.pt", "d.safetensors", "e.pt"],
+                  ["dcp/", "f.pt"], ["g.safetensors", "dcp/", "hf/", "h.pt"]):
         now = source
         for name in names:
             to = oracle.work / f"integers.{'.'.join(names).replace('/', '')}.{name}"
             if oracle.succeeds(f"integer keys {names}", "convert", now, to, "--to",
-                               {"pt": "pt", "safetensors": "safetensors"}.get(name.split(".")[-1], "hf")) is None:
+                               name[:-1] if name.endswith("/") else name.split(".")[-1]) is None:
                 return
             now = to
         found = difference(load(now, True), state)
@@ -216,8 +220,82 @@ def check_integer_keys(oracle):
                      "the next step of the optimizer is another")
 
 
+def check_told(oracle):
+    """Where integer keys become text, whoever converts is told; PyTorch's converter makes text of them."""
+    source, folder = oracle.work / "told.in.pt", oracle.work / "told.dcp"
+    torch.save({"o": {"state": {0: torch.ones(1), 7: torch.ones(2)}}}, source)
+    for to, what in (("dcp", "text for PyTorch's dcp_to_torch_save"), ("torch-checkpointing", "text: an optimizer's")):
+        status, out, err = oracle.run("convert", source, oracle.work / f"told.{to}", "--to", to)
+        oracle.check(status == 0 and f"o.state.0 and 1 more: integer keys of dicts become {what}" in out + err, to, out + err)
+        status, out, err = oracle.run("convert", oracle.work / f"told.{to}", oracle.work / f"told.{to}.pt")
+        oracle.check(status == 0 and set(load(oracle.work / f"told.{to}.pt", True)["o"]["state"]) ==
+                     ({0, 7} if to == "dcp" else {"0", "7"}), to, "other keys")
+    dcp_to_torch_save(folder, oracle.work / "told.theirs.pt")
+    oracle.check(set(load(oracle.work / "told.theirs.pt", True)["o"]["state"]) == {"0", "7"}, "told", "other keys")
+
+
+def check_empty(oracle):
+    """Dicts that are empty stay, also in lists: an optimizer's state before its first step, a scaler that is off."""
+    module = torch.nn.Linear(3, 2)
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+    state = {"model": dict(module.state_dict()), "optimizer": optimizer.state_dict(), "scaler": {}, "groups": [{"a": [0]}, {}],
+             "mixed": [torch.ones(1), {}, 2], "all": [{}, {"a": {}}], "ordered": OrderedDict()}
+    source = oracle.work / "empty.in.pt"
+    torch.save(state, source)
+    for names in (["a.pt"], ["a.safetensors", "b.pt"], ["dcp/", "c.pt"], ["hf/", "a.safetensors", "d.pt"]):
+        now = source
+        for name in names:
+            to = oracle.work / f"empty.{'.'.join(names).replace('/', '')}.{name}"
+            if oracle.succeeds(f"empty {names}", "convert", now, to, "--to",
+                               name[:-1] if name.endswith("/") else name.split(".")[-1]) is None:
+                return
+            now = to
+        found = difference(load(now, True), state)
+        oracle.check(found is None, f"empty {names}", str(found))
+        oracle.succeeds(f"empty {names}", "diff", source, now)
+        optimizer.load_state_dict(load(now, True)["optimizer"])
+    oracle.succeeds("empty", "convert", source, oracle.work / "empty.theirs.dcp", "--to", "dcp")
+    dcp_to_torch_save(oracle.work / "empty.theirs.dcp", oracle.work / "empty.theirs.pt")
+    found = difference(load(oracle.work / "empty.theirs.pt", True), state)
+    oracle.check(found is None, "empty, by PyTorch", str(found))
+
+
+def check_modules(oracle):
+    """A module that was saved whole, or as TorchScript, becomes its state_dict(), wherever it lies."""
+    module = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Sequential(torch.nn.BatchNorm1d(3), torch.nn.Linear(3, 1)))
+    expected = dict(module.state_dict())
+    source, ours = oracle.work / "module.in.pt", oracle.work / "module.pt"
+    for name, state in (("a root", module), ("below a key", {"model": {"net": module}, "step": 3}), ("script", None)):
+        torch.jit.script(module).save(source) if state is None else torch.save(state, source)
+        oracle.succeeds(name, "convert", source, ours, "--force")
+        found = load(ours, True)
+        if isinstance(state, dict):
+            oracle.check(found["step"] == 3 and set(found) == {"model", "step"}, name, str(set(found)))
+            found = found["model"]["net"]
+        oracle.check(list(found) == list(expected), name, f"other keys: {list(found)}")
+        problem = difference(found, {key: value.detach() for key, value in expected.items()})
+        oracle.check(problem is None or "requires_grad" in problem, name, str(problem))
+        module.load_state_dict(found)
+
+
+def with_empty_dicts(theirs, state):
+    """What PyTorch makes of a state dict through DCP, with the empty dicts of the state dict, which it loses there."""
+    for key, value in state.items() if isinstance(state, dict) else enumerate(state):
+        if isinstance(value, (dict, list)) and (not value or any(isinstance(one, (dict, list)) for one in
+                                                                 (value.values() if isinstance(value, dict) else value))):
+            if isinstance(theirs, list):
+                theirs.extend([None] * (key + 1 - len(theirs)))
+            if (theirs.get(key) if isinstance(theirs, dict) else theirs[key]) is None:
+                theirs[key] = type(value)()
+            with_empty_dicts(theirs[key], value)
+    return theirs
+
+
 def main():
     oracle = Oracle(__doc__)
+    check_told(oracle)
+    check_empty(oracle)
+    check_modules(oracle)
     check_integer_keys(oracle)
     check_golden(oracle)
     check_random(oracle)

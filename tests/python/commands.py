@@ -145,7 +145,7 @@ class CommandTest(common.WorkTest):
     def test_no_bar_is_asked_of_a_machine_without_tqdm(self):
         with unittest.mock.patch.dict(sys.modules, {"tqdm": None, "tqdm.auto": None}):
             shardmesh.convert(FOLDER, self.work / "out", "dcp")
-            with self.assertRaises(ImportError):
+            with self.assertRaisesRegex(shardmesh.Error, "progress=True shows a bar of tqdm, which is not installed"):
                 shardmesh.convert(FOLDER, self.work / "again", "dcp", progress=True)
         self.assertEqual(self.left_in_work(), ["out"])
 

@@ -13,14 +13,15 @@ import torch.distributed as dist
 HANG = 120  # seconds
 
 
-def _member(rank, world, store, pipe, function, arguments):
+def _member(rank, world, store, pipe, function, arguments, end_alone):
     os.environ.update(LOCAL_WORLD_SIZE=str(world), GLOO_SOCKET_IFNAME="lo")
     torch.set_num_threads(1)
     try:
         dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=world)
         answer = (True, function(rank, world, *arguments))
-        dist.barrier()
-        dist.destroy_process_group()
+        if not end_alone:
+            dist.barrier()
+            dist.destroy_process_group()
     except BaseException as problem:  # PyTorch's CheckpointException is one
         answer = (False, f"rank {rank}: {traceback.format_exc()}{problem!r}")
     pipe.send_bytes(pickle.dumps(answer))
@@ -28,14 +29,15 @@ def _member(rank, world, store, pipe, function, arguments):
     os._exit(0)  # threads of gloo may still be there
 
 
-def run_ranks(world, function, *arguments):
-    """[function(rank, world, *arguments) of every rank]; an AssertionError when one fails or hangs."""
+def run_ranks(world, function, *arguments, end_alone=False):
+    """[function(rank, world, *arguments) of every rank]; an AssertionError when one fails or hangs. end_alone: a process
+    ends when its function does, whatever the others do."""
     context = multiprocessing.get_context("fork")
     with tempfile.TemporaryDirectory(prefix="shardmesh-ranks-") as folder:
         members = []
         for rank in range(world):
             ours, theirs = context.Pipe(duplex=False)
-            process = context.Process(target=_member, args=(rank, world, f"{folder}/store", theirs, function, arguments))
+            process = context.Process(target=_member, args=(rank, world, f"{folder}/store", theirs, function, arguments, end_alone))
             process.start()
             theirs.close()
             members.append((process, ours))

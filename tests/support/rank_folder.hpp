@@ -18,10 +18,16 @@ struct rank_folder {
   }
   rank_folder(const rank_folder&) = delete;
   ~rank_folder() {
-    // No rank takes it away while another one looks into it.
-    for (const kind& one : all()) one.run(1, [](void*) { return std::string(); });
+    // No rank takes it away while another one looks into it, or has made it again for what comes next.
+    await_all();
     std::error_code ignored;
     std::filesystem::remove_all(path, ignored);
+    await_all();
+  }
+
+ private:
+  static void await_all() {
+    for (const kind& one : all()) one.run(1, [](void*) { return std::string(); });
   }
 };
 

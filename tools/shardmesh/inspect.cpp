@@ -263,6 +263,7 @@ void add_inspect(CLI::App& app, invocation& call) {
       ->type_name("RE")
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command->add_flag("--allow-unused", given->selection.allow_unused, "An --only that matches nothing is no error");
   command
       ->add_option(
           "--key", given->keys,

@@ -8,6 +8,7 @@ import os
 import pickle
 from typing import Any, NamedTuple
 
+import torch.distributed as dist
 from torch.distributed.checkpoint import filesystem
 from torch.distributed.checkpoint import metadata as dcp
 from torch.distributed.checkpoint import planner as planning
@@ -103,6 +104,10 @@ class StorageWriter(storage.StorageWriter):
                 options = {"overwrite": False, "threads": self._threads, "memory_bytes": self._memory_bytes,
                            "report": report}
                 places, sums = folder.write(place.rank, archives, tensors, options)
+        except BaseException:
+            if not dist.is_initialized() or dist.get_world_size() == 1:
+                self._folder = None  # nobody else writes into it, and whoever keeps the exception keeps this writer
+            raise
         finally:
             folder = None  # else an exception's traceback keeps it, and what was written
         results = []
