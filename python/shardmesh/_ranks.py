@@ -62,11 +62,11 @@ _made: weakref.WeakKeyDictionary[dist.ProcessGroup, dict[tuple[int, ...], Member
 
 
 def members(ranks: set[int], group: dist.ProcessGroup | None, timeout: float | None = None) -> Members:
-    """Of the group, or of these ranks of the default group. Collective over them the first time, for at most `timeout` seconds (none:
-    gloo's default); kept from then on.
+    """Of the group, or of these ranks of the default group. Collective over them the first time, and after a call that
+    ended what joined them, for at most `timeout` seconds (none: the process group's own); kept from then on.
 
     Raises Error: unsupported when this process is none of them, or they are on several machines and this package was
-    built without PyTorch.
+    built without PyTorch; deadline_exceeded; communication when a rank's process has ended.
     """
     if not dist.is_initialized():
         raise failure("unsupported", "the default process group has not been initialized",
@@ -88,16 +88,20 @@ def _meet(ranks: tuple[int, ...], rank: int, timeout: float | None) -> Members:
                       hint="process_group=: a group with all of them and this rank")
     store = distributed_c10d._get_default_store()
     name = "shardmesh/" + hashlib.sha256(repr(ranks).encode()).hexdigest()[:16]
+    end = time.monotonic() + (_timeout_of_group() if timeout is None else timeout)
     number = 0
-    while store.check([f"{name}/{number}/ended"]):
+    while True:
+        meeting = _Meeting(store, f"{name}/{number}", ranks, number == 0, end)
         number += 1
-    if timeout is None:
-        timeout = _timeout_of_group()
-    try:
-        return _meet_at(_Meeting(store, f"{name}/{number}", number == 0, time.monotonic() + timeout), ranks, rank)
-    except BaseException:
-        _end(store, f"{name}/{number}")
-        raise
+        if meeting.is_over():
+            continue
+        try:
+            return _meet_at(meeting, rank)
+        except _OverError:
+            continue
+        except BaseException:
+            _end(store, meeting.name)
+            raise
 
 
 def _end(store: dist.Store, meeting: str) -> None:
@@ -114,21 +118,32 @@ def _timeout_of_group() -> float:
         return distributed_c10d._get_default_timeout(dist.Backend("gloo")).total_seconds()
 
 
+class _OverError(Exception):
+    """Another rank has gone on to the next meeting."""
+
+
 class _Meeting(NamedTuple):
     store: dist.Store
     name: str
+    ranks: tuple[int, ...]
     is_first: bool
     end: float  # of time.monotonic()
+
+    def is_over(self) -> bool:
+        return self.store.check([f"{self.name}/ended"])
 
     def tell(self, key: str, value: bytes | str) -> None:
         self.store.set(f"{self.name}/{key}", value)
 
     def told(self, key: str, by: int) -> bytes:
         """What another rank sets. The store's own waiting hears neither Ctrl-C nor our timeout."""
-        key, pause = f"{self.name}/{key}", 0.0005
+        key, pause, look = f"{self.name}/{key}", 0.0005, 0.0
         while not self.store.check([key]):
-            if self._has_ended(by) and not self.store.check([key]):
-                raise failure("communication", "its process has ended", ranks=(by,))
+            if self.is_over():
+                raise _OverError
+            if time.monotonic() >= look and not self.store.check([key]):
+                self.check_alive()
+                look = time.monotonic() + 0.2
             if time.monotonic() >= self.end:
                 raise failure("deadline_exceeded", "did not come to its first call with these ranks" if self.is_first else
                               "did not come back after a call with these ranks that had ended", ranks=(by,))
@@ -136,13 +151,16 @@ class _Meeting(NamedTuple):
             pause = min(2 * pause, 0.05)
         return self.store.get(key)
 
-    def _has_ended(self, rank: int) -> bool:
+    def check_alive(self) -> None:
         """Known of ranks of this machine that have met others before."""
-        key = f"shardmesh/process/{rank}"
-        return self.store.check([key]) and _is_gone(self.store.get(key).decode())
+        for rank in self.ranks:
+            key = f"shardmesh/process/{rank}"
+            if self.store.check([key]) and _is_gone(self.store.get(key).decode()):
+                raise failure("communication", "its process has ended", ranks=(rank,))
 
 
-def _meet_at(meeting: _Meeting, ranks: tuple[int, ...], rank: int) -> Members:
+def _meet_at(meeting: _Meeting, rank: int) -> Members:
+    ranks = meeting.ranks
     meeting.store.set(f"shardmesh/process/{rank}", _process())
     meeting.tell(f"machine/{rank}", _machine())
     machines = {other: meeting.told(f"machine/{other}", other) for other in ranks}

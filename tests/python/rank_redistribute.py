@@ -3,6 +3,7 @@
 ranks, all or none, strided, uneven and partial; against torch.chunk, against DTensor.redistribute where PyTorch can, and
 where it cannot, that it cannot."""
 import random
+import time
 
 import common
 
@@ -307,6 +308,31 @@ def after_calls_that_ended(rank, world):
     return said
 
 
+def while_others_wait(rank, world):
+    """Rank 0 goes and comes again while rank 1 waits for the last one: all three meet."""
+    mesh = mesh_over(range(world), (world,))
+    full = pattern((5, 3), torch.float32)
+    tensor = distributed(full, mesh, [Shard(0)])
+    said = []
+    if rank == 0:
+        said.append(told(lambda: shardmesh.redistribute(tensor, mesh, [Shard(1)], timeout=0.3)))
+    time.sleep(0.3 * rank * (rank - 1))
+    said.append(not differs(shardmesh.redistribute(tensor, mesh, [Shard(1)], timeout=60), full, mesh, [Shard(1)]))
+    return said
+
+
+def wrong_on_one_rank(rank, world):
+    """Placements that do not fit, on rank 0 alone: all are told, and the next call does what was asked."""
+    mesh = mesh_over(range(world), (world,))
+    full = pattern((5, 3), torch.float32)
+    tensor = distributed(full, mesh, [Shard(0)])
+    said = []
+    for _ in range(2):
+        said.append(told(lambda: shardmesh.redistribute(tensor, mesh, [Shard(1 if rank else 3)], timeout=60)))
+        said.append(not differs(shardmesh.redistribute(tensor, mesh, [Replicate()]), full, mesh, [Replicate()]))
+    return said
+
+
 def on_part_of_the_ranks(rank, world):
     """Numbers without dimensions, and gradients, by way of a mesh that lacks ranks."""
     whole, part = mesh_over(range(world), (world,)), mesh_over([world - 1], (1,))
@@ -332,6 +358,7 @@ def with_a_rank_that_ends(rank, world):
             shardmesh.redistribute(tensor, mesh, [Shard(1)])
         except shardmesh.Error as problem:
             said.append((problem.code, "has ended" in str(problem), problem.ranks))
+    time.sleep(2)  # the others look for this one, too
     return said
 
 
@@ -381,6 +408,16 @@ class RedistributeTest(common.WorkTest):
             for said in first:
                 self.assertEqual(said, [ended, ended, True, ended, True, True, True])
             self.assertEqual(last, [None, None, True, None, ended, True, True, True])
+
+    def test_a_rank_that_comes_again_while_others_wait(self):
+        first, *others = run_ranks(3, while_others_wait)
+        self.assertEqual(first, ["deadline_exceeded", True])
+        self.assertEqual(others, [[True], [True]])
+
+    def test_placements_that_do_not_fit_on_one_rank(self):
+        for said in run_ranks(3, wrong_on_one_rank):
+            self.assertEqual(said[1::2], [True, True])
+            self.assertNotIn("no error", said)
 
     def test_meshes_without_all_of_the_ranks(self):
         for answer in run_ranks(3, on_part_of_the_ranks):
