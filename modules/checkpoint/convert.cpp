@@ -112,6 +112,9 @@ save_report convert(checkpoint_reader& given, const std::filesystem::path& desti
   if (auto apart = check_apart(destination, given); !apart) return failed(std::move(apart).error());
   const bool to_dcp = options.to == target_format::dcp, to_pt = options.to == target_format::pt,
              to_torch_checkpointing = options.to == target_format::torch_checkpointing;
+  if (!to_torch_checkpointing && (!options.item.empty() || options.safetensors_files))
+    return failed(fail(errc::invalid_argument, "an item and a payload are of torch-checkpointing alone")
+                      .with_file(destination.string()));
   // Pickles hold objects with tensors inside as they are, and nested paths; elsewhere their tensors are entries.
   const bool to_pickles = to_dcp || to_pt || to_torch_checkpointing;
   seen_reader seen(given);

@@ -170,6 +170,9 @@ def check_options(oracle):
     oracle.succeeds("objects", "convert", source, out, "--force", "--skip-objects", "--only", "step|model.a")
     found = difference(load(out, True), {"model.a": shared})
     oracle.check(found is None, "objects", str(found))
+    for option in (["--item", "a"], ["--payload", "safetensors"]):
+        status, _, err = oracle.run("convert", source, oracle.work / "new.pt", *option)
+        oracle.check(status == 2 and "an item and a payload are of torch-checkpointing alone" in err, option[0], f"exits {status}: {err}")
     status, _, err = oracle.run("convert", source, out)
     oracle.check(status != 0 and "exists" in err, "no force", f"exits {status}: {err}")
 
