@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -69,11 +70,11 @@ def case(size):
         whole = bench.work / "merged"
         peaks = {"ours": [], "command": [], "theirs": []}
 
-        def side(name, line):
+        def side(name, line, written=target):
             def timed(repeat):
                 runs = [run(line, name == "theirs") for _ in range(repeat)]
                 peaks[name].extend(peak for _, peak in runs)
-                return {"bytes": target.stat().st_size, "seconds": [seconds for seconds, _ in runs]}
+                return {"bytes": written.stat().st_size, "seconds": [seconds for seconds, _ in runs]}
             return timed
         title = f"ZeRO 3 of {WORLD} ranks, {size // MIB} MiB of weights, into one safetensors file"
         convert = [bench.tool, "convert", folder, target, "--no-optimizer", "--force", "--threads", bench.threads]
@@ -86,6 +87,15 @@ def case(size):
                 sys.executable, __file__, "merge", folder, target, "durable"]),
             f"plain pwrite of as many bytes + fsync, {bench.threads} threads": bench.ours("plain_write", target)})
         print(f"  {ours / plain:.2f} of the time of the plain writes")
+        with tempfile.TemporaryDirectory(prefix="shardmesh-bench-", dir="/dev/shm") as memory:  # no disk to wait for
+            merged = Path(memory) / "merged.safetensors"
+            bench.compare(f"{title}, as commands, into a file system in memory", folder, {
+                "shardmesh convert --no-optimizer --no-sync": side("ours", [
+                    bench.tool, "convert", folder, merged, "--no-optimizer", "--force", "--no-sync", "--threads", bench.threads],
+                    merged),
+                "zero_to_fp32.py": side("command", [
+                    sys.executable, "-m", "deepspeed.utils.zero_to_fp32", folder, Path(memory) / "theirs", "--safe_serialization",
+                    "--max_shard_size", "100GB"])})
         print("  peak resident memory: " + ", ".join(f"{name} {max(of) / MIB:.0f} MiB" for name, of in peaks.items()))
         bench.compare(f"{title}, without fsync, imports not counted", folder, {
             "shardmesh::convert, checksums": bench.ours("convert_cached", folder),

@@ -170,6 +170,11 @@ def check_options(oracle):
     oracle.succeeds("objects", "convert", source, out, "--force", "--skip-objects", "--only", "step|model.a")
     found = difference(load(out, True), {"model.a": shared})
     oracle.check(found is None, "objects", str(found))
+    oracle.succeeds("no sync", "convert", source, oracle.work / "synced.pt")
+    quick = oracle.work / "quick" / "synced.pt"  # a file of torch.save has its own name inside
+    quick.parent.mkdir()
+    oracle.succeeds("no sync", "convert", source, quick, "--no-sync")
+    oracle.check((oracle.work / "synced.pt").read_bytes() == quick.read_bytes(), "no sync", "other bytes")
     for option in (["--item", "a"], ["--payload", "safetensors"]):
         status, _, err = oracle.run("convert", source, oracle.work / "new.pt", *option)
         oracle.check(status == 2 and "an item and a payload are of torch-checkpointing alone" in err, option[0], f"exits {status}: {err}")

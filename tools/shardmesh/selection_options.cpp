@@ -99,6 +99,10 @@ void add_saving_options(CLI::App& command, shardmesh::save_options& into) {
           "Staging memory, all threads together (default 1GiB)")
       ->type_name("BYTES");
   command.add_flag("--force", into.output.overwrite, "Replace an existing destination, once the new one is durable");
+  command.add_flag_callback(
+      "--no-sync", [&into] { into.output.durable = false; },
+      "Do not wait for the disk, as torch.save does not: a power cut may take what was written, and with --force what "
+      "was there");
 }
 
 void add_json_option(CLI::App& command) {
