@@ -89,16 +89,17 @@ def _meet(ranks: tuple[int, ...], rank: int, timeout: float | None) -> Members:
     store = distributed_c10d._get_default_store()
     name = "shardmesh/" + hashlib.sha256(repr(ranks).encode()).hexdigest()[:16]
     end = time.monotonic() + (_timeout_of_group() if timeout is None else timeout)
-    number = 0
+    number, is_first, missed = 0, True, None
     while True:
-        meeting = _Meeting(store, f"{name}/{number}", ranks, number == 0, end)
+        meeting = _Meeting(store, f"{name}/{number}", ranks, is_first, missed, end)
         number += 1
         if meeting.is_over():
+            is_first = False
             continue
         try:
             return _meet_at(meeting, rank)
-        except _OverError:
-            continue
+        except _OverError as over:
+            missed = over.awaited if missed is None else missed
         except BaseException:
             _end(store, meeting.name)
             raise
@@ -119,7 +120,11 @@ def _timeout_of_group() -> float:
 
 
 class _OverError(Exception):
-    """Another rank has gone on to the next meeting."""
+    """Another rank has gone on to the next meeting, while this one waited."""
+
+    def __init__(self, awaited: int) -> None:
+        super().__init__()
+        self.awaited = awaited
 
 
 class _Meeting(NamedTuple):
@@ -127,6 +132,7 @@ class _Meeting(NamedTuple):
     name: str
     ranks: tuple[int, ...]
     is_first: bool
+    missed: int | None  # whom the others did not wait for any longer
     end: float  # of time.monotonic()
 
     def is_over(self) -> bool:
@@ -140,11 +146,13 @@ class _Meeting(NamedTuple):
         key, pause, look = f"{self.name}/{key}", 0.0005, 0.0
         while not self.store.check([key]):
             if self.is_over():
-                raise _OverError
+                raise _OverError(by)
             if time.monotonic() >= look and not self.store.check([key]):
                 self.check_alive()
                 look = time.monotonic() + 0.2
             if time.monotonic() >= self.end:
+                if self.missed is not None and not self.store.check([f"{self.name}/machine/{self.missed}"]):
+                    by = self.missed
                 raise failure("deadline_exceeded", "did not come to its first call with these ranks" if self.is_first else
                               "did not come back after a call with these ranks that had ended", ranks=(by,))
             time.sleep(pause)
