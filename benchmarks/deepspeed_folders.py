@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A folder of ZeRO 3 into one file. As commands: `shardmesh convert`, which is durable, beside the zero_to_fp32.py that DeepSpeed
-puts into every folder, which is not; both whole processes, with their peak memory. As functions in a process, of which
-imports are not counted: durably, beside plain writes of as many bytes, which is what the disk takes; and without an fsync on
-either side. Without DeepSpeed the case says that it is skipped. As a script: the peer, and the sample (both need PyTorch)."""
+puts into every folder, which is not; then both into a file system in memory. Both are whole processes, with their peak memory.
+As functions in a process, of which imports are not counted: durably, beside plain writes of as many bytes, which is what the
+disk takes; and without an fsync on either side. Without DeepSpeed the case says that it is skipped. As a script: the peer, and
+the sample (both need PyTorch)."""
 import os
 import shutil
 import subprocess

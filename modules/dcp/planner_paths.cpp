@@ -14,13 +14,6 @@ import :planner_paths;
 namespace shardmesh::dcp {
 namespace {
 
-// As PyTorch has them: integer keys of dicts are text.
-path with_text_keys(const path& where) {
-  path made;
-  for (const path_key& step : where) made.push_back(step.is_integer() ? path_key(step.name()) : step);
-  return made;
-}
-
 // The tree that paths make, as PyTorch would flatten it again.
 class nesting {
  public:
@@ -107,7 +100,7 @@ std::vector<path> planner_paths(std::span<const output_tensor> tensors, std::spa
   bool is_nested = false;
   const auto add = [&](const std::string& key, const path& where) {
     const bool fits = !where.empty() && dotted(where) == key;
-    paths.push_back(fits ? with_text_keys(where) : path{key});
+    paths.push_back(fits ? torch_file::with_text_keys(where) : path{key});
     is_nested |= fits && (where.size() > 1 || where[0].is_index());
   };
   for (const output_tensor& tensor : tensors) add(tensor.key, tensor.where);

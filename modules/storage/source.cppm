@@ -68,6 +68,7 @@ class file_pool {
 
   /// A source of this file. errc::io when it cannot be opened, errc::bad_format when it is
   /// not a regular file: a FIFO, a device or a folder is not opened at all, so it neither blocks nor does anything.
+  /// Reading from it is errc::io once the file was written to, or another one has its name.
   result<std::unique_ptr<byte_source>> open(const std::filesystem::path& path);
 
  private:

@@ -72,9 +72,7 @@ class planning {
     const auto add = [&](const path& where, const std::string& key) -> result<std::pair<planned_item*, path>> {
       path whole;
       if (!format_.item.empty()) whole.push_back(format_.item);
-      // The package's metadata has names and indices: integer keys become names, as in its own flattening.
-      for (const path_key& step : place_of(where, key))
-        whole.push_back(step.is_integer() ? path_key(step.name()) : step);
+      whole.append(torch_file::with_text_keys(place_of(where, key)));  // the metadata has names and indices alone
       if (!names.insert(dotted(whole)).second)
         return fail(errc::duplicate_key, "two entries have one name").with_key(dotted(whole));
       const std::string item = key_text(whole[0]);

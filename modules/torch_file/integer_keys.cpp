@@ -14,6 +14,12 @@ import :integer_keys;
 
 namespace shardmesh::torch_file {
 
+path with_text_keys(const path& where) {
+  path made;
+  for (const path_key& step : where) made.push_back(step.is_integer() ? path_key(step.name()) : step);
+  return made;
+}
+
 std::optional<std::string> note_of_integer_keys(std::span<const output_tensor> tensors,
                                                 std::span<const output_object> objects, std::string_view to) {
   std::size_t count = 0;

@@ -4,8 +4,12 @@ export module shardmesh.torch_file:integer_keys;
 
 import shardmesh.std;
 import shardmesh.catalog;
+import shardmesh.tree;
 
 export namespace shardmesh::torch_file {
+
+/// The path with names in the place of integer keys, as PyTorch's flattening and torch_checkpointing have them.
+path with_text_keys(const path& where);
 
 /// A line for the user that names the first entry below an integer key and says what becomes of it; nothing without
 /// any. `to`: "text in DCP's metadata, ..".

@@ -198,6 +198,18 @@ def step(module, optimizer):
     optimizer.step()
 
 
+def by_way_of(oracle, title, source, names):
+    """What conversions to these, one after the other ("dcp/": a folder of that format), make of it; None where one fails."""
+    now = source
+    for name in names:
+        to = oracle.work / f"{title}.{'.'.join(names).replace('/', '')}.{name}"
+        kind = name[:-1] if name.endswith("/") else name.split(".")[-1]
+        if oracle.succeeds(f"{title} {names}", "convert", now, to, "--to", kind) is None:
+            return None
+        now = to
+    return now
+
+
 def check_integer_keys(oracle):
     """optimizer.state_dict() has integers as keys, in .pt and on the way through safetensors."""
     module, optimizer = trained()
@@ -207,13 +219,9 @@ def check_integer_keys(oracle):
     torch.save(state, source)
     for names in (["a.pt"], ["a.safetensors", "b.pt"], ["hf/", "c.pt"], ["torchsave.pt", "d.safetensors", "e.pt"],
                   ["dcp/", "f.pt"], ["g.safetensors", "dcp/", "hf/", "h.pt"]):
-        now = source
-        for name in names:
-            to = oracle.work / f"integers.{'.'.join(names).replace('/', '')}.{name}"
-            if oracle.succeeds(f"integer keys {names}", "convert", now, to, "--to",
-                               name[:-1] if name.endswith("/") else name.split(".")[-1]) is None:
-                return
-            now = to
+        now = by_way_of(oracle, "integers", source, names)
+        if now is None:
+            return
         found = difference(load(now, True), state)
         oracle.check(found is None, f"integer keys {names}", str(found))
         ours, ours_optimizer = trained()
@@ -251,13 +259,9 @@ def check_empty(oracle):
     source = oracle.work / "empty.in.pt"
     torch.save(state, source)
     for names in (["a.pt"], ["a.safetensors", "b.pt"], ["dcp/", "c.pt"], ["hf/", "a.safetensors", "d.pt"]):
-        now = source
-        for name in names:
-            to = oracle.work / f"empty.{'.'.join(names).replace('/', '')}.{name}"
-            if oracle.succeeds(f"empty {names}", "convert", now, to, "--to",
-                               name[:-1] if name.endswith("/") else name.split(".")[-1]) is None:
-                return
-            now = to
+        now = by_way_of(oracle, "empty", source, names)
+        if now is None:
+            return
         found = difference(load(now, True), state)
         oracle.check(found is None, f"empty {names}", str(found))
         oracle.succeeds(f"empty {names}", "diff", source, now)
