@@ -148,6 +148,12 @@ result<std::vector<std::byte>> composed_reader::object_archive(std::size_t index
   return parts_[objects_[index].part].reader->object_archive(objects_[index].index);
 }
 
+std::optional<shown_entry> composed_reader::shown(const whole_entry& entry) const {
+  const std::optional<origin> from = entry.is_tensor ? wholes_[entry.index] : std::optional(objects_[entry.index]);
+  if (!from) return std::nullopt;
+  return shown_entry{parts_[from->part].reader.get(), {entry.is_tensor, from->index}};
+}
+
 void composed_reader::identify_opaque_tensors() {
   for (part_state& part : parts_) part.reader->identify_opaque_tensors();
   for (std::size_t i = 0; i < contents_.tensors.size(); ++i) {
@@ -197,12 +203,6 @@ check_outcome composed_reader::check_whole(std::span<const whole_entry> entries,
     all.problems.erase(all.problems.begin() + static_cast<std::ptrdiff_t>(options.max_problems), all.problems.end());
   }
   return all;
-}
-
-result<std::optional<digest128>> composed_reader::content_of(const whole_entry& entry) {
-  const std::optional<origin> from = entry.is_tensor ? wholes_[entry.index] : std::optional(objects_[entry.index]);
-  if (!from) return std::optional<digest128>();
-  return parts_[from->part].reader->content_of({entry.is_tensor, from->index});
 }
 
 }  // namespace shardmesh

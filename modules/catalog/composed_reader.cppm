@@ -49,11 +49,11 @@ class composed_reader : public checkpoint_reader {
   result<std::shared_ptr<const opened_chunk>> open_chunk(const tensor_entry& tensor, std::int32_t chunk) override;
   result<object_value> read_object(std::size_t index) override;
   result<std::vector<std::byte>> object_archive(std::size_t index) override;
+  std::optional<shown_entry> shown(const whole_entry& entry) const override;
   void identify_opaque_tensors() override;
   result<std::shared_ptr<const byte_source>> item_bytes(const stored_range& place) override;
   result<std::vector<std::byte>> chunk_archive(const tensor_entry& tensor, std::int32_t chunk) override;
   check_outcome check_whole(std::span<const whole_entry> entries, const check_options& options) override;
-  result<std::optional<digest128>> content_of(const whole_entry& entry) override;
 
  protected:
   /// An entry of a part.

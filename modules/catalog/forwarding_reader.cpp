@@ -58,11 +58,6 @@ void forwarding_reader::clear_objects() {
   objects_.clear();
 }
 
-std::optional<whole_entry> forwarding_reader::inner_entry(const whole_entry& entry) const {
-  const std::optional<std::size_t> from = (entry.is_tensor ? tensors_ : objects_)[entry.index];
-  return from ? std::optional(whole_entry{entry.is_tensor, *from}) : std::nullopt;
-}
-
 error forwarding_reader::located(error e, const std::string& key) const {
   if (e.file.empty()) e.file = path_.string();
   return e.key.empty() ? std::move(e).with_key(key) : e;
@@ -82,6 +77,12 @@ result<object_value> forwarding_reader::read_object(std::size_t index) {
 
 result<std::vector<std::byte>> forwarding_reader::object_archive(std::size_t index) {
   return inner_->object_archive(objects_[index].value());
+}
+
+std::optional<shown_entry> forwarding_reader::shown(const whole_entry& entry) const {
+  const std::optional<std::size_t> from = (entry.is_tensor ? tensors_ : objects_)[entry.index];
+  if (!from) return std::nullopt;
+  return shown_entry{inner_, {entry.is_tensor, *from}};
 }
 
 void forwarding_reader::identify_opaque_tensors() {
@@ -108,17 +109,12 @@ result<std::vector<std::byte>> forwarding_reader::chunk_archive(const tensor_ent
 }
 
 check_outcome forwarding_reader::check_whole(std::span<const whole_entry> entries, const check_options& options) {
-  std::vector<whole_entry> shown;
+  std::vector<whole_entry> stored;
   std::set<std::pair<bool, std::size_t>> met;
   for (const whole_entry& entry : entries)
-    if (const auto there = inner_entry(entry); there && met.emplace(there->is_tensor, there->index).second)
-      shown.push_back(*there);
-  return inner_->check_whole(shown, options);
-}
-
-result<std::optional<digest128>> forwarding_reader::content_of(const whole_entry& entry) {
-  const auto there = inner_entry(entry);
-  return there ? inner_->content_of(*there) : result<std::optional<digest128>>(std::nullopt);
+    if (const auto there = shown(entry); there && met.emplace(there->entry.is_tensor, there->entry.index).second)
+      stored.push_back(there->entry);
+  return inner_->check_whole(stored, options);
 }
 
 }  // namespace shardmesh

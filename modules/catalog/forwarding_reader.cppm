@@ -28,13 +28,13 @@ class forwarding_reader : public checkpoint_reader {
   result<object_value> read_object(std::size_t index) override;
   result<std::vector<std::byte>> object_archive(std::size_t index) override;
   const checkpoint_reader& stored() const override { return inner_->stored(); }
+  std::optional<shown_entry> shown(const whole_entry& entry) const override;
   void identify_opaque_tensors() override;
   result<std::shared_ptr<const byte_source>> item_bytes(const stored_range& place) override;
   /// errc::unsupported for a chunk without an origin.
   result<std::vector<std::byte>> chunk_archive(const tensor_entry& tensor, std::int32_t chunk) override;
   /// Each origin once; entries without one are passed over.
   check_outcome check_whole(std::span<const whole_entry> entries, const check_options& options) override;
-  result<std::optional<digest128>> content_of(const whole_entry& entry) override;
 
  protected:
   /// `inner` must outlive this.
@@ -60,8 +60,6 @@ class forwarding_reader : public checkpoint_reader {
   std::optional<std::size_t> origin_of_tensor(std::size_t index) const { return tensors_[index]; }
   std::optional<std::size_t> origin_of_object(std::size_t index) const { return objects_[index]; }
   const inner_chunk& origin_of_chunk(std::int32_t chunk) const { return chunks_[static_cast<std::size_t>(chunk)]; }
-  /// The entry of the inner reader that this one is, or that it is a part of.
-  std::optional<whole_entry> inner_entry(const whole_entry& entry) const;
   /// The error with the key, and with the checkpoint's path, where it names none.
   error located(error e, const std::string& key) const;
 

@@ -53,8 +53,13 @@ check_outcome checkpoint_reader::check_whole(std::span<const whole_entry> entrie
   });
 }
 
-result<std::optional<digest128>> checkpoint_reader::content_of(const whole_entry&) {
-  return std::optional<digest128>();
+std::optional<shown_entry> checkpoint_reader::shown(const whole_entry&) const {
+  return std::nullopt;
+}
+
+result<std::optional<digest128>> checkpoint_reader::content_of(const whole_entry& entry) {
+  const auto there = shown(entry);
+  return there ? there->reader->content_of(there->entry) : result<std::optional<digest128>>(std::nullopt);
 }
 
 check_outcome checkpoint_reader::check_each(

@@ -33,6 +33,14 @@ struct whole_entry {
   std::size_t index = 0;  // into the catalog's tensors or objects
 };
 
+class checkpoint_reader;
+
+/// An entry of one of the readers that another shows.
+struct shown_entry {
+  checkpoint_reader* reader = nullptr;
+  whole_entry entry;
+};
+
 struct check_options {
   bool quick = false;  // opens what there is, but compares no checksums
   int threads = 0;     // 0: all cores
@@ -98,6 +106,8 @@ class checkpoint_reader {
   virtual result<std::vector<std::byte>> object_archive(std::size_t index) = 0;
   /// The reader whose entries are what is stored, where this one shows parts of them; else itself.
   virtual const checkpoint_reader& stored() const { return *this; }
+  /// The entry of another reader that this one is, or that it is a part of; nothing where it is this reader's own.
+  virtual std::optional<shown_entry> shown(const whole_entry& entry) const;
   /// Opens one chunk of every tensor to learn which are of an unknown representation (tensor_entry::opaque_type).
   virtual void identify_opaque_tensors() {}
   /// The bytes of an item, decoded. errc::unsupported for formats without items; errors name the file.

@@ -7,6 +7,7 @@ export module shardmesh.checkpoint;
 export import shardmesh.tree;
 export import shardmesh.transfer;
 
+export import :alike_readers;
 export import :conversion;
 export import :convert;
 export import :dequantized;

@@ -7,6 +7,7 @@ module;
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -77,7 +78,8 @@ class seen_reader {
     const bool is_apart = !to_pickles || components;
     if (is_apart) SHARDMESH_CHECK(add(split_objects(*last_, to_pickles ? to_split::opaque_tensors : to_split::all)));
     // What has no archive of its own is taken apart to be put together at once.
-    SHARDMESH_CHECK(add(unwrap_tensors(*last_, is_apart ? to_unwrap::all : to_unwrap::without_archive)));
+    SHARDMESH_TRY(auto unwrapped, unwrap_tensors(*last_, is_apart ? to_unwrap::all : to_unwrap::without_archive));
+    SHARDMESH_CHECK(add(std::move(unwrapped.reader)));
     return is_apart ? result<void>{} : add(wrap_components(*last_));
   }
 
@@ -94,6 +96,24 @@ class seen_reader {
   std::vector<std::unique_ptr<checkpoint_reader>> readers_;
   checkpoint_reader* last_;
 };
+
+// The new name of an entry is one key, however nested the old one was.
+std::optional<std::string> note_of_flat_names(const catalog& stored, const conversion& work) {
+  std::vector<std::string> flat;
+  const auto look = [&](const std::string& key, const path& was, const std::string& old) {
+    if (key != old && was.size() > 1) flat.push_back(key);
+  };
+  for (std::size_t i = 0; i < work.tensors.size(); ++i) {
+    const tensor_entry& entry = stored.tensors[work.sources[i]];
+    look(work.tensors[i].key, entry.where, entry.key);
+  }
+  for (std::size_t i = 0; i < work.objects.size(); ++i) {
+    const object_entry& entry = stored.objects[work.object_sources[i]];
+    look(work.objects[i].key, entry.where, entry.key);
+  }
+  if (flat.empty()) return std::nullopt;
+  return fmt::format("renamed, and no longer nested: {} (--nest splits all names at dots)", name_list(flat));
+}
 
 // PyTorch's DCP has no tensors of sparse and nested layouts: they are objects there.
 void make_objects_of_layouts(conversion& work) {
@@ -144,6 +164,9 @@ save_report convert(checkpoint_reader& given, const std::filesystem::path& desti
   if (auto merged = merge_tensors(reader, work, options.merge, source, options.saving.threads); !merged)
     return failed(std::move(merged).error());
   std::int64_t skipped_tensors = skipped.skipped_tensors, skipped_objects = skipped.skipped_objects;
+  if (to_pt || to_torch_checkpointing)
+    if (auto note = options.nest ? std::nullopt : note_of_flat_names(reader.contents(), work))
+      work.notes.push_back(*std::move(note));
   if (to_pickles && options.nest) {
     for (output_tensor& tensor : work.tensors) split_at_dots(tensor.where, tensor.key);
     for (output_object& object : work.objects) split_at_dots(object.where, object.key);

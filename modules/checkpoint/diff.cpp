@@ -25,6 +25,13 @@ namespace {
 
 using pair_of_entries = std::pair<const diff_entry*, const diff_entry*>;
 
+std::map<std::string_view, pair_of_entries> pairs_of(const diff_side& left, const diff_side& right) {
+  std::map<std::string_view, pair_of_entries> by_key;
+  for (const diff_entry& entry : left.entries) by_key[entry.key].first = &entry;
+  for (const diff_entry& entry : right.entries) by_key[entry.key].second = &entry;
+  return by_key;
+}
+
 difference found(const std::string& key, difference_kind what, std::string text) {
   difference made;
   made.key = key;
@@ -57,6 +64,20 @@ class comparer {
  public:
   comparer(const diff_side& left, const diff_side& right, const diff_options& options)
       : left_(left), right_(right), options_(options), left_source_(left.reader), right_source_(right.reader) {}
+
+  // Wrapping tensors on both sides are compared by their components from now on.
+  void find_components(const std::map<std::string_view, pair_of_entries>& pairs) {
+    const auto is_wrapper = [](const diff_side& side, const diff_entry* entry) {
+      return entry != nullptr && entry->is_tensor && !side.reader.contents().tensors[entry->index].opaque_type.empty();
+    };
+    if (std::none_of(pairs.begin(), pairs.end(), [&](const auto& pair) {
+          return is_wrapper(left_, pair.second.first) && is_wrapper(right_, pair.second.second);
+        }))
+      return;
+    // Where an entry has the name of a component, the stored bytes are compared.
+    if (auto found = torch_file::wrapping_tensors::open(left_.reader)) left_wrappers_ = *std::move(found);
+    if (auto found = torch_file::wrapping_tensors::open(right_.reader)) right_wrappers_ = *std::move(found);
+  }
 
   result<std::vector<difference>> compare_pair(const pair_of_entries& both) {
     const auto& [a, b] = both;
@@ -102,6 +123,10 @@ class comparer {
     const tensor_entry& right = tensor(right_, b);
     std::vector<difference> all;
     const bool left_opaque = !left.opaque_type.empty(), right_opaque = !right.opaque_type.empty();
+    if (left_opaque && right_opaque) {
+      SHARDMESH_TRY(auto outcome, compare_components(a, b));
+      if (outcome) return *std::move(outcome);
+    }
     if (left_opaque != right_opaque) {
       const auto shown = [](const tensor_entry& t) { return t.opaque_type.empty() ? "a plain tensor" : t.opaque_type; };
       all.push_back(found(a.key, difference_kind::kind,
@@ -127,6 +152,35 @@ class comparer {
     SHARDMESH_TRY(auto values, compare_values(a, b));
     if (values) all.push_back(std::move(*values));
     return all;
+  }
+
+  // Wrappers of both sides by what they are made of; nothing where that is not known of both.
+  result<std::optional<std::vector<difference>>> compare_components(const diff_entry& a, const diff_entry& b) const {
+    using all_found = std::optional<std::vector<difference>>;
+    const auto left = left_wrappers_ ? left_wrappers_->components_of(a.index) : std::nullopt;
+    const auto right = right_wrappers_ ? right_wrappers_->components_of(b.index) : std::nullopt;
+    if (!left || !right) return all_found();
+    const diff_side left_side = side_of(*left, tensor(left_, a).key, a.key);
+    const diff_side right_side = side_of(*right, tensor(right_, b).key, b.key);
+    comparer compare_parts(left_side, right_side, options_);
+    std::vector<difference> all;
+    for (const auto& [key, both] : pairs_of(left_side, right_side)) {
+      SHARDMESH_TRY(std::vector<difference> found, compare_parts.compare_pair(both));
+      std::move(found.begin(), found.end(), std::back_inserter(all));
+    }
+    return all_found(std::move(all));
+  }
+
+  // The entries of a wrapper that is `key` there, under the names that they have below `shown`.
+  static diff_side side_of(const torch_file::tensor_components& parts, std::string_view key, const std::string& shown) {
+    diff_side side{*parts.in, {}};
+    const catalog& contents = parts.in->contents();
+    const auto below = [&](const std::string& part) { return shown + part.substr(key.size()); };
+    for (const std::size_t i : parts.tensors)
+      side.entries.push_back({below(contents.tensors[i].key), i, true, contents.tensors[i].type});
+    side.entries.push_back(
+        {below(contents.objects[parts.description].key), parts.description, false, dtype::undefined});
+    return side;
   }
 
   // Their bytes where both sides have them as one item; else their chunks' archives, one by one.
@@ -202,6 +256,7 @@ class comparer {
   const diff_side& right_;
   const diff_options& options_;
   chunk_source left_source_, right_source_;
+  std::optional<torch_file::wrapping_tensors> left_wrappers_, right_wrappers_;
 };
 
 }  // namespace
@@ -242,13 +297,12 @@ diff_side whole_side(checkpoint_reader& reader) {
 
 result<diff_report> diff(const diff_side& left, const diff_side& right, const diff_options& options) {
   if (!(options.tolerance >= 0)) return fail(errc::invalid_argument, "a tolerance is a number of 0 or more");
-  std::map<std::string_view, pair_of_entries> by_key;
-  for (const diff_entry& entry : left.entries) by_key[entry.key].first = &entry;
-  for (const diff_entry& entry : right.entries) by_key[entry.key].second = &entry;
+  const auto by_key = pairs_of(left, right);
   const std::vector<std::pair<std::string_view, pair_of_entries>> pairs(by_key.begin(), by_key.end());
   left.reader.identify_opaque_tensors();
   right.reader.identify_opaque_tensors();
   comparer compare_all(left, right, options);
+  compare_all.find_components(by_key);
   std::vector<std::vector<difference>> found_in(pairs.size());
   std::vector<std::optional<error>> unreadable(pairs.size());
   static_cast<void>(

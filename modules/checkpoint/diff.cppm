@@ -68,7 +68,9 @@ struct diff_side {
 /// Every entry under its own name and dtype.
 diff_side whole_side(checkpoint_reader& reader);
 
-/// Reads both sides slab by slab, in bounded memory. An entry that cannot be read is a difference of its own
+/// Reads both sides slab by slab, in bounded memory. Wrapping tensors (sparse, quantized, torchao's) that both sides
+/// have are compared by their components, each under a name of its own; `alike_readers` shows components as wrappers.
+/// An entry that cannot be read is a difference of its own
 /// (`unreadable`) and a problem of the report; the comparison goes on. What has no values that we know (objects and
 /// tensors of foreign types) is compared by its bytes, whatever formats the two sides have.
 /// \errors errc::invalid_argument for a tolerance that is negative or no number.

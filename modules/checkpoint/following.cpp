@@ -132,6 +132,22 @@ result<std::optional<key_change>> following::change_by_parameter(std::size_t ind
   return made;
 }
 
+std::optional<std::size_t> following::left_behind() {
+  std::optional<std::size_t> nameless;
+  bool is_changed = false;
+  for (std::size_t i = 0; i < keys_.size(); ++i) {
+    if (!keys_[i].is_tensor) continue;
+    if (!names_.is_state(i)) {
+      is_changed = is_changed || change(i).is_skipped || change(i).key != keys_[i].key;
+    } else if (!names_.of(i).empty()) {
+      return std::nullopt;
+    } else if (!nameless) {
+      nameless = i;
+    }
+  }
+  return is_changed ? nameless : std::nullopt;
+}
+
 followed_lists following::lists() {
   followed_lists made;
   made.set_strip_prefix(options_.strip_prefix);

@@ -35,6 +35,9 @@ class following {
   // and when a rule matches it itself (`own`). \errors errc::invalid_argument where the state cannot follow: key and
   // both parameters, or the parameter and its new key
   result<std::optional<key_change>> change_by_parameter(std::size_t index, const key_change& own);
+  // An entry of optimizer state, none of which names a parameter (numbers stand there), where rules change what is no
+  // state.
+  std::optional<std::size_t> left_behind();
   // For lists of parameters: those that `keys` may hold, and what changed.
   followed_lists lists();
 

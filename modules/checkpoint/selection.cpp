@@ -156,6 +156,9 @@ selection_result select_keys(std::span<const selectable> keys, const selection_o
     found.notes.push_back(fmt::format("{} entr{} of optimizer state follow{} the parameters: {} renamed, {} left out",
                                       followed + left_out, followed + left_out == 1 ? "y" : "ies",
                                       followed + left_out == 1 ? "s" : "", followed, left_out));
+  else if (const auto state = follow ? follow->left_behind() : std::nullopt)
+    found.notes.push_back(fmt::format("no optimizer state follows the parameters: {} does not say which one it is of",
+                                      escaped(keys[*state].key)));
   if (r.allow_unused) return found;
   std::vector<std::string_view> names;
   const auto unused = [&](std::string_view option, std::string_view text, const key_pattern* pattern) {

@@ -4,6 +4,7 @@ module;
 #include <try.hpp>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
@@ -112,7 +113,10 @@ std::vector<error> check_checksums(const std::filesystem::path& folder, std::spa
   for (auto& [name, file] : by_name) {
     auto opened = files.open(folder / name);
     if (!opened) {
-      problems.push_back(std::move(opened).error());
+      error cause = std::move(opened).error();
+      if (cause.sys == ENOENT)  // the record names a file that is missing: the data's fault
+        cause = fail(errc::bad_format, "the file is missing").with_file((folder / name).string());
+      problems.push_back(std::move(cause));
     } else if ((*opened)->size_bytes() != file.length) {
       problems.push_back(
           fail(errc::checksum_mismatch, "has another length than was written")

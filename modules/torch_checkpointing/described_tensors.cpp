@@ -100,7 +100,7 @@ result<void> folder_reader::add_described(const item_metadata& item, const tenso
 result<bool> folder_reader::add_opaque(const tensor_entry& entry, const tensor_metadata& tensor,
                                        std::vector<opened_part>& parts, const std::vector<std::int32_t>& at,
                                        const std::string& name) {
-  bool is_added = false;
+  std::optional<holder> added;
   for (const sharding& group : tensor.groups)
     for (const std::int32_t rank : group.ranks) {
       const std::int32_t position = at[static_cast<std::size_t>(rank)];
@@ -109,9 +109,13 @@ result<bool> folder_reader::add_opaque(const tensor_entry& entry, const tensor_m
       const auto found = from.tensors.find(name);
       if (found == from.tensors.end()) continue;
       const tensor_entry& stored = part(from.number).contents().tensors[found->second];
-      if (stored.opaque_type.empty()) return is_added;
+      if (stored.opaque_type.empty()) return added.has_value();
       from.described.insert(found->second);
-      if (std::exchange(is_added, true)) continue;
+      if (added) {
+        compare_replicas(entry, *added, {from.number, found->second});
+        continue;
+      }
+      added = holder{from.number, found->second};
       const std::vector<placed_box> boxes = group.boxes_of(rank);
       if (boxes.size() != 1 || boxes.front().where != box::whole(entry.shape))
         problems_.push_back(fail(errc::unsupported, fmt::format("a {} is no part of a tensor", stored.opaque_kind))
@@ -120,7 +124,7 @@ result<bool> folder_reader::add_opaque(const tensor_entry& entry, const tensor_m
                                 .with_file(part(from.number).path().string()));
       SHARDMESH_CHECK(add_whole_tensor(entry.key, stored.where, from.number, found->second));
     }
-  return is_added;
+  return added.has_value();
 }
 
 bool folder_reader::check_local(const tensor_entry& entry, const sharding& group, std::int32_t rank,
@@ -150,8 +154,13 @@ bool folder_reader::check_local(const tensor_entry& entry, const sharding& group
 
 void folder_reader::compare_replicas(const tensor_entry& entry, const holder& a, const holder& b) {
   checkpoint_reader &left = part(a.part), &right = part(b.part);
-  const auto same =
-      same_by_checksum(left, left.contents().tensors[a.tensor], right, right.contents().tensors[b.tensor]);
+  const tensor_entry &of_left = left.contents().tensors[a.tensor], &of_right = right.contents().tensors[b.tensor];
+  // What is not read as elements has no checksum of its own: its storages are read.
+  const auto compare_all = [&]() -> result<std::optional<bool>> {
+    SHARDMESH_TRY(const bool same, same_tensor(left, of_left, right, of_right));
+    return std::optional(same);
+  };
+  const auto same = of_left.opaque_type.empty() ? same_by_checksum(left, of_left, right, of_right) : compare_all();
   if (!same || !*same || **same || !differing_.insert(entry.key).second) return;
   warnings_.push_back(fail(errc::checksum_mismatch,
                            fmt::format("differs from what {} holds, though the metadata says that they are copies; "

@@ -73,6 +73,9 @@ class folder_reader final : public composed_reader {
   result<void> add_rest(const std::string& key, const std::vector<opened_part>& parts,
                         const item_metadata* item = nullptr);
   tree_path where_of(const occurrence& one, const std::string& key);
+  result<bool> are_same(const std::vector<occurrence>& found);
+  // Without empty dicts: a rank that has nothing in one says nothing of what others have there.
+  result<std::vector<occurrence>> filled(const std::vector<occurrence>& found);
   result<bool> is_same(const occurrence& a, const occurrence& b);
   result<void> add_one(const occurrence& one, const tree_path& where);
   error located(error problem) const;

@@ -8,6 +8,7 @@ module;
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <string>
 #include <unordered_set>
@@ -29,6 +30,7 @@ struct described_places {
     if (item == nullptr) return;
     for (const tensor_metadata& tensor : item->tensors) {
       tree_path above;
+      if (tensor.where.empty()) containers.insert("");  // the item: what has no part of it is an empty dict
       for (const path_key& step : tensor.where) {
         containers.insert(joined(above, 0));
         above.push_back(step);
@@ -119,10 +121,19 @@ result<void> folder_reader::add_rest(const std::string& key, const std::vector<o
     if (!is_known(parsed, where, places, holds)) meet(where, one);
   }
   for (const std::string& name : order) {
-    const std::vector<occurrence>& found = entries.at(name);
-    bool same = true;
-    for (std::size_t i = 1; i < found.size() && same; ++i) {
-      SHARDMESH_TRY(same, is_same(found[0], found[i]));
+    const auto entry = entries.find(name), next = std::next(entry);
+    std::vector<occurrence> found = entry->second;
+    // What is below begins with it, and nothing else does: each step's length stands before it.
+    const bool has_below = next != entries.end() && next->first.starts_with(name);
+    bool same = false;
+    if (!has_below) {
+      SHARDMESH_TRY(same, are_same(found));
+    }
+    if (!same) {
+      SHARDMESH_TRY(std::vector<occurrence> kept, filled(found));
+      if (kept.empty() && has_below) continue;
+      if (!kept.empty()) found = std::move(kept);
+      SHARDMESH_TRY(same, are_same(found));
     }
     const tree_path where = where_of(found[0], key);
     if (same) {
@@ -151,6 +162,26 @@ result<bool> folder_reader::is_same(const occurrence& a, const occurrence& b) {
   checkpoint_reader &left = part(a.part), &right = part(b.part);
   if (!a.is_tensor) return same_object(left, a.index, right, b.index);
   return same_tensor(left, left.contents().tensors[a.index], right, right.contents().tensors[b.index]);
+}
+
+result<bool> folder_reader::are_same(const std::vector<occurrence>& found) {
+  for (std::size_t i = 1; i < found.size(); ++i) {
+    SHARDMESH_TRY(const bool same, is_same(found[0], found[i]));
+    if (!same) return false;
+  }
+  return true;
+}
+
+result<std::vector<folder_reader::occurrence>> folder_reader::filled(const std::vector<occurrence>& found) {
+  std::vector<occurrence> kept;
+  for (const occurrence& one : found) {
+    if (!one.is_tensor) {
+      SHARDMESH_TRY(const object_value value, part(one.part).read_object(one.index));
+      if (value.json == R"({"$dict":[]})" || value.json == R"({"$odict":[]})") continue;
+    }
+    kept.push_back(one);
+  }
+  return kept;
 }
 
 result<void> folder_reader::add_one(const occurrence& one, const tree_path& where) {

@@ -47,6 +47,8 @@ class component_reader final : public forwarding_reader {
       if (!way_back)
         notes_.push_back(fmt::format("{} cannot be put together again: {}", tensor.key, way_back.error().message));
       taken.push_back(fmt::format("{} ({})", tensor.key, tensor_kind(opened->value)));
+      const unwrapped_tensor where{contents_.tensors.size(), parts->components.size(), contents_.objects.size()};
+      taken_.emplace(i, where);
       SHARDMESH_CHECK(add_components(i, *opened, *std::move(parts)));
     }
     if (taken.empty()) return false;
@@ -79,6 +81,8 @@ class component_reader final : public forwarding_reader {
   }
 
   void identify_opaque_tensors() override {}  // was done before anything was taken apart
+
+  std::unordered_map<std::size_t, unwrapped_tensor> release_taken() { return std::move(taken_); }
 
  private:
   // A tensor of a wrapper's archive. It has no origin: a description was made of a pickle that was read whole, and the
@@ -129,6 +133,7 @@ class component_reader final : public forwarding_reader {
   }
 
   to_unwrap which_;
+  std::unordered_map<std::size_t, unwrapped_tensor> taken_;
   std::unordered_map<std::int32_t, component_tensor> components_;  // by their chunk
   std::vector<std::vector<std::byte>> descriptions_;               // archives of the objects behind the inner reader's
 };
@@ -140,6 +145,7 @@ std::optional<opened_value> open_opaque(checkpoint_reader& reader, std::size_t t
     auto opened = values->open_opaque(tensor);
     return opened ? std::optional(*std::move(opened)) : std::nullopt;
   }
+  if (const auto there = reader.shown({true, tensor})) return open_opaque(*there->reader, there->entry.index);
   const tensor_entry& entry = reader.contents().tensors[tensor];
   if (entry.chunk_count != 1) return std::nullopt;
   const stored_range& place = reader.contents().chunk_places[static_cast<std::size_t>(entry.first_chunk)];
@@ -154,11 +160,12 @@ std::optional<opened_value> open_opaque(checkpoint_reader& reader, std::size_t t
   return opened_value{std::move(object), root};
 }
 
-result<std::unique_ptr<checkpoint_reader>> unwrap_tensors(checkpoint_reader& inner, to_unwrap which) {
+result<unwrapped_checkpoint> unwrap_tensors(checkpoint_reader& inner, to_unwrap which) {
   auto made = std::make_unique<component_reader>(inner, which);
   SHARDMESH_TRY(const bool is_unwrapped, made->unwrap());
-  if (!is_unwrapped) made.reset();
-  return std::unique_ptr<checkpoint_reader>(std::move(made));
+  if (!is_unwrapped) return unwrapped_checkpoint{};
+  auto taken = made->release_taken();
+  return unwrapped_checkpoint{std::move(made), std::move(taken)};
 }
 
 }  // namespace shardmesh::torch_file

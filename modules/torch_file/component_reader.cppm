@@ -32,12 +32,24 @@ enum class to_unwrap : std::uint8_t {
   without_archive  // those that nothing can copy as they are: of a .pt file, or of an object
 };
 
+/// Where the components of one of the inner reader's tensors are in the result's catalog.
+struct unwrapped_tensor {
+  std::size_t first_tensor = 0, tensors = 0;  // in the order of its class
+  std::size_t description = 0;                // the object `KEY.wrapper`
+};
+
+/// A checkpoint seen without wrapping tensors.
+struct unwrapped_checkpoint {
+  std::unique_ptr<checkpoint_reader> reader;                // null: nothing was taken apart
+  std::unordered_map<std::size_t, unwrapped_tensor> taken;  // by index into the inner reader's tensors
+};
+
 /// `inner`, which must outlive the result, with the components of its tensors of known representations in their place,
 /// `KEY.indices`, `KEY.values`, and an object `KEY.wrapper`, a dict that says how they belong together
-/// (docs/formats.md); null when it has none. Sharded ones, and those of other classes or unknown versions of theirs,
-/// stay. errc::duplicate_key when another entry has the name of a component. Cost: opens an item of every tensor, as
+/// (docs/formats.md). Sharded ones, and those of other classes or unknown versions of theirs, stay.
+/// errc::duplicate_key when another entry has the name of a component. Cost: opens an item of every tensor, as
 /// `identify_opaque_tensors` does.
-result<std::unique_ptr<checkpoint_reader>> unwrap_tensors(checkpoint_reader& inner, to_unwrap which = to_unwrap::all);
+result<unwrapped_checkpoint> unwrap_tensors(checkpoint_reader& inner, to_unwrap which = to_unwrap::all);
 
 }  // namespace shardmesh::torch_file
 

@@ -16,6 +16,7 @@ module;
 module shardmesh.torch_file;
 
 import :object_parts;
+import :wrapper_form;
 
 namespace shardmesh::torch_file {
 namespace {
@@ -30,6 +31,7 @@ class walker {
  private:
   result<void> visit(const pickle::value& value);
   result<bool> is_leaf(const pickle::value& value, std::size_t depth);
+  bool is_description(const pickle::value& value) const;
   result<void> add(const pickle::value& value);
   result<void> check_step(std::size_t depth);
   bool is_tensor(const pickle::value& value) const {
@@ -123,7 +125,14 @@ result<void> walker::enter(const pickle::value& mapping) {
   return {};
 }
 
+bool walker::is_description(const pickle::value& value) const {
+  if (!options_.keep_descriptions || path_.empty() || path_.back().is_index()) return false;
+  const std::string_view name = path_.back().name();
+  return (name == "wrapper" || name.ends_with(".wrapper")) && is_wrapper_description(value) && read_wrapper_form(value);
+}
+
 result<void> walker::visit(const pickle::value& value) {
+  if (is_description(value)) return add(value);
   SHARDMESH_TRY(const bool leaf, is_leaf(value, path_.size()));
   // What lies inside itself is one object there; `take_apart` finds what tensors it has.
   if (leaf || open_.contains(value.identity())) return add(value);

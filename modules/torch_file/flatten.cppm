@@ -32,6 +32,8 @@ struct flatten_options {
   flatten_rule rule = flatten_rule::torch_2_4;
   /// Dicts that are empty are entries, where PyTorch loses them: an optimizer's state before its first step.
   bool keep_empty = false;
+  /// A dict `KEY.wrapper` that describes a wrapping tensor of which the components lie beside it is an entry.
+  bool keep_descriptions = false;
   /// Of entries. A graph of fewer values than this is held to 100,000, or its own number if that is larger: more come
   /// from references that are shared again and again.
   std::size_t max_entries = 10'000'000;

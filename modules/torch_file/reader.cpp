@@ -72,7 +72,7 @@ class torch_file_reader final : public checkpoint_reader, public file_of_ranks, 
     return {};
   }
 
-  // An empty dict is an entry; of a rank's file it only says that others have what is in it.
+  // An empty dict is an entry. Of one of several ranks' files it may say no more than that others have what is in it.
   void keep_empty() { keeps_empty_ = true; }
 
   // One rank's file by itself.
@@ -188,7 +188,8 @@ class torch_file_reader final : public checkpoint_reader, public file_of_ranks, 
       return std::vector<flat_entry>{{{key}, key, root, item_->tensor_of(root), 0}};
     };
     std::vector<flat_entry> entries{{{}, {}, root, {}, 0}};
-    if (part_ && !is_mapping(root)) {
+    const bool is_empty = is_mapping(root) && mapping_entries(root).pairs().empty();
+    if (part_ && (!is_mapping(root) || is_empty)) {
       entries = alone(*part_);
     } else if (item_->tensor_of(root) || item_->is_opaque_tensor(root)) {
       entries = alone("tensor");
@@ -197,13 +198,14 @@ class torch_file_reader final : public checkpoint_reader, public file_of_ranks, 
       const auto pickle_bytes = static_cast<std::int64_t>(item_->graph().consumed_bytes());
       SHARDMESH_TRY(entries, flatten_state_dict(*item_, root,
                                                 {.keep_empty = keeps_empty_,
+                                                 .keep_descriptions = true,
                                                  .max_entries = static_cast<std::size_t>(250'000 + pickle_bytes / 2),
                                                  .max_depth = 64,  // it recurses
                                                  .max_path_bytes = static_cast<std::size_t>(budget_.left_to_build())}));
     } else if (!holds_tensors(*item_, root)) {
       entries = alone("object");
     }
-    if (part_ && is_mapping(root)) begin_with(*part_, entries);
+    if (part_ && is_mapping(root) && !is_empty) begin_with(*part_, entries);
     return take_apart(*item_, std::move(entries));
   }
 
@@ -328,6 +330,7 @@ result<std::unique_ptr<checkpoint_reader>> open_run(const fs::path& file, const 
 result<std::unique_ptr<checkpoint_reader>> open_part(const fs::path& file, const std::string& name,
                                                      const open_options& options) {
   auto reader = std::make_unique<torch_file_reader>(file, options, name);
+  reader->keep_empty();
   SHARDMESH_CHECK(reader->open(std::nullopt));
   return std::unique_ptr<checkpoint_reader>(std::move(reader));
 }

@@ -15,7 +15,8 @@ export namespace shardmesh::torch_file {
 result<std::unique_ptr<checkpoint_reader>> open(const std::filesystem::path& file, const open_options& options = {});
 
 /// A file of torch.save that is one part of a larger state: its value may be anything (a number, a tensor, a dict), and
-/// all keys and paths begin with `name`. A DTensor in it is seen as the local tensor that its rank held.
+/// all keys and paths begin with `name`. An empty dict in it is an entry. A DTensor in it is seen as the local tensor
+/// that its rank held.
 result<std::unique_ptr<checkpoint_reader>> open_part(const std::filesystem::path& file, const std::string& name,
                                                      const open_options& options = {});
 

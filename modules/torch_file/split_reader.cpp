@@ -78,7 +78,8 @@ class split_reader final : public forwarding_reader, public opaque_values {
 
   result<opened_value> open_opaque(std::size_t tensor) override {
     if (const auto found = opaque_.find(tensor); found != opaque_.end()) return found->second;
-    auto opened = torch_file::open_opaque(inner(), tensor);
+    const auto there = shown({true, tensor});
+    auto opened = there ? torch_file::open_opaque(*there->reader, there->entry.index) : std::nullopt;
     if (opened) return *std::move(opened);
     return fail(errc::unsupported, "its value cannot be opened").with_key(contents_.tensors[tensor].key);
   }

@@ -25,4 +25,5 @@ export import :reader;
 export import :save;
 export import :split_reader;
 export import :state_file;
+export import :tensor_components;
 export import :wrapped_reader;

@@ -29,10 +29,11 @@ struct made_wrapper {
   std::shared_ptr<const torch_file::item> description;  // what the form's values are of
   wrapper_form form;
   std::vector<std::size_t> components;  // the inner reader's tensors, in the form's order
+  std::size_t described_by = 0;         // the inner reader's object
 };
 
 // A wrapper has no origin: its components are checked when they are read.
-class wrapped_reader final : public forwarding_reader {
+class wrapped_reader final : public forwarding_reader, public assembled_tensors {
  public:
   explicit wrapped_reader(checkpoint_reader& inner) : forwarding_reader(inner) {}
 
@@ -81,6 +82,12 @@ class wrapped_reader final : public forwarding_reader {
                                             : make_archive(*found->second);
   }
 
+  std::optional<tensor_components> components_of(std::size_t tensor) const override {
+    const auto found = wrapper_of_chunk_.find(contents_.tensors[tensor].first_chunk);
+    if (origin_of_tensor(tensor) || found == wrapper_of_chunk_.end()) return std::nullopt;
+    return tensor_components{&inner(), found->second->components, found->second->described_by};
+  }
+
  private:
   // Null where the object describes no wrapper, or cannot be read: whoever writes it says why.
   result<std::shared_ptr<const made_wrapper>> read_description(std::size_t index) {
@@ -95,6 +102,7 @@ class wrapped_reader final : public forwarding_reader {
     if (!opened || !is_wrapper_description(opened->root())) return std::shared_ptr<const made_wrapper>();
     auto made = std::make_shared<made_wrapper>();
     made->key = std::string(key.substr(0, key.size() - description_ending.size()));
+    made->described_by = index;
     made->description = std::make_shared<const torch_file::item>(*std::move(opened));
     auto form = read_wrapper_form(made->description->root());
     if (!form) return located(std::move(form).error().with_hint(way_out), object.key);

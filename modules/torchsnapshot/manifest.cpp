@@ -193,6 +193,8 @@ class manifest_reader {
   }
 
  private:
+  static bool is_container(std::string_view type) { return type == "dict" || type == "OrderedDict" || type == "list"; }
+
   void note_containers(const json& entries) {
     for (const auto& [name, value] : entries.items()) {
       if (member(value, "type") == "list") lists_.insert(name);
@@ -225,7 +227,11 @@ class manifest_reader {
       return fail(errc::bad_format, "is no path below one of the ranks")
           .with_values(fmt::format("ranks below {}", made_.world_size), name);
     SHARDMESH_TRY(const std::string type, text_of(value, "type"));
-    if (type == "dict" || type == "OrderedDict" || (type == "list" && have_items_.contains(name))) return {};
+    if (is_container(type)) {
+      const json& keys = member(value, "keys");  // of a list that has none there are no items either
+      const bool is_empty = type == "list" || (keys.is_array() && keys.empty());
+      if (!is_empty || have_items_.contains(name)) return {};
+    }
     entry made;
     made.rank = *rank;
     SHARDMESH_TRY(made.where, path_of(name, slash + 1));
@@ -256,12 +262,11 @@ class manifest_reader {
       made.kind = entry_kind::object;
       SHARDMESH_TRY(payload stored, payload_of(value, false));
       made.parts.push_back({{}, std::move(stored)});
-    } else if (type == "list") {
-      made.kind = entry_kind::empty_list;
-      pickle::writer out(2);
-      out.begin_list();
-      out.end_list();
-      made.archive = torch_file::object_archive(std::move(out).finish());
+    } else if (is_container(type)) {
+      made.kind = entry_kind::empty_container;
+      SHARDMESH_TRY(made.archive, torch_file::archive_from_json(type == "list"          ? "[]"
+                                                                : type == "OrderedDict" ? R"({"$odict":[]})"
+                                                                                        : R"({"$dict":[]})"));
     } else if (type == "int" || type == "str" || type == "bool" || type == "bytes" || type == "float") {
       SHARDMESH_TRY(const std::string text, text_of(value, "serialized_value"));
       SHARDMESH_TRY(made.archive, archive_of_value(type, text));

@@ -10,7 +10,7 @@ import shardmesh.tree;
 
 namespace shardmesh::torchsnapshot {
 
-enum class entry_kind : std::uint8_t { tensor, sharded_tensor, chunked_tensor, object, value, empty_list };
+enum class entry_kind : std::uint8_t { tensor, sharded_tensor, chunked_tensor, object, value, empty_container };
 
 // A tensor's payload, or an object's: a file, or a range of one.
 struct payload {
@@ -44,7 +44,7 @@ struct manifest {
   std::vector<error> problems;  // of entries that are left out; each names its key
 };
 
-// The entries in the manifest's order. Containers are none, except for lists without items.
+// The entries in the manifest's order. Containers are none, except for those without items.
 // \errors errc::bad_format: no JSON, no manifest; errc::unsupported: YAML that is no JSON
 // Cost: O(text); memory counts against the budget.
 result<manifest> parse_manifest(std::string_view text, read_budget& budget);

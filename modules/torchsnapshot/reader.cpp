@@ -106,7 +106,7 @@ class snapshot_reader final : public torch_file::payload_reader {
     const entry& first = *one.of_ranks.front();
     switch (first.kind) {
       case entry_kind::value:
-      case entry_kind::empty_list:
+      case entry_kind::empty_container:
         add_object(one.key, one.where, first.archive);
         return {};
       case entry_kind::object: {

@@ -109,6 +109,16 @@ def main():
     status, _, err = oracle.run("inspect", oracle.work / "nowhere")
     refused(oracle, "absent", status, 3, err, "does not exist")
 
+    # A file that is missing is a defect of the data, also where checksums name it; what cannot be made is called by its name.
+    oracle.succeeds("lost file", "convert", source, oracle.work / "lost", "--to", "dcp")
+    (oracle.work / "lost" / "__0_0.distcp").unlink()
+    for arguments in (["verify", oracle.work / "lost"], ["convert", oracle.work / "lost", oracle.work / "lost.pt"]):
+        status, _, err = oracle.run(*arguments)
+        oracle.check(status == 1 and "__0_0.distcp: the file is missing\n" in err and "cannot open" not in err, "lost file", f"{status}: {err}")
+    for name in ("new.pt", "new.safetensors"):
+        status, _, err = oracle.run("convert", source, f"/proc/{name}", "--skip-unsupported")
+        refused(oracle, "no place for files", status, 3, err, f"/proc/{name}: cannot create")
+
     taken = oracle.work / "taken.safetensors"
     taken.write_text("precious")
     status, _, err = oracle.run("convert", source, taken)

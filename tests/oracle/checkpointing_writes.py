@@ -229,6 +229,28 @@ def check_items(oracle):
     oracle.check(all(file.parent == work / "odd" and file.is_file() for file in (work / "odd").rglob("*")), name, "a file left the folder")
 
 
+def check_empty_dicts(oracle):
+    """An empty dict stays; one of a rank that has nothing of what others have there is no entry."""
+    import collections
+    name, work = "empty dicts", oracle.work / "empty_dicts"
+    work.mkdir()
+    state = {"m": {"empty": {}, "ordered": collections.OrderedDict(), "deep": {"er": {}}, "w": torch.ones(4)}, "alone": {}, "opt": {"lr": 1, "s": {"b": 2}}}
+    torch.save(state, work / "a.pt")
+    for source in ("a.pt", "dcp_2"):
+        if source == "dcp_2":
+            oracle.succeeds(name, "convert", work / "a.pt", work / "dcp_1", "--to", "dcp")
+            oracle.succeeds(name, "reshard", work / "dcp_1", work / source, "--mesh", "2", "--place", "m.w=S(0)", "--default", "R")
+        folder = work / f"{source}_ranks"
+        oracle.succeeds(name, "convert", work / source, folder, "--to", "torch-checkpointing")
+        if source == "dcp_2":
+            oracle.check(len(list(folder.glob("opt_*.pt"))) == 2, name, f"files are {sorted(folder.iterdir())}")
+            torch.save({"s": {}}, folder / "opt_1.pt")
+            (folder / ".shardmesh_checksums").unlink()
+        oracle.succeeds(name, "convert", folder, work / f"{source}_back.pt")
+        back = torch.load(work / f"{source}_back.pt", weights_only=True)
+        oracle.check(shape_of(back) == shape_of(state) and type(back["m"]["ordered"]) is collections.OrderedDict, name, f"{source} becomes {back}")
+
+
 def said(err):
     """The lines beside notes."""
     return [line for line in err.splitlines() if line and not line.startswith("note:")]
@@ -259,7 +281,7 @@ def check_refusals(oracle, samples):
 
 
 def check_opaque(oracle, samples):
-    """Tensors that are not read as elements do not keep the others from being read."""
+    """Tensors that are not read as elements do not keep the others from being read; those of known classes are read, too."""
     for kind, odd in {"a sparse COO tensor": torch.eye(3).to_sparse(), "a meta tensor (it has no values)": torch.empty(2, 3, device="meta")}.items():
         name = f"opaque {kind.split()[1]}"
         folder = oracle.work / name.replace(" ", "_")
@@ -270,6 +292,15 @@ def check_opaque(oracle, samples):
             torch.save(state, folder / "checkpoint" / f"model_{rank}.pt")
         status, out, err = oracle.run("inspect", folder / "checkpoint")
         oracle.check(status == 0 and "model.plain" in out and not said(err), name, f"inspect exits {status}: {err} {out}")
+        if odd.is_sparse:
+            oracle.succeeds(name, "convert", folder / "checkpoint", folder / "whole.pt")
+            read = torch.load(folder / "whole.pt", weights_only=True)["model"]["plain"]
+            oracle.check(read.is_sparse and torch.equal(read.to_dense(), torch.eye(3)), name, f"is read as {read}")
+            state["plain"] = 2 * odd
+            torch.save(state, folder / "checkpoint" / "model_3.pt")
+            status, _, err = oracle.run("verify", folder / "checkpoint")
+            oracle.check("model_3.pt: model.plain: differs from what model_0.pt holds" in err, name, f"verify of a copy that differs exits {status}: {err}")
+            continue
         status, _, err = oracle.run("convert", folder / "checkpoint", folder / "out", "--to", "dcp")
         oracle.check(status == 1 and len(said(err)) == 1 and kind.split(" (")[0] in said(err)[0] and "model.plain" in said(err)[0], name, f"convert exits {status}: {err}")
         oracle.succeeds(name, "convert", folder / "checkpoint", folder / "out", "--to", "torch-checkpointing", "--skip-unsupported")
@@ -291,6 +322,7 @@ def main():
     check_lists(oracle)
     check_objects(oracle)
     check_items(oracle)
+    check_empty_dicts(oracle)
     check_refusals(oracle, samples)
     check_opaque(oracle, samples)
     oracle.finish()

@@ -161,9 +161,17 @@ def check_options(oracle):
     source, out = oracle.work / "flat.in.pt", oracle.work / "flat.pt"
     shared = torch.arange(6.0)
     torch.save({"model.a": shared, "model.b": shared, "step": 3, "opt": [{"lr": 0.1, "w": torch.ones(2)}]}, source)
-    oracle.succeeds("rename", "convert", source, out, "--rename", r"model\.(.*)=m.\1", "--dtype", r"model\.a=float16", "--skip", "step")
+    status, _, err = oracle.run("convert", source, out, "--rename", r"model\.(.*)=m.\1", "--dtype", r"model\.a=float16", "--skip", "step")
+    oracle.check(status == 0 and "nested" not in err, "rename", f"exits {status}: {err}")
     found = difference(load(out, True), {"m.a": shared.half(), "m.b": shared, "opt": [{"lr": 0.1, "w": torch.ones(2)}]})
     oracle.check(found is None, "rename", str(found))
+    torch.save({"model": {"a": shared, "b": shared}}, oracle.work / "deep.in.pt")
+    for options, flat in (([], True), (["--nest"], False)):
+        status, _, err = oracle.run("convert", oracle.work / "deep.in.pt", out, "--force", "--rename", r"model\.a=model.c", *options)
+        oracle.check(status == 0 and ("note: renamed, and no longer nested: model.c (" in err) == flat, "rename", f"exits {status}: {err}")
+        wanted = {"model": {"b": shared}, "model.c": shared} if flat else {"model": {"b": shared, "c": shared}}
+        found = difference(load(out, True), wanted)
+        oracle.check(found is None, "rename", f"{options}: {found}")
     oracle.succeeds("nest", "convert", source, out, "--force", "--nest", "--only", r"model\..*")
     found = difference(load(out, True), {"model": {"a": shared, "b": shared}})
     oracle.check(found is None, "nest", str(found))

@@ -130,10 +130,11 @@ int run(arguments& given, const common_options& common) {
   works_on(given.left);
   const auto selection = given.selection.compile();
   if (!selection) return report(selection.error());
-  if (auto checked = check_rules(**left, **right, *selection); !checked) return report(checked.error());
-  auto left_side = chosen_side(**left, *selection);
+  const alike_readers both(**left, **right);
+  if (auto checked = check_rules(both.left(), both.right(), *selection); !checked) return report(checked.error());
+  auto left_side = chosen_side(both.left(), *selection);
   if (!left_side) return report(left_side.error());
-  auto right_side = chosen_side(**right, *selection);
+  auto right_side = chosen_side(both.right(), *selection);
   if (!right_side) return report(right_side.error());
   given.options.threads = common.threads;
   auto outcome = diff(*left_side, *right_side, given.options);

@@ -46,7 +46,7 @@ void print_summary(out_buffer& out, const checkpoint_reader& reader, const shown
   const catalog& contents = reader.contents();
   std::map<std::string_view, std::pair<std::int64_t, std::int64_t>> by_dtype;  // bytes, tensors
   std::map<std::string, std::int64_t> top_level;
-  std::int64_t chunks = 0, parameters = 0, optimizer = 0, other = 0, bytes = 0;
+  std::int64_t chunks = 0, parameters = 0, optimizer = 0, other = 0, bytes = 0, unknown = 0;
   key_roles roles;
   for (const tensor_entry& tensor : contents.tensors) roles.add(tensor.key);
   for (const object_entry& object : contents.objects) roles.add(object.key);
@@ -60,6 +60,11 @@ void print_summary(out_buffer& out, const checkpoint_reader& reader, const shown
   for (const std::size_t i : shown.tensors) {
     const tensor_entry& tensor = contents.tensors[i];
     chunks += tensor.chunk_count;
+    ++top_level[tensor.key.substr(0, tensor.key.find('.'))];
+    if (!has_known_form(tensor)) {
+      ++unknown;
+      continue;
+    }
     const std::int64_t numel = checked_volume(tensor.shape).value_or(0);
     const std::int64_t size = size_bytes(tensor.type, numel).value_or(0);
     auto& [dtype_bytes, count] = by_dtype[name(tensor.type)];
@@ -67,7 +72,6 @@ void print_summary(out_buffer& out, const checkpoint_reader& reader, const shown
     ++count;
     bytes += size;
     count_of(roles.role_of(tensor.key), tensor.type) += numel;
-    ++top_level[tensor.key.substr(0, tensor.key.find('.'))];
   }
   for (const std::size_t i : shown.objects)
     ++top_level[contents.objects[i].key.substr(0, contents.objects[i].key.find('.'))];
@@ -85,6 +89,7 @@ void print_summary(out_buffer& out, const checkpoint_reader& reader, const shown
   std::vector<std::string> dtypes;
   for (const auto& [type, total] : by_dtype)
     dtypes.push_back(fmt::format("{} {} in {}", type, human_bytes(total.first), total.second));
+  if (unknown > 0) dtypes.push_back(fmt::format("not counted {} of other representations", unknown));
   out.print("  bytes       {}{}{}\n", human_bytes(bytes), dtypes.empty() ? "" : ": ", fmt::join(dtypes, ", "));
   if (!ranks.empty()) out.print("  ranks       {} ({} to {})\n", ranks.size(), *ranks.begin(), *ranks.rbegin());
   std::vector<std::string> keys;

@@ -8,6 +8,11 @@ import shardmesh;
 
 namespace tool {
 
+/// Whether dtype and shape are known: of a wrapping tensor inside a .pt file its class is all that is.
+inline bool has_known_form(const shardmesh::tensor_entry& tensor) {
+  return tensor.opaque_type.empty() || tensor.type != shardmesh::dtype::undefined;
+}
+
 /// Format, counts, parameters, bytes by dtype, ranks, keys, and what the files' writers attached.
 void print_summary(out_buffer& out, const shardmesh::checkpoint_reader& reader, const shown_entries& shown);
 

@@ -223,6 +223,16 @@ TEST_CASE("how many entries followed is said in one line") {
   CHECK(select({.skip = {"epoch"}}, nested).notes.empty());
 }
 
+TEST_CASE("that nothing follows is said where the state is numbered") {
+  const keys numbered{"model.w", "optim.state.0.exp_avg", "optim.state.1.exp_avg", "optim.param_groups.0.params()"};
+  const keys said{"no optimizer state follows the parameters: optim.state.0.exp_avg does not say which one it is of"};
+  CHECK(select({.rename = {"model.w=model.v"}}, numbered).notes == said);
+  CHECK(select({.skip = {"model.w"}}, numbered).notes == said);
+  CHECK(select({.rename = {"optim.state.0.exp_avg=kept"}}, numbered).notes.empty());
+  CHECK(select({.rename = {"a=b"}}, {"a", "model.w", "optim.state.w.exp_avg", "optim.state.0.step"}).notes.empty());
+  CHECK(select({.rename = {"model.w=model.v"}}, {"model.w", "model.b"}).notes.empty());
+}
+
 TEST_CASE("state that meets another entry is an error that names both") {
   CHECK(only_error({.rename = {"model.w=model.v"}}, {"model.w", "optim.state.w.step", "optim.state.v.step"}) ==
         "optim.state.v.step: optim.state.w.step and optim.state.v.step would both be called optim.state.v.step");
