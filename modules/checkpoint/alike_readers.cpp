@@ -30,7 +30,8 @@ alike_readers::alike_readers(checkpoint_reader& left, checkpoint_reader& right) 
   for (checkpoint_reader** side : {&left_, &right_})
     show(*side, torch_file::split_objects(**side, torch_file::to_split::opaque_tensors));
   if (!has_wrapping_tensors(*left_) && !has_wrapping_tensors(*right_)) return;
-  for (checkpoint_reader** side : {&left_, &right_}) show(*side, torch_file::wrap_components(**side));
+  for (checkpoint_reader** side : {&left_, &right_})
+    show(*side, torch_file::wrap_components(**side, torch_file::to_wrap::possible));
 }
 
 }  // namespace shardmesh

@@ -22,6 +22,7 @@ import shardmesh.torch_file;
 import :carried;
 import :entry_check;
 import :merge_tensors;
+import :seen_reader;
 
 namespace shardmesh {
 namespace {
@@ -57,7 +58,9 @@ std::vector<error> find_other_shapes(const checkpoint_reader& reader, const conv
   return problems;
 }
 
+// A flat name; what has a path already keeps it, with its indices and integer keys.
 void split_at_dots(path& where, std::string_view key) {
+  if (where.size() > 1 || (where.size() == 1 && (where[0].is_index() || where[0].is_integer()))) return;
   where = {};
   for (std::size_t begin = 0;;) {
     const std::size_t dot = key.find('.', begin);
@@ -66,36 +69,6 @@ void split_at_dots(path& where, std::string_view key) {
     begin = dot + 1;
   }
 }
-
-// The source as the destination can hold it: objects and wrapping tensors taken apart, or put together.
-class seen_reader {
- public:
-  explicit seen_reader(checkpoint_reader& given) : last_(&given) {}
-  checkpoint_reader& last() const { return *last_; }
-
-  result<void> take_apart(bool to_pickles, bool components) {
-    using namespace torch_file;
-    const bool is_apart = !to_pickles || components;
-    if (is_apart) SHARDMESH_CHECK(add(split_objects(*last_, to_pickles ? to_split::opaque_tensors : to_split::all)));
-    // What has no archive of its own is taken apart to be put together at once.
-    SHARDMESH_TRY(auto unwrapped, unwrap_tensors(*last_, is_apart ? to_unwrap::all : to_unwrap::without_archive));
-    SHARDMESH_CHECK(add(std::move(unwrapped.reader)));
-    return is_apart ? result<void>{} : add(wrap_components(*last_));
-  }
-
- private:
-  // Null: the last one stays.
-  result<void> add(result<std::unique_ptr<checkpoint_reader>> made) {
-    if (!made) return std::move(made).error();
-    if (!*made) return {};
-    readers_.push_back(*std::move(made));
-    last_ = readers_.back().get();
-    return {};
-  }
-
-  std::vector<std::unique_ptr<checkpoint_reader>> readers_;
-  checkpoint_reader* last_;
-};
 
 // The new name of an entry is one key, however nested the old one was.
 std::optional<std::string> note_of_flat_names(const catalog& stored, const conversion& work) {
@@ -112,17 +85,7 @@ std::optional<std::string> note_of_flat_names(const catalog& stored, const conve
     look(work.objects[i].key, entry.where, entry.key);
   }
   if (flat.empty()) return std::nullopt;
-  return fmt::format("renamed, and no longer nested: {} (--nest splits all names at dots)", name_list(flat));
-}
-
-// PyTorch's DCP has no tensors of sparse and nested layouts: they are objects there.
-void make_objects_of_layouts(conversion& work) {
-  for (output_tensor& tensor : work.tensors)
-    if (tensor.archive && tensor.properties.layout != stored_properties{}.layout)
-      work.objects.push_back({tensor.key, tensor.where, tensor.chunks.front().rank, tensor.archive, {}});
-  drop_tensors(work, [](const output_tensor& tensor) {
-    return tensor.archive && tensor.properties.layout != stored_properties{}.layout;
-  });
+  return fmt::format("renamed, and no longer nested: {} (--nest splits such names at dots)", name_list(flat));
 }
 
 }  // namespace

@@ -87,8 +87,9 @@ struct reshard_plan {
   std::vector<std::size_t> sources, object_sources;  // their indices in the reader's catalog
   std::int64_t excluded = 0, skipped_tensors = 0, skipped_objects = 0;
   std::int32_t ranks = 0;
-  /// What the tensors come from where some change their shape; else null, and they come from the given reader.
-  std::shared_ptr<checkpoint_reader> resized;
+  /// Where some change their shape, or lie in no archive of their own: each shows the one before it, the first the
+  /// given reader, and the entries are the last one's. Empty: they are the given reader's.
+  std::vector<std::shared_ptr<checkpoint_reader>> shown;
 };
 /// What `reshard` would do. The reader must outlive the result.
 reshard_plan plan_reshard(checkpoint_reader& reader, const reshard_options& options);

@@ -8,7 +8,9 @@ module;
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <iterator>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
 #include <string>
@@ -83,10 +85,14 @@ class comparer {
     const auto& [a, b] = both;
     if (!a) return std::vector{found(b->key, difference_kind::only_right, "only on the right")};
     if (!b) return std::vector{found(a->key, difference_kind::only_left, "only on the left")};
-    if (a->is_tensor != b->is_tensor)
+    if (a->is_tensor != b->is_tensor) {
+      // An object that cannot be read could be a tensor.
+      const auto value = a->is_tensor ? right_.reader.read_object(b->index) : left_.reader.read_object(a->index);
+      if (!value) return value.error();
       return std::vector{found(a->key, difference_kind::kind,
                                fmt::format("{} on the left, {} on the right", a->is_tensor ? "a tensor" : "an object",
                                            b->is_tensor ? "a tensor" : "an object"))};
+    }
     return a->is_tensor ? compare_tensors(*a, *b) : compare_objects(*a, *b);
   }
 
@@ -165,10 +171,44 @@ class comparer {
     comparer compare_parts(left_side, right_side, options_);
     std::vector<difference> all;
     for (const auto& [key, both] : pairs_of(left_side, right_side)) {
-      SHARDMESH_TRY(std::vector<difference> found, compare_parts.compare_pair(both));
+      const bool are_descriptions = both.first && both.second && !both.first->is_tensor && !both.second->is_tensor;
+      SHARDMESH_TRY(std::vector<difference> found, are_descriptions
+                                                       ? compare_parts.compare_descriptions(*both.first, *both.second)
+                                                       : compare_parts.compare_pair(both));
       std::move(found.begin(), found.end(), std::back_inserter(all));
     }
     return all_found(std::move(all));
+  }
+
+  // What they say beside the components' dtypes, shapes and strides: these are compared as the tensors that they are.
+  result<std::vector<difference>> compare_descriptions(const diff_entry& a, const diff_entry& b) const {
+    const auto without_components = [](const object_value& value) {
+      auto description = nlohmann::json::parse(value.json, nullptr, false);
+      if (!description.is_object() || !description.contains("$dict")) return description;
+      auto& entries = description["$dict"];  // of [key, value]
+      for (auto entry = entries.begin(); entry != entries.end();)
+        entry = (*entry)[0] == "components" ? entries.erase(entry) : std::next(entry);
+      return description;
+    };
+    SHARDMESH_TRY(const object_value of_left, left_.reader.read_object(a.index));
+    SHARDMESH_TRY(const object_value of_right, right_.reader.read_object(b.index));
+    auto left = without_components(of_left), right = without_components(of_right);
+    if (left == right) return std::vector<difference>{};
+    // What is the same on both sides would hide the rest.
+    if (left.is_object() && right.is_object()) {
+      const auto without = [](nlohmann::json from, const nlohmann::json& others) {
+        auto& entries = from["$dict"];
+        for (auto entry = entries.begin(); entry != entries.end();)
+          entry = std::find(others.begin(), others.end(), *entry) != others.end() ? entries.erase(entry) : entry + 1;
+        return from;
+      };
+      const auto rest = without(left, right["$dict"]);
+      right = without(right, left["$dict"]);
+      left = rest;
+    }
+    return std::vector{
+        found(a.key, difference_kind::object,
+              fmt::format("{} against {}", object_text(left.dump(), 200), object_text(right.dump(), 200)))};
   }
 
   // The entries of a wrapper that is `key` there, under the names that they have below `shown`.

@@ -75,7 +75,10 @@ class rank_reader final : public composed_reader {
   result<void> open(const open_options& options) {
     SHARDMESH_CHECK(open_files(options));
     SHARDMESH_CHECK(check_ranks());
-    for (const key_entries& entries : gather()) {
+    std::vector<key_entries> all = gather();
+    SHARDMESH_CHECK(drop_empty_dicts(all));
+    for (const key_entries& entries : all) {
+      if (entries.tensors.empty() && entries.objects.empty()) continue;
       if (!entries.tensors.empty() && !entries.objects.empty())
         return at(fail(errc::disagreement, "is a tensor in one rank's file and none in another's"), entries.key,
                   entries.objects.front().part);
@@ -102,7 +105,7 @@ class rank_reader final : public composed_reader {
           .with_file((path_ / group_.files.rbegin()->second).string());
     SHARDMESH_CHECK(check_complete(ranks));
     for (const auto& [rank, name] : group_.files) {
-      SHARDMESH_TRY(auto opened, torch_file::open_rank_file(path_ / name, options));
+      SHARDMESH_TRY(auto opened, torch_file::open_rank_file(path_ / name, options, torch_file::empty_dicts::kept));
       const auto* file = dynamic_cast<const torch_file::file_of_ranks*>(opened.get());
       meshes_.push_back(file == nullptr ? 1 : file->ranks());
       add_part(std::move(opened));
@@ -154,6 +157,33 @@ class rank_reader final : public composed_reader {
     return all;
   }
 
+  const shardmesh::path& where_of(const key_entries& entries) {
+    if (!entries.tensors.empty()) return tensor_of(entries.tensors.front()).where;
+    return contents_of(entries.objects.front().part).objects[entries.objects.front().index].where;
+  }
+
+  // A rank that has nothing in a dict says nothing of what others have there.
+  result<void> drop_empty_dicts(std::vector<key_entries>& all) {
+    std::vector<std::pair<shardmesh::path, key_entries*>> sorted;
+    for (key_entries& entries : all) sorted.emplace_back(where_of(entries), &entries);
+    std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) {
+      return std::lexicographical_compare(a.first.begin(), a.first.end(), b.first.begin(), b.first.end());
+    });
+    // What lies below a path follows it at once.
+    for (std::size_t i = 0; i + 1 < sorted.size(); ++i) {
+      const auto& [where, entries] = sorted[i];
+      const auto& below = sorted[i + 1].first;
+      if (where.size() >= below.size() || !std::equal(where.begin(), where.end(), below.begin())) continue;
+      std::vector<held_entry> kept;
+      for (const held_entry& held : entries->objects) {
+        SHARDMESH_TRY(const object_value value, part(held.part).read_object(held.index));
+        if (value.json != R"({"$dict":[]})" && value.json != R"({"$odict":[]})") kept.push_back(held);
+      }
+      entries->objects = std::move(kept);
+    }
+    return {};
+  }
+
   result<void> merge_tensors(const key_entries& entries) {
     const tensor_entry& first = tensor_of(entries.tensors.front());
     SHARDMESH_TRY(const bool is_same, are_same_tensors(entries));
@@ -181,9 +211,17 @@ class rank_reader final : public composed_reader {
     std::map<box, std::shared_ptr<const opened_chunk>> known;
     for (const held_entry& held : entries.tensors) {
       const tensor_entry& tensor = tensor_of(held);
-      if (tensor.type != first.type || tensor.shape != first.shape || tensor.opaque_type != first.opaque_type) {
+      if (tensor.type != first.type || tensor.shape != first.shape || tensor.opaque_type != first.opaque_type ||
+          tensor.opaque_kind != first.opaque_kind) {
         if (is_own) return false;
         return at(differing(first, tensor), tensor.key, held.part);
+      }
+      if (first.opaque_type.starts_with("torch.distributed.")) continue;  // each rank's part of a reduction is its own
+      if (!first.opaque_type.empty()) {
+        SHARDMESH_TRY(const bool same, have_same_content(entries.tensors.front(), held, true));
+        if (same) continue;
+        if (!is_own) problems_.push_back(values_differ(entries, held));
+        return false;
       }
       for (std::int32_t chunk = tensor.first_chunk; chunk < tensor.first_chunk + tensor.chunk_count; ++chunk) {
         auto opened = part(held.part).open_chunk(tensor, chunk);
@@ -193,20 +231,29 @@ class rank_reader final : public composed_reader {
         auto same = have_same_elements(*before->second, **opened);
         if (!same) return at(std::move(same).error(), tensor.key, held.part);
         if (*same) continue;
-        if (!is_own)
-          problems_.push_back(at(
-              fail(errc::disagreement, fmt::format("its values differ from those of {}: ranks of different saves, or a "
-                                                   "tensor that is cut without saying how",
-                                                   name_of(entries.tensors.front().part))),
-              tensor.key, held.part));
+        if (!is_own) problems_.push_back(values_differ(entries, held));
         return false;
       }
     }
     return true;
   }
 
+  error values_differ(const key_entries& entries, const held_entry& held) {
+    return at(fail(errc::disagreement, fmt::format("its values differ from those of {}: ranks of different saves, or a "
+                                                   "tensor that is cut without saying how",
+                                                   name_of(entries.tensors.front().part))),
+              entries.key, held.part);
+  }
+
+  result<bool> have_same_content(const held_entry& a, const held_entry& b, bool are_tensors) {
+    if (a.part == b.part) return true;
+    SHARDMESH_TRY(const auto one, part(a.part).content_of({are_tensors, a.index}));
+    SHARDMESH_TRY(const auto other, part(b.part).content_of({are_tensors, b.index}));
+    return one == other;
+  }
+
   static error differing(const tensor_entry& a, const tensor_entry& b) {
-    if (a.opaque_type != b.opaque_type)
+    if (a.opaque_type != b.opaque_type || a.opaque_kind != b.opaque_kind)
       return fail(errc::disagreement, "is of another kind than in the first rank's file");
     if (a.type != b.type)
       return fail(errc::dtype_mismatch, "has another dtype than in the first rank's file")
@@ -239,9 +286,7 @@ class rank_reader final : public composed_reader {
     SHARDMESH_TRY(const object_value right, part(b.part).read_object(b.index));
     if (left.kind != right.kind || left.type != right.type || left.json != right.json) return false;
     if (!torch_file::has_unknown_values(left.json)) return true;
-    SHARDMESH_TRY(const auto one, part(a.part).content_of({false, a.index}));
-    SHARDMESH_TRY(const auto other, part(b.part).content_of({false, b.index}));
-    return one == other;
+    return have_same_content(a, b, false);
   }
 
   // An entry for each rank.

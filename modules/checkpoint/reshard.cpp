@@ -21,6 +21,7 @@ module shardmesh.checkpoint;
 import shardmesh.dcp;
 import :carried;
 import :entry_check;
+import :seen_reader;
 
 namespace shardmesh {
 namespace {
@@ -48,6 +49,7 @@ class planning {
     leave_to_side_files(reader, chosen);
     save_report skipped;
     settle_unsupported(chosen, options.skip_unsupported, skipped);
+    make_objects_of_layouts(chosen);
     plan_.skipped_tensors = skipped.skipped_tensors;
     plan_.skipped_objects = skipped.skipped_objects;
     plan_.problems = std::move(chosen.problems);
@@ -153,20 +155,23 @@ reshard_plan plan_reshard(checkpoint_reader& given, const reshard_options& optio
     refused.problems.push_back(fail(errc::invalid_argument, "a mesh or a checkpoint to follow is needed"));
     return refused;
   }
-  std::shared_ptr<checkpoint_reader> resized;
+  const auto refuse = [](error why) {
+    reshard_plan refused;
+    refused.problems.push_back(std::move(why));
+    return refused;
+  };
+  seen_reader seen(given);
+  if (auto done = seen.give_archives(); !done) return refuse(std::move(done).error());
+  auto shown = seen.release();
   std::vector<std::string> notes;
   if (options.like && options.allow_shape_mismatch) {
-    auto made = resize_like(given, options.selection, *options.like, notes);
-    if (!made) {
-      reshard_plan refused;
-      refused.problems.push_back(std::move(made).error());
-      return refused;
-    }
-    resized = *std::move(made);
+    auto made = resize_like(seen.last(), options.selection, *options.like, notes);
+    if (!made) return refuse(std::move(made).error());
+    if (*made) shown.push_back(*std::move(made));
   }
-  checkpoint_reader& reader = resized ? *resized : given;
+  checkpoint_reader& reader = shown.empty() ? given : *shown.back();
   reshard_plan plan = planning(reader, options).run();
-  plan.resized = resized;
+  plan.shown = std::move(shown);
   plan.notes.insert(plan.notes.end(), notes.begin(), notes.end());
   if (!plan.problems.empty()) return plan;
   if (auto carried = carried_to_dcp(reader, plan.tensors, plan.objects, plan.notes); !carried)
@@ -181,7 +186,7 @@ save_report reshard(checkpoint_reader& given, const std::filesystem::path& desti
     if (auto apart = check_apart(destination, *options.like); !apart) return failed(std::move(apart).error());
   reshard_plan plan = plan_reshard(given, options);
   if (!plan.problems.empty()) return refused(std::move(plan.problems));
-  checkpoint_reader& reader = plan.resized ? *plan.resized : given;
+  checkpoint_reader& reader = plan.shown.empty() ? given : *plan.shown.back();
   auto record = recorded_sums::open(reader);
   if (!record) return failed(std::move(record).error());
   conversion work;

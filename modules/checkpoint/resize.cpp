@@ -156,7 +156,12 @@ std::vector<resized_tensor> shape_differences(const checkpoint_reader& reader, c
   for (const selected& one : select_keys(candidates, selection).kept) {
     const tensor_entry& stored = reader.contents().tensors[one.index];
     const tensor_entry* const wanted = like.contents().find(one.key);
-    if (wanted && wanted->shape != stored.shape) found.push_back({stored.key, stored.shape, wanted->shape});
+    // Of a wrapping tensor inside a .pt file no shape is known.
+    const auto is_unknown = [](const tensor_entry& tensor) {
+      return !tensor.opaque_type.empty() && tensor.chunk_count == 0;
+    };
+    if (!wanted || is_unknown(*wanted) || is_unknown(stored)) continue;
+    if (wanted->shape != stored.shape) found.push_back({stored.key, stored.shape, wanted->shape});
   }
   return found;
 }

@@ -74,8 +74,9 @@ class folder_reader final : public composed_reader {
                         const item_metadata* item = nullptr);
   tree_path where_of(const occurrence& one, const std::string& key);
   result<bool> are_same(const std::vector<occurrence>& found);
-  // Without empty dicts: a rank that has nothing in one says nothing of what others have there.
-  result<std::vector<occurrence>> filled(const std::vector<occurrence>& found);
+  // Without what stands for nothing where other ranks have something: empty dicts above entries, files that hold an
+  // empty dict, None in the place of a tensor in a list.
+  result<std::vector<occurrence>> filled(const std::vector<occurrence>& found, bool has_below);
   result<bool> is_same(const occurrence& a, const occurrence& b);
   result<void> add_one(const occurrence& one, const tree_path& where);
   error located(error problem) const;

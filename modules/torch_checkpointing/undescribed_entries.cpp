@@ -5,6 +5,7 @@ module;
 #include <nlohmann/json.hpp>
 #include <try.hpp>
 
+#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -130,7 +131,7 @@ result<void> folder_reader::add_rest(const std::string& key, const std::vector<o
       SHARDMESH_TRY(same, are_same(found));
     }
     if (!same) {
-      SHARDMESH_TRY(std::vector<occurrence> kept, filled(found));
+      SHARDMESH_TRY(std::vector<occurrence> kept, filled(found, has_below));
       if (kept.empty() && has_below) continue;
       if (!kept.empty()) found = std::move(kept);
       SHARDMESH_TRY(same, are_same(found));
@@ -172,12 +173,19 @@ result<bool> folder_reader::are_same(const std::vector<occurrence>& found) {
   return true;
 }
 
-result<std::vector<folder_reader::occurrence>> folder_reader::filled(const std::vector<occurrence>& found) {
+result<std::vector<folder_reader::occurrence>> folder_reader::filled(const std::vector<occurrence>& found,
+                                                                     bool has_below) {
+  const bool are_some_tensors =
+      std::any_of(found.begin(), found.end(), [](const occurrence& one) { return one.is_tensor; });
   std::vector<occurrence> kept;
   for (const occurrence& one : found) {
     if (!one.is_tensor) {
+      const tree_path& where = part(one.part).contents().objects[one.index].where;
+      const bool may_be_dict = has_below || where.size() == 1;
+      const bool may_be_none = (has_below || are_some_tensors) && where.back().is_index();
       SHARDMESH_TRY(const object_value value, part(one.part).read_object(one.index));
-      if (value.json == R"({"$dict":[]})" || value.json == R"({"$odict":[]})") continue;
+      if (may_be_dict && (value.json == R"({"$dict":[]})" || value.json == R"({"$odict":[]})")) continue;
+      if (may_be_none && value.kind == "none") continue;
     }
     kept.push_back(one);
   }

@@ -72,7 +72,7 @@ class torch_file_reader final : public checkpoint_reader, public file_of_ranks, 
     return {};
   }
 
-  // An empty dict is an entry. Of one of several ranks' files it may say no more than that others have what is in it.
+  // An empty dict is an entry.
   void keep_empty() { keeps_empty_ = true; }
 
   // One rank's file by itself.
@@ -335,8 +335,10 @@ result<std::unique_ptr<checkpoint_reader>> open_part(const fs::path& file, const
   return std::unique_ptr<checkpoint_reader>(std::move(reader));
 }
 
-result<std::unique_ptr<checkpoint_reader>> open_rank_file(const fs::path& file, const open_options& options) {
+result<std::unique_ptr<checkpoint_reader>> open_rank_file(const fs::path& file, const open_options& options,
+                                                          empty_dicts empty) {
   auto reader = std::make_unique<torch_file_reader>(file, options);
+  if (empty == empty_dicts::kept) reader->keep_empty();
   SHARDMESH_CHECK(reader->open(std::nullopt));
   return std::unique_ptr<checkpoint_reader>(std::move(reader));
 }

@@ -20,9 +20,14 @@ result<std::unique_ptr<checkpoint_reader>> open(const std::filesystem::path& fil
 result<std::unique_ptr<checkpoint_reader>> open_part(const std::filesystem::path& file, const std::string& name,
                                                      const open_options& options = {});
 
+/// Whether an empty dict is an entry. Of one of several ranks' files it may say no more than that others have what is
+/// in it.
+enum class empty_dicts : std::uint8_t { dropped, kept };
+
 /// A file of torch.save that is one rank's among several: that its tensors are not whole is no problem of it.
 result<std::unique_ptr<checkpoint_reader>> open_rank_file(const std::filesystem::path& file,
-                                                          const open_options& options = {});
+                                                          const open_options& options = {},
+                                                          empty_dicts empty = empty_dicts::dropped);
 
 }  // namespace shardmesh::torch_file
 

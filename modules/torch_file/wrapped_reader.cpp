@@ -35,7 +35,7 @@ struct made_wrapper {
 // A wrapper has no origin: its components are checked when they are read.
 class wrapped_reader final : public forwarding_reader, public assembled_tensors {
  public:
-  explicit wrapped_reader(checkpoint_reader& inner) : forwarding_reader(inner) {}
+  wrapped_reader(checkpoint_reader& inner, to_wrap which) : forwarding_reader(inner), which_(which) {}
 
   // False when no object describes a wrapper.
   result<bool> wrap() {
@@ -105,9 +105,14 @@ class wrapped_reader final : public forwarding_reader, public assembled_tensors 
     made->described_by = index;
     made->description = std::make_shared<const torch_file::item>(*std::move(opened));
     auto form = read_wrapper_form(made->description->root());
-    if (!form) return located(std::move(form).error().with_hint(way_out), object.key);
+    const auto stays = [this](error why) -> result<std::shared_ptr<const made_wrapper>> {
+      if (which_ == to_wrap::possible) return std::shared_ptr<const made_wrapper>();
+      return why;
+    };
+    if (!form) return stays(located(std::move(form).error().with_hint(way_out), object.key));
     made->form = *std::move(form);
-    SHARDMESH_CHECK(find_components(*made));
+    if (which_ == to_wrap::possible && inner().contents().find(made->key) != nullptr) return stays({});
+    if (auto found = find_components(*made); !found) return stays(std::move(found).error());
     return std::shared_ptr<const made_wrapper>(std::move(made));
   }
 
@@ -211,6 +216,7 @@ class wrapped_reader final : public forwarding_reader, public assembled_tensors 
     return bytes;
   }
 
+  to_wrap which_;
   static constexpr std::string_view way_out = "components leaves them apart";
   std::vector<std::shared_ptr<const made_wrapper>> wrappers_;
   std::unordered_map<std::int32_t, std::shared_ptr<const made_wrapper>> wrapper_of_chunk_;
@@ -218,12 +224,12 @@ class wrapped_reader final : public forwarding_reader, public assembled_tensors 
 
 }  // namespace
 
-result<std::unique_ptr<checkpoint_reader>> wrap_components(checkpoint_reader& inner) {
+result<std::unique_ptr<checkpoint_reader>> wrap_components(checkpoint_reader& inner, to_wrap which) {
   const auto& objects = inner.contents().objects;
   if (std::none_of(objects.begin(), objects.end(),
                    [](const object_entry& object) { return object.key.ends_with(description_ending); }))
     return std::unique_ptr<checkpoint_reader>();
-  auto made = std::make_unique<wrapped_reader>(inner);
+  auto made = std::make_unique<wrapped_reader>(inner, which);
   SHARDMESH_TRY(const bool is_wrapped, made->wrap());
   if (!is_wrapped) made.reset();
   return std::unique_ptr<checkpoint_reader>(std::move(made));

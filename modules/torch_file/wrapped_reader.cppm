@@ -9,6 +9,9 @@ import shardmesh.catalog;
 
 export namespace shardmesh::torch_file {
 
+/// Whether every description has to be one that can be followed; others stay, beside their components, where not.
+enum class to_wrap : std::uint8_t { all, possible };
+
 /// `inner`, which must outlive the result, with a tensor `KEY` of one chunk in the place of each object `KEY.wrapper`
 /// that describes one (docs/formats.md) and of its components `KEY.indices`, `KEY.values`; null when there is none. The
 /// tensor is opaque; `chunk_archive` makes what torch.save writes of it, and compares the checksums of what it reads.
@@ -18,6 +21,6 @@ export namespace shardmesh::torch_file {
 ///         errc::bad_format for a description that contradicts itself, errc::duplicate_key where another entry is KEY;
 ///         all name key and file. Nothing of a description is trusted.
 /// Cost: reads every object whose key ends with ".wrapper".
-result<std::unique_ptr<checkpoint_reader>> wrap_components(checkpoint_reader& inner);
+result<std::unique_ptr<checkpoint_reader>> wrap_components(checkpoint_reader& inner, to_wrap which = to_wrap::all);
 
 }  // namespace shardmesh::torch_file

@@ -172,6 +172,12 @@ def check_options(oracle):
         wanted = {"model": {"b": shared}, "model.c": shared} if flat else {"model": {"b": shared, "c": shared}}
         found = difference(load(out, True), wanted)
         oracle.check(found is None, "rename", f"{options}: {found}")
+    # What has a path already keeps it, indices and integer keys and all.
+    deep = {"g": [{"lr": torch.ones(1)}], 5: torch.ones(1), "a.b": torch.ones(2)}
+    torch.save(deep, oracle.work / "deep.in.pt")
+    oracle.succeeds("nest", "convert", oracle.work / "deep.in.pt", out, "--force", "--nest")
+    found = difference(load(out, True), {"g": deep["g"], 5: deep[5], "a": {"b": deep["a.b"]}})
+    oracle.check(found is None, "nest", str(found))
     oracle.succeeds("nest", "convert", source, out, "--force", "--nest", "--only", r"model\..*")
     found = difference(load(out, True), {"model": {"a": shared, "b": shared}})
     oracle.check(found is None, "nest", str(found))

@@ -185,11 +185,14 @@ def check_random(oracle, seed):
                                    ("apart_dcp", "direct_dcp", "--to", "dcp", "--components"), ("joined.pt", "apart_dcp")):
         oracle.succeeds(case, "convert", work / source, work / made, *options)
         oracle.succeeds(case, "verify", work / made)
+    oracle.succeeds(case, "reshard", work / "source.pt", work / "cut_dcp", "--mesh", "3", "--default", "S(0)", "--place", "turned=R", "--allow-unused")
+    oracle.succeeds(case, "diff", work / "source.pt", work / "cut_dcp")
+    oracle.check({file.name for file in (work / "cut_dcp").glob("*.distcp")} == {f"__{rank}_0.distcp" for rank in range(3)}, case, "not three ranks' files")
     for made in ("back.pt", "again.pt", "direct.pt", "from_dcp.pt", "joined.pt"):
         for weights_only in (True, False):
             loaded = torch.load(work / made, weights_only=weights_only)
             compare(oracle, f"{case} {made}", {key: loaded.get(key) for key in original}, original)
-    for made in ("back_dcp", "direct_dcp"):
+    for made in ("back_dcp", "direct_dcp", "cut_dcp"):
         check_dcp(oracle, f"{case} {made}", work / made, original)
     apart = dcp.FileSystemReader(work / "apart_dcp").read_metadata().state_dict_metadata
     oracle.check("coo_parameter.indices" in apart and "coo_parameter" not in apart, case, f"--components: {sorted(apart)}")

@@ -105,7 +105,7 @@ def check_kinds(oracle):
         "shape": ({**left, "w": torch.eye(2).to_sparse()}, None),
         "class": ({**left, "w": eye.to_sparse_csr()}, None),
         "plain": ({**left, "w": eye}, [("w", "kind")]),
-        "dtype": ({**left, "w": eye.double().to_sparse()}, [("w.values", "dtype"), ("w.wrapper", "object")]),
+        "dtype": ({**left, "w": eye.double().to_sparse()}, [("w.values", "dtype")]),
         "left out": ({"v": eye}, [("w", "only-left")]),
     }
     torch.save(left, work / "left.pt")
@@ -119,11 +119,109 @@ def check_kinds(oracle):
             oracle.check(status == 1 and told and (wanted is None or told == wanted) and all(key.split(".")[0] == "w" for key, _ in told),
                          f"{case} {made}", f"exits {status}: {told} {err}")
             oracle.succeeds(case, "diff", work / "left.pt", work / made, "--skip", "w", "--allow-unused")
+    torch.save({**left, "w": eye.double().to_sparse()}, work / "right.pt")
+    oracle.succeeds("dtype", "diff", work / "left.pt", work / "right.pt", "--ignore-dtype")
     # Two files of components are compared as what they are: names of files that no wrapper is in.
     torch.save(left, work / "right.pt")
     for made in ("one.safetensors", "two.safetensors"):
         oracle.succeeds("components", "convert", work / "right.pt", work / made)
     oracle.succeeds("components", "diff", work / "one.safetensors", work / "two.safetensors", "--only", "w.values")
+
+
+def check_unreadable(oracle):
+    """One wrapper that cannot be put together, or read, says nothing of the others."""
+    work = oracle.work / "unreadable"
+    work.mkdir()
+    eye = torch.eye(3)
+    torch.save({"none": torch.nested.nested_tensor([]), "w": eye.to_sparse_csr(), "v": eye, "q": quantized(3)}, work / "a.pt")
+    oracle.succeeds("empty nested", "convert", work / "a.pt", work / "a.safetensors")
+    status, out, err = oracle.run("diff", work / "a.pt", work / "a.safetensors")
+    told = {line.split(":")[0].split(".")[0] for line in err.splitlines() if "only on the" in line}
+    oracle.check(status == 1 and told == {"none"}, "empty nested", f"exits {status}: {err}")
+    torch.save({"w": eye.to_sparse_csr(), "v": eye}, work / "b.pt")
+    for name in ("whole", "lost"):
+        oracle.succeeds("lost", "convert", work / "b.pt", work / name, "--to", "dcp")
+    (work / "lost" / "__0_0.distcp").unlink()
+    status, out, err = oracle.run("diff", work / "whole", work / "lost")
+    oracle.check(status == 1 and sorted(line.split(": ")[:2] for line in err.splitlines()) == [["v", "cannot be read"], ["w", "cannot be read"]],
+                 "lost", f"exits {status}: {err}")
+    # What differs is what is shown.
+    torch.save({"q": quantized(3)}, work / "c.pt")
+    torch.save({"q": quantized(4)}, work / "d.pt")
+    status, out, err = oracle.run("diff", work / "c.pt", work / "d.pt")
+    oracle.check(status == 1 and err == "q.wrapper: {'zero_point': 3} against {'zero_point': 4}\n", "zero point", f"exits {status}: {err}")
+
+
+def quantized(zero_point):
+    return torch._make_per_tensor_quantized_tensor(torch.ones(2, 2, dtype=torch.uint8), 0.1, zero_point)
+
+
+def check_parts(oracle):
+    """Objects of DCP that are tensors are tensors, too, where the folder is one of several parts."""
+    work = oracle.work / "parts"
+    work.mkdir()
+    state = random_state(0)
+    torch.save(state, work / "source.pt")
+    rng = random.Random(0)
+    torch.save({**state, "random_coo0": changed(rng, state["coo_parameter"])[0]}, work / "other.pt")
+    for name in ("source", "other"):
+        (work / name).mkdir()
+        oracle.succeeds("parts", "convert", work / f"{name}.pt", work / name / "d", "--to", "dcp")
+        torch.save({"step": 3}, work / name / "scheduler.pt")
+    for made in ("a.safetensors", "a.pt"):
+        oracle.succeeds("parts", "convert", work / "source", work / made, "--all")
+        oracle.succeeds("parts", "diff", work / "source", work / made, "--all")
+    oracle.succeeds("parts", "convert", work / "a.safetensors", work / "back.pt")
+    for made in ("a.pt", "back.pt"):
+        loaded = torch.load(work / made, weights_only=True)["d"]
+        compare(oracle, f"parts {made}", {key: loaded.get(key) for key in state}, torch.load(work / "source.pt", weights_only=True))
+    status, out, err = oracle.run("diff", work / "source", work / "other", "--all")
+    oracle.check(status == 1 and all(line.startswith("d.random_coo0") for line in err.splitlines()), "parts", f"exits {status}: {out}{err}")
+
+
+def check_ranks(oracle):
+    """Ranks that have other wrappers under one name: a problem that names file and key, or an entry for each."""
+    eye = torch.eye(3)
+    pairs = {"values": (eye.to_sparse(), 2 * eye.to_sparse()), "csr": (eye.to_sparse_csr(), (2 * eye).to_sparse_csr()), "class": (eye.to_sparse(), eye.to_sparse_csr()),
+             "zero point": (quantized(3), quantized(4))}
+    for case, (first, second) in pairs.items():
+        folder = oracle.work / f"ranks_{case.replace(' ', '_')}"
+        folder.mkdir()
+        for rank, mine in enumerate((first, second)):
+            torch.save({"x": mine, "same": eye.to_sparse(), "rng": {"state": mine}, "e": {}, "o": {"state": {}, "lr": 1}}, folder / f"model_world_size_2_rank_{rank}.pt")
+        for command in (["verify", folder], ["convert", folder, folder.with_suffix(".pt")]):
+            status, _, err = oracle.run(*command)
+            lines = [line for line in err.splitlines() if not line.startswith(("note: ", "warning: "))]
+            oracle.check(status == 1 and len(lines) == 1 and "rank_1.pt: x: " in lines[0], f"ranks {case}", f"{command[0]} exits {status}: {err}")
+        if case == "class":
+            continue
+        torch.save({"x": first, "same": eye.to_sparse(), "rng": {"state": second}, "e": {}, "o": {"state": {}, "lr": 1}}, folder / "model_world_size_2_rank_1.pt")
+        oracle.succeeds(f"ranks {case}", "convert", folder, folder.with_suffix(".pt"))
+        made = torch.load(folder.with_suffix(".pt"), weights_only=True)
+        wanted = {"x": first, "same": eye.to_sparse()}
+        compare(oracle, f"ranks {case}", {key: made.get(key) for key in wanted}, wanted)
+        compare(oracle, f"ranks {case}", made["rng"]["state"], {"rank_0": first, "rank_1": second})
+        oracle.check(made["e"] == {} and made["o"] == {"state": {}, "lr": 1}, f"ranks {case}", f"empty dicts become {made['e']}, {made['o']}")
+    # Nothing of a dict on one rank is nothing, and something else is a problem.
+    folder = oracle.work / "ranks_nothing"
+    folder.mkdir()
+    torch.save({"a": {"b": 1, "t": eye}}, folder / "model_world_size_2_rank_0.pt")
+    for other, good in (({}, True), (5, False)):
+        torch.save({"a": other}, folder / "model_world_size_2_rank_1.pt")
+        status, out, err = oracle.run("convert", folder, oracle.work / f"nothing_{good}.pt")
+        oracle.check((status == 0) == good, "ranks nothing", f"exits {status}: {err}")
+    oracle.check(list(torch.load(oracle.work / "nothing_True.pt", weights_only=True)["a"]) == ["t", "b"], "ranks nothing", "other entries")
+
+
+def check_ranks_of_checkpointing(oracle):
+    """A wrapper in a list that only one rank has: None stands for what the others lack."""
+    work = oracle.work / "tc_list"
+    work.mkdir()
+    torch.save({"m": {"l": [torch.eye(3).to_sparse_csr(), torch.arange(6.)]}}, work / "a.pt")
+    oracle.succeeds("list", "convert", work / "a.pt", work / "apart", "--to", "dcp", "--components")
+    oracle.succeeds("list", "reshard", work / "apart", work / "cut", "--mesh", "3", "--default", "S(0)")
+    oracle.succeeds("list", "convert", work / "cut", work / "tc", "--to", "torch-checkpointing")
+    oracle.succeeds("list", "diff", work / "a.pt", work / "tc")
 
 
 def main():
@@ -133,6 +231,10 @@ def main():
     count = sum(check_changed(oracle, seed) for seed in range(2))
     oracle.check(count >= 20, "changed", f"only {count} tensors could be changed")
     check_kinds(oracle)
+    check_unreadable(oracle)
+    check_parts(oracle)
+    check_ranks(oracle)
+    check_ranks_of_checkpointing(oracle)
     oracle.finish()
 
 
