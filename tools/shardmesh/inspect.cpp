@@ -130,13 +130,13 @@ int print_list(checkpoint_reader& reader, const shown_entries& shown, const argu
   for (const std::size_t i : shown.tensors) {
     if (printed++ >= limit) break;
     const tensor_entry& tensor = contents.tensors[i];
-    const bool is_known = has_known_form(tensor);
-    out.print("{:<{}}  {:<14} {:<18} {} chunk{}{}\n", escaped(tensor.key), widest, is_known ? name(tensor.type) : "-",
-              is_known ? to_string(tensor.shape) : "-", tensor.chunk_count, tensor.chunk_count == 1 ? "" : "s",
-              tensor.opaque_type.empty()
-                  ? ""
-                  : fmt::format("  opaque-tensor {}: {}", escaped(tensor.opaque_type), escaped(tensor.opaque_kind)));
-    if (!given.map) continue;
+    out.print(
+        "{:<{}}  {:<14} {:<18} {} chunk{}{}\n", escaped(tensor.key), widest, type_text(tensor),
+        has_known_shape(tensor) ? to_string(tensor.shape) : "-", tensor.chunk_count, tensor.chunk_count == 1 ? "" : "s",
+        tensor.opaque_type.empty() ? ""
+                                   : fmt::format("  opaque-tensor {}{}{}", escaped(tensor.opaque_type),
+                                                 tensor.opaque_kind.empty() ? "" : ": ", escaped(tensor.opaque_kind)));
+    if (!given.map || !has_known_shape(tensor)) continue;
     const auto held = held_by_ranks(contents, tensor);
     if (!held)
       status = std::max(status, report(held.error()));

@@ -36,11 +36,11 @@ result<labelled_tree> tree_of(const catalog& contents, const shown_entries& show
   for (const std::size_t i : shown.tensors) {
     const tensor_entry& tensor = contents.tensors[i];
     const std::int64_t size = size_bytes(tensor.type, checked_volume(tensor.shape).value_or(0)).value_or(0);
-    if (!has_known_form(tensor))
+    if (!has_known_shape(tensor))
       entries.emplace_back(tensor.where, escaped(tensor.opaque_kind));
     else
       entries.emplace_back(tensor.where,
-                           fmt::format("{} {}  {}", name(tensor.type), to_string(tensor.shape), human_bytes(size)));
+                           fmt::format("{} {}  {}", type_text(tensor), to_string(tensor.shape), human_bytes(size)));
   }
   for (const std::size_t i : shown.objects) entries.emplace_back(contents.objects[i].where, "(object)");
   return tree_of(entries);

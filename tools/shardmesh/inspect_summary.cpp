@@ -42,6 +42,11 @@ void print_texts(out_buffer& out, const catalog& contents) {
 
 }  // namespace
 
+std::string type_text(const tensor_entry& tensor) {
+  if (tensor.type != dtype::undefined) return std::string(name(tensor.type));
+  return tensor.properties.foreign_dtype.empty() ? "-" : escaped(tensor.properties.foreign_dtype);
+}
+
 void print_summary(out_buffer& out, const checkpoint_reader& reader, const shown_entries& shown) {
   const catalog& contents = reader.contents();
   std::map<std::string_view, std::pair<std::int64_t, std::int64_t>> by_dtype;  // bytes, tensors
@@ -61,7 +66,7 @@ void print_summary(out_buffer& out, const checkpoint_reader& reader, const shown
     const tensor_entry& tensor = contents.tensors[i];
     chunks += tensor.chunk_count;
     ++top_level[tensor.key.substr(0, tensor.key.find('.'))];
-    if (!has_known_form(tensor)) {
+    if (tensor.type == dtype::undefined) {
       ++unknown;
       continue;
     }
