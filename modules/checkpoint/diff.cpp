@@ -62,6 +62,13 @@ std::string difference_text(double value, dtype left, dtype right) {
   return fmt::format("{}", value);
 }
 
+// An error names the side that it is of.
+template <class T>
+result<T> of_side(const diff_side& side, result<T> outcome) {
+  if (outcome || !outcome.error().file.empty()) return outcome;
+  return std::move(outcome).error().with_file(side.reader.path().string());
+}
+
 class comparer {
  public:
   comparer(const diff_side& left, const diff_side& right, const diff_options& options)
@@ -87,7 +94,8 @@ class comparer {
     if (!b) return std::vector{found(a->key, difference_kind::only_left, "only on the left")};
     if (a->is_tensor != b->is_tensor) {
       // An object that cannot be read could be a tensor.
-      const auto value = a->is_tensor ? right_.reader.read_object(b->index) : left_.reader.read_object(a->index);
+      const auto value = a->is_tensor ? of_side(right_, right_.reader.read_object(b->index))
+                                      : of_side(left_, left_.reader.read_object(a->index));
       if (!value) return value.error();
       return std::vector{found(a->key, difference_kind::kind,
                                fmt::format("{} on the left, {} on the right", a->is_tensor ? "a tensor" : "an object",
@@ -102,8 +110,8 @@ class comparer {
   }
 
   result<std::vector<difference>> compare_objects(const diff_entry& a, const diff_entry& b) const {
-    SHARDMESH_TRY(const object_value left, left_.reader.read_object(a.index));
-    SHARDMESH_TRY(const object_value right, right_.reader.read_object(b.index));
+    SHARDMESH_TRY(const object_value left, of_side(left_, left_.reader.read_object(a.index)));
+    SHARDMESH_TRY(const object_value right, of_side(right_, right_.reader.read_object(b.index)));
     if (left.kind != right.kind || left.type != right.type || left.json != right.json) {
       const auto shown = [](const object_value& v) { return fmt::format("{} {}", v.type, object_text(v.json, 80)); };
       return std::vector{
@@ -119,8 +127,8 @@ class comparer {
   // What has no value to show is compared as what it is made of; a side that keeps no more than the type (objects.json)
   // has nothing that could differ.
   result<bool> have_equal_content(const whole_entry& a, const whole_entry& b) const {
-    SHARDMESH_TRY(const auto left, left_.reader.content_of(a));
-    SHARDMESH_TRY(const auto right, right_.reader.content_of(b));
+    SHARDMESH_TRY(const auto left, of_side(left_, left_.reader.content_of(a)));
+    SHARDMESH_TRY(const auto right, of_side(right_, right_.reader.content_of(b)));
     return !left || !right || *left == *right;
   }
 
@@ -190,8 +198,8 @@ class comparer {
         entry = (*entry)[0] == "components" ? entries.erase(entry) : std::next(entry);
       return description;
     };
-    SHARDMESH_TRY(const object_value of_left, left_.reader.read_object(a.index));
-    SHARDMESH_TRY(const object_value of_right, right_.reader.read_object(b.index));
+    SHARDMESH_TRY(const object_value of_left, of_side(left_, left_.reader.read_object(a.index)));
+    SHARDMESH_TRY(const object_value of_right, of_side(right_, right_.reader.read_object(b.index)));
     auto left = without_components(of_left), right = without_components(of_right);
     if (left == right) return std::vector<difference>{};
     // What is the same on both sides would hide the rest.
@@ -232,8 +240,8 @@ class comparer {
     if (left.chunk_count > 1 || right.chunk_count > 1) {
       equal = boxes_of(left_.reader.contents(), left) == boxes_of(right_.reader.contents(), right);
       for (std::int32_t i = 0; equal && i < left.chunk_count; ++i) {
-        SHARDMESH_TRY(const auto l, left_.reader.chunk_archive(left, left.first_chunk + i));
-        SHARDMESH_TRY(const auto r, right_.reader.chunk_archive(right, right.first_chunk + i));
+        SHARDMESH_TRY(const auto l, of_side(left_, left_.reader.chunk_archive(left, left.first_chunk + i)));
+        SHARDMESH_TRY(const auto r, of_side(right_, right_.reader.chunk_archive(right, right.first_chunk + i)));
         equal = l == r;
       }
     }
@@ -244,8 +252,8 @@ class comparer {
   result<std::optional<difference>> compare_values(const diff_entry& a, const diff_entry& b) {
     const tensor_entry& left = tensor(left_, a);
     const tensor_entry& right = tensor(right_, b);
-    SHARDMESH_TRY(const distribution left_held, left_.reader.contents().distribution_of(left));
-    SHARDMESH_TRY(const distribution right_held, right_.reader.contents().distribution_of(right));
+    SHARDMESH_TRY(const distribution left_held, of_side(left_, left_.reader.contents().distribution_of(left)));
+    SHARDMESH_TRY(const distribution right_held, of_side(right_, right_.reader.contents().distribution_of(right)));
     const std::int64_t per_thread = options_.memory_bytes / thread_count(options_.threads) / 3;
     const std::int64_t slab_bytes = std::clamp<std::int64_t>(per_thread, 1 << 18, 8 << 20);
     const box whole = box::whole(left.shape);
@@ -254,8 +262,8 @@ class comparer {
     slab_walk walk(whole, sub_byte ? whole.volume() : slab_bytes / item);
     std::optional<difference> total;
     while (const auto slab = walk.next()) {
-      SHARDMESH_TRY(const host_tensor l, slab_of(left_source_, left, left_held, a.type, *slab));
-      SHARDMESH_TRY(const host_tensor r, slab_of(right_source_, right, right_held, b.type, *slab));
+      SHARDMESH_TRY(const host_tensor l, of_side(left_, slab_of(left_source_, left, left_held, a.type, *slab)));
+      SHARDMESH_TRY(const host_tensor r, of_side(right_, slab_of(right_source_, right, right_held, b.type, *slab)));
       const const_tensor_view left_view = adapter<host_tensor>::view(l);
       const const_tensor_view right_view = adapter<host_tensor>::view(r);
       SHARDMESH_TRY(

@@ -93,8 +93,7 @@ class wrapped_reader final : public forwarding_reader, public assembled_tensors 
   result<std::shared_ptr<const made_wrapper>> read_description(std::size_t index) {
     const object_entry& object = inner().contents().objects[index];
     const std::string_view key = object.key;
-    if (!key.ends_with(description_ending) || key.size() == description_ending.size() || object.hidden_tensors > 0)
-      return std::shared_ptr<const made_wrapper>();
+    if (!key.ends_with(description_ending) || object.hidden_tensors > 0) return std::shared_ptr<const made_wrapper>();
     const auto archive = inner().object_archive(index);
     if (!archive) return std::shared_ptr<const made_wrapper>();
     const memory_source source(*archive, path_.string());

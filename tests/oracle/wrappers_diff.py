@@ -145,6 +145,12 @@ def check_unreadable(oracle):
     status, out, err = oracle.run("diff", work / "whole", work / "lost")
     oracle.check(status == 1 and sorted(line.split(": ")[:2] for line in err.splitlines()) == [["v", "cannot be read"], ["w", "cannot be read"]],
                  "lost", f"exits {status}: {err}")
+    # The side that lacks it is the one that is named.
+    for name in ("ours", "theirs"):
+        oracle.succeeds("lost", "convert", work / "whole", work / name, "--to", "torch-checkpointing", "--item", "m")
+    (work / "theirs" / "m_0.pt").unlink()
+    status, out, err = oracle.run("diff", work / "ours", work / "theirs")
+    oracle.check(status == 1 and f"m.v: cannot be read: {work.name}/theirs: " in err.replace(str(oracle.work) + "/", ""), "lost", f"exits {status}: {err}")
     # What differs is what is shown.
     torch.save({"q": quantized(3)}, work / "c.pt")
     torch.save({"q": quantized(4)}, work / "d.pt")
@@ -213,6 +219,19 @@ def check_ranks(oracle):
     oracle.check(list(torch.load(oracle.work / "nothing_True.pt", weights_only=True)["a"]) == ["t", "b"], "ranks nothing", "other entries")
 
 
+def check_names(oracle):
+    """Keys that are empty, or that other keys begin with."""
+    state = {"": torch.eye(3).to_sparse(), "m": {"": torch.eye(2).to_sparse_csr()}, "a": torch.eye(2).to_sparse(), "a.b": torch.eye(4).to_sparse_csr()}
+    torch.save(state, oracle.work / "names.pt")
+    for made, source in (("names.safetensors", "names.pt"), ("names_again.pt", "names.safetensors"), ("names_copy.pt", "names.pt")):
+        oracle.succeeds("names", "convert", oracle.work / source, oracle.work / made)
+        oracle.succeeds("names", "diff", oracle.work / "names.pt", oracle.work / made)
+    for made in ("names_again.pt", "names_copy.pt"):
+        loaded = torch.load(oracle.work / made, weights_only=True)
+        compare(oracle, f"names {made}", {key: loaded.get(key) for key in ("", "a", "a.b")}, {key: state[key] for key in ("", "a", "a.b")})
+        compare(oracle, f"names {made}", loaded["m"], state["m"])
+
+
 def check_ranks_of_checkpointing(oracle):
     """A wrapper in a list that only one rank has: None stands for what the others lack."""
     work = oracle.work / "tc_list"
@@ -233,6 +252,7 @@ def main():
     check_kinds(oracle)
     check_unreadable(oracle)
     check_parts(oracle)
+    check_names(oracle)
     check_ranks(oracle)
     check_ranks_of_checkpointing(oracle)
     oracle.finish()
