@@ -136,6 +136,7 @@ save_report convert(checkpoint_reader& given, const std::filesystem::path& desti
   }
   if (!to_pickles && options.skip_unsupported)
     skipped_tensors += drop_tensors(work, [](const auto& tensor) { return is_unsupported(tensor); });
+  if (auto note = seen.note_of_lost_ways_back(work)) work.notes.push_back(*std::move(note));
   if (!to_dcp && options.skip_objects) skipped_objects += drop_objects(work, [](const auto&) { return true; });
   std::vector<error> problems;
   if (to_pickles) problems = find_path_conflicts(work.tensors, work.objects);

@@ -1,8 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
+#include <fmt/format.h>
 #include <try.hpp>
 
+#include <algorithm>
+#include <cstddef>
 #include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 module shardmesh.checkpoint;
@@ -27,6 +34,8 @@ result<void> seen_reader::take_apart(bool to_pickles, bool components) {
   // What has no archive of its own is taken apart to be put together at once.
   SHARDMESH_TRY(auto unwrapped, unwrap_tensors(*last_, is_apart ? to_unwrap::all : to_unwrap::without_archive));
   SHARDMESH_CHECK(add(std::move(unwrapped.reader)));
+  if (is_apart)
+    for (const auto& [tensor, parts] : unwrapped.taken) apart_.push_back(parts);
   return is_apart ? result<void>{} : add(wrap_components(*last_));
 }
 
@@ -35,6 +44,37 @@ result<void> seen_reader::give_archives() {
   if (!unwrapped.reader) return {};
   SHARDMESH_CHECK(add(std::move(unwrapped.reader)));
   return add(wrap_components(*last_));
+}
+
+std::optional<std::string> seen_reader::note_of_lost_ways_back(const conversion& work) const {
+  if (apart_.empty()) return std::nullopt;
+  const catalog& contents = last_->contents();
+  std::unordered_map<std::size_t, const output_tensor*> tensors;
+  for (std::size_t i = 0; i < work.tensors.size(); ++i) tensors.emplace(work.sources[i], &work.tensors[i]);
+  std::unordered_map<std::size_t, const output_object*> objects;
+  for (std::size_t i = 0; i < work.objects.size(); ++i) objects.emplace(work.object_sources[i], &work.objects[i]);
+  std::vector<std::string> lost;
+  for (const unwrapped_tensor& parts : apart_) {
+    const std::string_view ending = ".wrapper";
+    const auto cut = [&](const std::string& key) { return key.substr(0, key.size() - ending.size()); };
+    const std::string was = cut(contents.objects[parts.description].key);
+    const auto description = objects.find(parts.description);
+    const bool is_described = description != objects.end() && description->second->key.ends_with(ending);
+    std::size_t written = 0, fitting = 0;
+    for (std::size_t i = parts.first_tensor; i < parts.first_tensor + parts.tensors; ++i) {
+      const auto found = tensors.find(i);
+      if (found == tensors.end()) continue;
+      ++written;
+      const tensor_entry& stored = contents.tensors[i];
+      fitting += is_described && found->second->type == stored.type &&
+                 found->second->key == cut(description->second->key) + stored.key.substr(was.size());
+    }
+    if ((written > 0 || is_described) && fitting < parts.tensors) lost.push_back(was);
+  }
+  if (lost.empty()) return std::nullopt;
+  std::sort(lost.begin(), lost.end());
+  return fmt::format("cannot be put together again, as their components are changed, merged or left out: {}",
+                     name_list(lost));
 }
 
 void make_objects_of_layouts(conversion& work) {

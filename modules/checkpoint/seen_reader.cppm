@@ -7,6 +7,7 @@ import shardmesh.std;
 import shardmesh.core;
 import shardmesh.catalog;
 import shardmesh.transfer;
+import shardmesh.torch_file;
 import :conversion;
 
 namespace shardmesh {
@@ -22,6 +23,9 @@ class seen_reader {
   // Wrapping tensors without an archive of their own, of a .pt file, get one: they are taken apart and put together.
   // Components that lie in the source as such stay.
   result<void> give_archives();
+  // Of the tensors that `take_apart` took apart, as `work` writes them: a line where a rule or a merge leaves
+  // components that nobody can put together again.
+  std::optional<std::string> note_of_lost_ways_back(const conversion& work) const;
   // Readers that are owned by the caller from now on; each shows the one before it.
   std::vector<std::shared_ptr<checkpoint_reader>> release() { return std::move(readers_); }
 
@@ -31,6 +35,7 @@ class seen_reader {
 
   std::vector<std::shared_ptr<checkpoint_reader>> readers_;
   checkpoint_reader* last_;
+  std::vector<torch_file::unwrapped_tensor> apart_;
 };
 
 // PyTorch's DCP has no tensors of sparse and nested layouts: they are objects there.

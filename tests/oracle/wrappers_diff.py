@@ -232,6 +232,18 @@ def check_names(oracle):
         compare(oracle, f"names {made}", loaded["m"], state["m"])
 
 
+def check_changed_components(oracle):
+    """What a rule makes of single components is said where there is no way back."""
+    eye, work = torch.eye(3), oracle.work / "rules"
+    work.mkdir()
+    torch.save({"x": eye.to_sparse(), "y": eye.to_sparse(), "t": eye}, work / "a.pt")
+    for number, (options, lost) in enumerate(((["--dtype", "float16"], "x, y"), (["--rename", r"x\.values=x.v"], "x"), (["--skip", r"y\.indices"], "y"),
+                                              (["--dedup=equal"], "y"), (["--skip", r"x\..*"], ""), (["--rename", r"x\.(.*)=z.\1"], ""), ([], ""))):
+        status, _, err = oracle.run("convert", work / "a.pt", work / f"{number}.safetensors", *options)
+        said = [line.rpartition(": ")[2] for line in err.splitlines() if "cannot be put together again" in line]
+        oracle.check(status == 0 and said == ([lost] if lost else []), f"rules {options}", f"exits {status}: {err}")
+
+
 def check_ranks_of_checkpointing(oracle):
     """A wrapper in a list that only one rank has: None stands for what the others lack."""
     work = oracle.work / "tc_list"
@@ -253,6 +265,7 @@ def main():
     check_unreadable(oracle)
     check_parts(oracle)
     check_names(oracle)
+    check_changed_components(oracle)
     check_ranks(oracle)
     check_ranks_of_checkpointing(oracle)
     oracle.finish()
