@@ -70,7 +70,11 @@ class watched_reader final : public checkpoint_reader, public torch_file::archiv
     if (watching_.stop.stop_requested()) return {};
     return inner_.check_whole(entries, options);
   }
-  result<std::optional<digest128>> content_of(const whole_entry& entry) override { return inner_.content_of(entry); }
+  std::optional<shown_entry> shown(const whole_entry& entry) const override { return shown_entry{&inner_, entry}; }
+  void identify_opaque_tensors() override {
+    inner_.identify_opaque_tensors();
+    contents_.tensors = inner_.contents().tensors;
+  }
 
  private:
   checkpoint_reader& inner_;

@@ -127,7 +127,8 @@ py::dict diff_checkpoints(const reader_pointer& left, const reader_pointer& righ
                           bool ignore_dtype, int threads, const py::object& progress) {
   const diff_report report = value_of(waited(progress, [&](watch& watching) {
     const auto one = watched(*left, watching), other = watched(*right, watching);
-    return diff(whole_side(*one), whole_side(*other),
+    const alike_readers both(*one, *other);
+    return diff(whole_side(both.left()), whole_side(both.right()),
                 {.tolerance = tolerance, .layout = layout, .ignore_dtype = ignore_dtype, .threads = threads});
   }));
   py::list differences;

@@ -82,6 +82,15 @@ class CommandTest(common.WorkTest):
         self.assertIn("only", str(caught.exception))
         self.assertEqual(self.left_in_work(), [])
 
+    def test_diff_compares_wrapping_tensors_by_their_components(self):
+        source = GOLDEN.parent / "writers" / "wrappers" / "wrappers.pt"
+        for format, name in (("safetensors", "m.safetensors"), ("hf", "hub"), ("dcp", "folder"), ("pt", "m.pt"), ("torch-checkpointing", "ranks")):
+            with self.subTest(format):
+                shardmesh.convert(source, self.work / name, format)
+                for progress in (None, lambda done, total: None):
+                    self.assertEqual(shardmesh.diff(source, self.work / name, progress=progress).differences, [])
+                    self.assertEqual(shardmesh.diff(self.work / name, source, progress=progress).differences, [])
+
     def test_reshard_cuts_for_another_mesh_and_the_values_stay(self):
         report = shardmesh.reshard(FOLDER, self.work / "three", "3", place=".*weight=S(0)")
         self.assertTrue(shardmesh.diff(FOLDER, self.work / "three").equal)

@@ -144,6 +144,21 @@ TEST_CASE("diff reports every field of what differs") {
   CHECK(refused[0].status == SHARDMESH_INVALID_ARGUMENT);
 }
 
+TEST_CASE("diff compares wrapping tensors by their components, watched or not") {
+  const c_answers::scratch_folder scratch;
+  const fs::path source = golden::folder().parent_path() / "writers" / "wrappers" / "wrappers.pt";
+  const c::checkpoint from = c::checkpoint::open(source.string());
+  c::convert(from, scratch / "apart.safetensors");
+  const c::checkpoint apart = c::checkpoint::open(scratch / "apart.safetensors");
+  c::diff_options watched;
+  watched.call.timeout = std::chrono::minutes(1);
+  for (const c::diff_options& how : {c::diff_options(), watched}) {
+    const c::diff_report report = c::diff(from, apart, how);
+    CHECK(report.equal());
+    CHECK(report.counts.tensors > 0);
+  }
+}
+
 TEST_CASE("a timeout ends each kind of work, with nothing written") {
   const c_answers::scratch_folder scratch;
   const std::string path = large_checkpoint(scratch);
