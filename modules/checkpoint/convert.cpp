@@ -47,9 +47,9 @@ bool is_unsupported(const output_tensor& tensor) {
   return tensor.archive || !safetensors::problems_of({&entry, 1}).empty();
 }
 
-std::vector<error> find_other_shapes(const checkpoint_reader& reader, const convert_options& options) {
+std::vector<error> refusals_of(const checkpoint_reader& reader, std::span<const resized_tensor> differences) {
   std::vector<error> problems;
-  for (const resized_tensor& tensor : shape_differences(reader, options.selection, *options.shapes_like))
+  for (const resized_tensor& tensor : differences)
     problems.push_back(fail(errc::shape_mismatch, "the checkpoint given by like has another shape")
                            .with_key(tensor.key)
                            .with_file(reader.path().string())
@@ -107,11 +107,17 @@ save_report convert(checkpoint_reader& given, const std::filesystem::path& desti
   std::unique_ptr<checkpoint_reader> resized;
   if (options.shapes_like) {
     if (auto apart = check_apart(destination, *options.shapes_like); !apart) return failed(std::move(apart).error());
-    if (!options.allow_shape_mismatch)
-      if (auto problems = find_other_shapes(whole, options); !problems.empty()) return refused(std::move(problems));
-    auto made = resize_like(whole, options.selection, *options.shapes_like, resized_notes);
-    if (!made) return failed(std::move(made).error());
-    resized = *std::move(made);
+    std::vector<resized_tensor> differences = shape_differences(whole, options.selection, *options.shapes_like);
+    // What a wrapping tensor is made of has the sizes that its values have.
+    std::erase_if(differences, [&](const resized_tensor& tensor) { return seen.is_component(tensor.key); });
+    if (!options.allow_shape_mismatch && !differences.empty()) return refused(refusals_of(whole, differences));
+    if (!differences.empty()) {
+      whole.identify_opaque_tensors();  // what is no plain tensor is not resized
+      auto made = resize_tensors(whole, differences);
+      if (!made) return failed(std::move(made).error());
+      resized = *std::move(made);
+      for (const resized_tensor& tensor : differences) resized_notes.push_back(to_string(tensor));
+    }
   }
   checkpoint_reader& reader = resized ? *resized : whole;
   conversion work = select_for_output(reader, options.selection);

@@ -166,6 +166,13 @@ result<std::unique_ptr<checkpoint_reader>> open_named_part(const fs::path& path,
       .with_hint("say which, in full");
 }
 
+// Whether the files in the folder itself are one checkpoint, not parts.
+bool is_one_of_files(const fs::path& folder) {
+  const auto format = format_of_folder(folder);
+  return format && (*format == checkpoint_format::torch_checkpointing || *format == checkpoint_format::torchsnapshot ||
+                    *format == checkpoint_format::deepspeed);
+}
+
 std::string names_of(std::span<const checkpoint_part> parts) {
   std::vector<std::string> names;
   for (const checkpoint_part& part : parts) names.push_back(part.name);
@@ -175,6 +182,7 @@ std::string names_of(std::span<const checkpoint_part> parts) {
 result<std::unique_ptr<checkpoint_reader>> open_parts(const fs::path& folder, const open_options& options) {
   std::error_code code;
   if (!fs::exists(folder, code)) return open_checkpoint(folder, options);  // says why not
+  if (fs::is_directory(folder, code) && is_one_of_files(folder)) return open_checkpoint(folder, options);
   SHARDMESH_TRY(const std::vector<checkpoint_part> parts,
                 fs::is_directory(folder, code) ? list_parts(folder) : std::vector<checkpoint_part>{});
   if (parts.empty()) return open_checkpoint(folder, options);

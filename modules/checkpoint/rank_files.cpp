@@ -76,7 +76,7 @@ class rank_reader final : public composed_reader {
     SHARDMESH_CHECK(open_files(options));
     SHARDMESH_CHECK(check_ranks());
     std::vector<key_entries> all = gather();
-    SHARDMESH_CHECK(drop_empty_dicts(all));
+    SHARDMESH_CHECK(drop_empty_containers(all));
     for (const key_entries& entries : all) {
       if (entries.tensors.empty() && entries.objects.empty()) continue;
       if (!entries.tensors.empty() && !entries.objects.empty())
@@ -162,8 +162,9 @@ class rank_reader final : public composed_reader {
     return contents_of(entries.objects.front().part).objects[entries.objects.front().index].where;
   }
 
-  // A rank that has nothing in a dict says nothing of what others have there.
-  result<void> drop_empty_dicts(std::vector<key_entries>& all) {
+  // A rank that has nothing in a dict or list says nothing of what others have there; one that has a value there is not
+  // of the same save.
+  result<void> drop_empty_containers(std::vector<key_entries>& all) {
     std::vector<std::pair<shardmesh::path, key_entries*>> sorted;
     for (key_entries& entries : all) sorted.emplace_back(where_of(entries), &entries);
     std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) {
@@ -177,9 +178,16 @@ class rank_reader final : public composed_reader {
       std::vector<held_entry> kept;
       for (const held_entry& held : entries->objects) {
         SHARDMESH_TRY(const object_value value, part(held.part).read_object(held.index));
-        if (value.json != R"({"$dict":[]})" && value.json != R"({"$odict":[]})") kept.push_back(held);
+        if (value.json != R"({"$dict":[]})" && value.json != R"({"$odict":[]})" && value.json != "[]")
+          kept.push_back(held);
       }
       entries->objects = std::move(kept);
+      const std::vector<held_entry>& values = entries->tensors.empty() ? entries->objects : entries->tensors;
+      if (values.empty() || is_own_of_rank(where)) continue;
+      problems_.push_back(at(fail(errc::disagreement, fmt::format("is one value here, and in another rank's file {} "
+                                                                  "lies in it: ranks of different saves",
+                                                                  escaped(sorted[i + 1].second->key))),
+                             entries->key, values.front().part));
     }
     return {};
   }

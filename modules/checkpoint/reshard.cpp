@@ -122,6 +122,11 @@ class planning {
     for (output_tensor& tensor : plan_.tensors) {
       const auto found = by_key.find(tensor.key);
       if (found == by_key.end()) {
+        // There it is in no archive of its own; it is never cut.
+        if (tensor.archive && options_.like->contents().find(tensor.key) != nullptr) {
+          plan_.ranks = std::max(plan_.ranks, tensor.chunks.front().rank + 1);
+          continue;
+        }
         error missing = fail(errc::missing_key, "the checkpoint given by like has no such tensor").with_key(tensor.key);
         if (plan_.problems.size() < most_suggestions)
           missing.hint = did_you_mean(nearest_key(options_.like->contents(), tensor.key));

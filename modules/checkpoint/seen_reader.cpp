@@ -46,6 +46,16 @@ result<void> seen_reader::give_archives() {
   return add(wrap_components(*last_));
 }
 
+bool seen_reader::is_component(std::string_view key) const {
+  const catalog& contents = last_->contents();
+  const tensor_entry* const found = contents.find(key);
+  if (found == nullptr) return false;
+  const auto index = static_cast<std::size_t>(found - contents.tensors.data());
+  return std::any_of(apart_.begin(), apart_.end(), [&](const unwrapped_tensor& parts) {
+    return index >= parts.first_tensor && index < parts.first_tensor + parts.tensors;
+  });
+}
+
 std::optional<std::string> seen_reader::note_of_lost_ways_back(const conversion& work) const {
   if (apart_.empty()) return std::nullopt;
   const catalog& contents = last_->contents();

@@ -23,6 +23,8 @@ class seen_reader {
   // Wrapping tensors without an archive of their own, of a .pt file, get one: they are taken apart and put together.
   // Components that lie in the source as such stay.
   result<void> give_archives();
+  // Whether an entry of `last` is a component of a tensor that `take_apart` took apart.
+  bool is_component(std::string_view key) const;
   // Of the tensors that `take_apart` took apart, as `work` writes them: a line where a rule or a merge leaves
   // components that nobody can put together again.
   std::optional<std::string> note_of_lost_ways_back(const conversion& work) const;

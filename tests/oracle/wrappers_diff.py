@@ -244,6 +244,52 @@ def check_changed_components(oracle):
         oracle.check(status == 0 and said == ([lost] if lost else []), f"rules {options}", f"exits {status}: {err}")
 
 
+def check_like(oracle):
+    """Components have the sizes that their values have: --like leaves them."""
+    eye, work = torch.eye(3), oracle.work / "like"
+    work.mkdir()
+    torch.save({"w": eye, "s": eye.to_sparse(), "q": quantized(3)}, work / "a.pt")
+    torch.save({"w": torch.eye(4), "s": torch.ones(3, 3).to_sparse(), "q": quantized(4)}, work / "b.pt")
+    oracle.succeeds("like", "convert", work / "b.pt", work / "b.safetensors")
+    for like in ("b.pt", "b.safetensors"):
+        for made in (f"{like}.pt", f"{like}.safetensors"):
+            status, _, err = oracle.run("convert", work / "a.pt", work / made, "--like", work / like)
+            oracle.check(status == 1 and [line.split(": ")[1] for line in err.splitlines() if "another shape" in line] == ["w"], "like", f"exits {status}: {err}")
+            oracle.succeeds("like", "convert", work / "a.pt", work / made, "--like", work / like, "--allow-shape-mismatch")
+            oracle.succeeds("like", "diff", work / "a.pt", work / made, "--skip", "w")
+    oracle.succeeds("like", "reshard", work / "a.pt", work / "cut", "--like", work / "a.pt")
+    oracle.succeeds("like", "diff", work / "a.pt", work / "cut")
+
+
+def check_contradictions(oracle):
+    """Ranks of which one has a value where another has entries."""
+    eye = torch.eye(3)
+    for number, (first, second, good) in enumerate((({"a": 5}, {"a": {"x": 6}}, False), ({"a": eye}, {"a": {"x": eye}}, False), ({"a": {"x": eye}}, {"a": 5}, False),
+                                                    ({"a": []}, {"a": [eye]}, True), ({"a": {}}, {"a": {"x": eye}}, True))):
+        folder = oracle.work / f"contradiction_{number}"
+        folder.mkdir()
+        for rank, state in enumerate((first, second)):
+            torch.save(state, folder / f"model_world_size_2_rank_{rank}.pt")
+        for command in (["verify", folder], ["convert", folder, folder.with_suffix(".safetensors")]):
+            status, _, err = oracle.run(*command)
+            oracle.check((status == 0) == good and (good or (status == 1 and "a: is one value here" in err)), f"contradiction {number}", f"{command[0]} exits {status}: {err}")
+
+
+def check_all_of_one(oracle):
+    """--all of a folder whose files are one checkpoint is that checkpoint."""
+    work = oracle.work / "all_of_one"
+    work.mkdir()
+    torch.save({"model": {"w": torch.eye(4)}, "step": 5}, work / "a.pt")
+    oracle.succeeds("all of one", "reshard", work / "a.pt", work / "cut", "--mesh", "2", "--default", "S(0)")
+    oracle.succeeds("all of one", "convert", work / "cut", work / "tc", "--to", "torch-checkpointing")
+    oracle.succeeds("all of one", "convert", work / "tc", work / "b.pt", "--all")
+    oracle.succeeds("all of one", "diff", work / "a.pt", work / "b.pt")
+    for folder in ("writers/torchsnapshot/one", "writers/torch_checkpointing/mesh_2x2/checkpoint"):
+        oracle.succeeds("all of one", "diff", oracle.data / folder, oracle.data / folder, "--all")
+        alone, together = (json.loads(oracle.succeeds("all of one", "inspect", oracle.data / folder, "--json", *more))["tensors"] for more in ([], ["--all"]))
+        oracle.check(alone == together, "all of one", f"{folder}: other tensors with --all")
+
+
 def check_ranks_of_checkpointing(oracle):
     """A wrapper in a list that only one rank has: None stands for what the others lack."""
     work = oracle.work / "tc_list"
@@ -265,6 +311,9 @@ def main():
     check_unreadable(oracle)
     check_parts(oracle)
     check_names(oracle)
+    check_like(oracle)
+    check_contradictions(oracle)
+    check_all_of_one(oracle)
     check_changed_components(oracle)
     check_ranks(oracle)
     check_ranks_of_checkpointing(oracle)
