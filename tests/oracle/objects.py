@@ -113,14 +113,13 @@ def carried(oracle, case, value, wanted, objects=None):
 
 
 FLAG = "--skip-unsupported leaves it out"
-NONE = ()  # known wrappers are converted to every format: wrappers.py
 
 
-def refused(oracle, case, value, key, says, tensors, kept, targets=("dcp", "safetensors", "hf", "pt", "torch-checkpointing")):
+def refused(oracle, case, value, key, says, tensors, kept):
     """Nothing is dropped unasked; --skip-unsupported drops and counts, for every target."""
     source = oracle.work / f"{case}.pt"
     torch.save(value, source)
-    for to in targets:
+    for to in ("dcp", "safetensors", "hf", "pt", "torch-checkpointing"):
         target = oracle.work / f"{case}.{to}.out"
         status, out, err = oracle.run("convert", source, target, "--to", to)
         oracle.check(status == 1 and key in err and says in err and FLAG in err and not target.exists(), f"{case} {to}",
@@ -132,6 +131,14 @@ def refused(oracle, case, value, key, says, tensors, kept, targets=("dcp", "safe
     oracle.check(status == 1 and key in err and FLAG in err, f"{case} reshard", f"exits {status}: {err}")
     oracle.succeeds(case, "reshard", source, oracle.work / f"{case}.mesh", "--mesh", "2", "--default", "R",
                     "--skip-unsupported")
+
+
+def resharded(oracle, case, value):
+    """Known wrappers are converted to every format (wrappers.py), and one rank has each whole after a reshard."""
+    source, target = oracle.work / f"{case}.pt", oracle.work / f"{case}.mesh"
+    torch.save(value, source)
+    oracle.succeeds(case, "reshard", source, target, "--mesh", "2", "--default", "R")
+    oracle.succeeds(case, "diff", source, target)
 
 
 def containers(oracle):
@@ -238,15 +245,14 @@ def refusals(oracle):
     w, eye = torch.ones(1), torch.eye(2)
     refused(oracle, "wrapped", {"a": {"x": Wrapped(torch.ones(3))}, "w": w}, "a.x", "1 tensors inside", 1, 1)
     refused(oracle, "storage", {"s": torch.ones(3).untyped_storage(), "w": w}, "s", "1 tensors inside", 1, 1)
-    refused(oracle, "coo", {"s": eye.to_sparse(), "w": w}, "s", "sparse COO tensor", 1, 1, NONE)
-    refused(oracle, "csr", {"s": (eye.to_sparse_csr(), 1), "w": w}, "s.0", "sparse CSR tensor", 1, 1, NONE)
+    resharded(oracle, "coo", {"s": eye.to_sparse(), "w": w})
+    resharded(oracle, "csr", {"s": (eye.to_sparse_csr(), 1), "w": w})
     quantized = torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8)
-    refused(oracle, "quantized", {"q": quantized, "w": w}, "q", "quantized tensor", 1, 1, NONE)
+    resharded(oracle, "quantized", {"q": quantized, "w": w})
     refused(oracle, "meta", {"m": torch.ones(2, device="meta"), "w": w}, "m", "meta tensor", 1, 1)
     ragged = [torch.ones(1), torch.ones(2)]
-    refused(oracle, "nested", {"n": torch.nested.nested_tensor(ragged), "w": w}, "n", "nested tensor", 1, 1, NONE)
-    refused(oracle, "jagged", {"n": torch.nested.nested_tensor(ragged, layout=torch.jagged), "w": w}, "n", "nested tensor",
-            1, 1, NONE)
+    resharded(oracle, "nested", {"n": torch.nested.nested_tensor(ragged), "w": w})
+    resharded(oracle, "jagged", {"n": torch.nested.nested_tensor(ragged, layout=torch.jagged), "w": w})
     torch.save({"w": torch.zeros(1).expand(1 << 38)}, oracle.work / "expanded.pt")
     status, _, err = oracle.run("verify", oracle.work / "expanded.pt")
     oracle.check(status == 1 and "w" in err and "a higher --limit-factor allows it" in err, "expanded", f"exits {status}: {err}")

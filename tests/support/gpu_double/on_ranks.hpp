@@ -45,6 +45,22 @@ struct rank_on_double {
   void synchronize() { ok(cudaStreamSynchronize(stream), "synchronize"); }
 };
 
+/// A stream of a rank's own. What goes wrong is the rank's to say: assertions of Catch are for one thread.
+class rank_stream {
+ public:
+  explicit rank_stream(rank_on_double& at) : at_(&at) {
+    at.ok(cudaStreamCreateWithFlags(&handle_, gpu_double::stream_non_blocking), "create a stream");
+  }
+  rank_stream(const rank_stream&) = delete;
+  rank_stream& operator=(const rank_stream&) = delete;
+  ~rank_stream() { at_->ok(cudaStreamDestroy(handle_), "destroy a stream"); }
+  operator void*() const { return handle_; }
+
+ private:
+  rank_on_double* at_;
+  void* handle_ = nullptr;
+};
+
 /// Device memory of a rank, filled and read through its stream.
 class device_bytes {
  public:

@@ -87,7 +87,7 @@ TEST_CASE("launches of one communicator keep their order, whatever streams they 
   // Rank 1's second stream is free, and its first is held up: the second launch waits all the same.
   const on_double here(6);
   nccl_on_ranks(2, true, [&](rank_on_double& at) {
-    own_stream other;
+    rank_stream other(at);
     device_values<int> first(at, 1, [](std::size_t) { return 1; });
     device_values<int> second(at, 1, [](std::size_t) { return 10; });
     std::atomic<bool> open = at.rank == 0;
@@ -172,7 +172,7 @@ TEST_CASE("a buffer that another stream writes meanwhile is seen") {
   nccl_on_ranks(1, true, [&](rank_on_double& at) {
     device_bytes memory(at, 64, 1);
     at.synchronize();
-    own_stream other;
+    rank_stream other(at);
     at.ok(ncclAllReduce(memory.data(), memory.data(), 64, nccl_uint8, nccl_sum, at.comm, at.stream), "all_reduce");
     at.ok(cudaMemsetAsync(memory.data(), 3, 64, other), "fill");
     at.ok(cudaDeviceSynchronize(), "synchronize");
