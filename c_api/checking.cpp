@@ -62,19 +62,14 @@ verify_report verify_watched(checkpoint_reader& reader, const shardmesh_verify_o
   });
 }
 
-diff_report diff_alike(checkpoint_reader& left, checkpoint_reader& right, const diff_options& how) {
-  const alike_readers both(left, right);
-  return value_of(diff(whole_side(both.left()), whole_side(both.right()), how));
-}
-
 diff_report diff_watched(checkpoint_reader& left, checkpoint_reader& right, const shardmesh_diff_options& wanted) {
   const diff_options how = to_diff(wanted);
   return watched_result(wanted.call, [&](bindings::watch& watching) {
-    if (!is_watched(wanted.call)) return diff_alike(left, right, how);
+    if (!is_watched(wanted.call)) return value_of(diff(left, right, how));
     const auto one = bindings::watched(left, watching), other = bindings::watched(right, watching);
-    auto made = diff_alike(*one, *other, how);
+    auto made = diff(*one, *other, how);
     check_stopped(watching);
-    return made;
+    return value_of(std::move(made));
   });
 }
 

@@ -388,4 +388,9 @@ result<diff_report> diff(const diff_side& left, const diff_side& right, const di
   return report;
 }
 
+result<diff_report> diff(checkpoint_reader& left, checkpoint_reader& right, const diff_options& options) {
+  const alike_readers both(left, right);
+  return diff(whole_side(both.left()), whole_side(both.right()), options);
+}
+
 }  // namespace shardmesh

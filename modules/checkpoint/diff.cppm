@@ -75,5 +75,7 @@ diff_side whole_side(checkpoint_reader& reader);
 /// tensors of foreign types) is compared by its bytes, whatever formats the two sides have.
 /// \errors errc::invalid_argument for a tolerance that is negative or no number.
 result<diff_report> diff(const diff_side& left, const diff_side& right, const diff_options& options = {});
+/// The same of all entries of both, seen as `alike_readers` shows them: what `shardmesh diff` compares without rules.
+result<diff_report> diff(checkpoint_reader& left, checkpoint_reader& right, const diff_options& options = {});
 
 }  // namespace shardmesh

@@ -178,8 +178,7 @@ class rank_reader final : public composed_reader {
       std::vector<held_entry> kept;
       for (const held_entry& held : entries->objects) {
         SHARDMESH_TRY(const object_value value, part(held.part).read_object(held.index));
-        if (value.json != R"({"$dict":[]})" && value.json != R"({"$odict":[]})" && value.json != "[]")
-          kept.push_back(held);
+        if (!torch_file::is_empty_dict(value.json) && value.json != "[]") kept.push_back(held);
       }
       entries->objects = std::move(kept);
       const std::vector<held_entry>& values = entries->tensors.empty() ? entries->objects : entries->tensors;

@@ -29,14 +29,14 @@ result<void> seen_reader::add(result<std::unique_ptr<checkpoint_reader>> made) {
 }
 
 result<void> seen_reader::take_apart(bool to_pickles, bool components) {
-  const bool is_apart = !to_pickles || components;
-  if (is_apart) SHARDMESH_CHECK(add(split_objects(*last_, to_pickles ? to_split::opaque_tensors : to_split::all)));
-  // What has no archive of its own is taken apart to be put together at once.
-  SHARDMESH_TRY(auto unwrapped, unwrap_tensors(*last_, is_apart ? to_unwrap::all : to_unwrap::without_archive));
-  SHARDMESH_CHECK(add(std::move(unwrapped.reader)));
-  if (is_apart)
-    for (const auto& [tensor, parts] : unwrapped.taken) apart_.push_back(parts);
-  return is_apart ? result<void>{} : add(wrap_components(*last_));
+  if (to_pickles && !components) {
+    SHARDMESH_CHECK(give_archives());
+    return add(wrap_components(*last_));  // those that lie in the source as components
+  }
+  SHARDMESH_CHECK(add(split_objects(*last_, to_pickles ? to_split::opaque_tensors : to_split::all)));
+  SHARDMESH_TRY(auto unwrapped, unwrap_tensors(*last_));
+  for (const auto& [tensor, parts] : unwrapped.taken) apart_.push_back(parts);
+  return add(std::move(unwrapped.reader));
 }
 
 result<void> seen_reader::give_archives() {

@@ -184,7 +184,7 @@ result<std::vector<folder_reader::occurrence>> folder_reader::filled(const std::
       const bool may_be_dict = has_below || where.size() == 1;
       const bool may_be_none = (has_below || are_some_tensors) && where.back().is_index();
       SHARDMESH_TRY(const object_value value, part(one.part).read_object(one.index));
-      if (may_be_dict && (value.json == R"({"$dict":[]})" || value.json == R"({"$odict":[]})")) continue;
+      if (may_be_dict && torch_file::is_empty_dict(value.json)) continue;
       if (may_be_none && value.kind == "none") continue;
     }
     kept.push_back(one);

@@ -280,6 +280,10 @@ bool is_whole_json(std::string_view json) {
   return json.find("{\"$tensor\":") == std::string_view::npos && !has_unknown_values(json);
 }
 
+bool is_empty_dict(std::string_view json) {
+  return json == R"({"$dict":[]})" || json == R"({"$odict":[]})";
+}
+
 bool has_unknown_values(std::string_view json) {
   constexpr std::string_view other = "{\"$other\":\"";
   for (std::size_t at = json.find(other); at != std::string_view::npos; at = json.find(other, at)) {

@@ -35,6 +35,8 @@ result<std::string> object_json(const byte_source& source, const torch_file::ite
 bool is_whole_json(std::string_view json);
 /// What `object_json` printed has a type's name in the place of a value that we do not know. Cost: O(text).
 bool has_unknown_values(std::string_view json);
+/// What `object_json` printed is a dict or an ordered one without entries.
+bool is_empty_dict(std::string_view json);
 
 /// Python's float.hex(): "0x1.8000000000000p+1", "inf", "-inf", "nan".
 std::string float_hex(double value);

@@ -127,8 +127,7 @@ py::dict diff_checkpoints(const reader_pointer& left, const reader_pointer& righ
                           bool ignore_dtype, int threads, const py::object& progress) {
   const diff_report report = value_of(waited(progress, [&](watch& watching) {
     const auto one = watched(*left, watching), other = watched(*right, watching);
-    const alike_readers both(*one, *other);
-    return diff(whole_side(both.left()), whole_side(both.right()),
+    return diff(*one, *other,
                 {.tolerance = tolerance, .layout = layout, .ignore_dtype = ignore_dtype, .threads = threads});
   }));
   py::list differences;
