@@ -23,5 +23,6 @@ export import :problem_report;
 export import :reader;
 export import :recorded_sums;
 export import :side_files;
+export import :stable_piece;
 export import :stored_tensor;
 export import :view_source;

@@ -31,6 +31,8 @@ class element_source {
   any_item_source items() const { return items_; }
   /// Null when the elements do not lie in memory.
   const view_source* views() const { return views_; }
+  /// The elements lie in memory of the program that saves, which may change it during the save.
+  bool may_change() const { return views_ != nullptr; }
 
  private:
   any_item_source items_;
@@ -38,7 +40,8 @@ class element_source {
 };
 
 /// `run_to_items`, but items whose elements lie in the host's memory row-major and in the dtype that is written, in one
-/// run or several, are given to the sink from there, without a copy, at most 8 MiB at a time. Threads share them item
+/// run or several, reach the sink from there, at most 8 MiB at a time. The program may change that memory meanwhile:
+/// a sink that sums what it writes copies each piece first (`stable_piece`). Threads share them item
 /// by item.
 /// \errors those of `run_to_items`
 result<void> write_items(std::span<const tensor_transfer> transfers, std::span<const std::string> keys,

@@ -53,16 +53,32 @@ result<void> box_writer::write(item_id item, std::int64_t first_byte, std::span<
   if (first_byte != state.written)
     return fail(errc::io,
                 fmt::format("internal: part {} was written at byte {} instead of {}", part, first_byte, state.written));
-  if (state.is_whole) state.sum.update(bytes);
+  if (state.is_whole) return write_whole(part, bytes);
   while (!bytes.empty()) {
     const std::int64_t within = state.written % state.run_bytes;
     const auto length = std::min(static_cast<std::int64_t>(bytes.size()), state.run_bytes - within);
-    const std::int64_t at =
-        state.is_whole ? state.first_run + state.written : place_of_run(part, state.written / state.run_bytes) + within;
+    const std::int64_t at = place_of_run(part, state.written / state.run_bytes) + within;
     SHARDMESH_CHECK(output_.write(parts_[part].file, at, bytes.first(static_cast<std::size_t>(length))));
     state.written += length;
     bytes = bytes.subspan(static_cast<std::size_t>(length));
   }
+  return {};
+}
+
+result<void> box_writer::write_whole(std::size_t part, std::span<const std::byte> bytes) {
+  progress& state = progress_[part];
+  if (state.written == 0)
+    state.piece = stable_piece(std::min(static_cast<std::size_t>(state.size_bytes), stable_piece::max_bytes));
+  while (!bytes.empty()) {
+    const std::int64_t at = state.first_run + state.written;
+    const std::size_t room = stable_piece::max_bytes - static_cast<std::size_t>(at) % stable_piece::max_bytes;
+    const std::span<const std::byte> piece = state.piece.of(bytes.first(std::min(bytes.size(), room)));
+    state.sum.update(piece);
+    SHARDMESH_CHECK(output_.write(parts_[part].file, at, piece));
+    state.written += static_cast<std::int64_t>(piece.size());
+    bytes = bytes.subspan(piece.size());
+  }
+  if (state.written == state.size_bytes) state.piece = {};
   return {};
 }
 

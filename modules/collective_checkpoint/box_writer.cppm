@@ -8,6 +8,7 @@ import shardmesh.core;
 import shardmesh.digest;
 import shardmesh.transfer;
 import shardmesh.storage;
+import shardmesh.catalog;
 
 namespace shardmesh {
 
@@ -23,7 +24,8 @@ struct placed_part {
 // Models item_sink; a part's number is its slot. A part that is the whole tensor gets its checksum on the way.
 class box_writer {
  public:
-  // The output outlives it. Parts smaller than their tensor have elements of whole bytes.
+  // The output outlives it. Parts smaller than their tensor have elements of whole bytes. A part that gets its checksum
+  // is copied piece by piece before it is summed and written: the program may change its memory during the save.
   box_writer(staged_output& output, std::vector<placed_part> parts);
   // Front to back of the part's own row-major bytes. One write for each run that is contiguous in the tensor.
   result<void> write(item_id item, std::int64_t first_byte, std::span<const std::byte> bytes);
@@ -40,8 +42,10 @@ class box_writer {
     extents leading;             // of the part's sizes: one run per index of these
     std::int64_t first_run = 0;  // where it is in the file
     xxh3_stream sum;             // of a whole tensor
+    stable_piece piece;          // of a whole tensor, while it is being written
   };
   std::int64_t place_of_run(std::size_t part, std::int64_t run) const;
+  result<void> write_whole(std::size_t part, std::span<const std::byte> bytes);
 
   staged_output& output_;
   std::vector<placed_part> parts_;

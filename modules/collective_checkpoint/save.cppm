@@ -50,7 +50,8 @@ struct rank_save_options {
 /// holds more than its own part and `saving.memory_bytes`.
 ///
 /// \param destination  the same path on every rank, of one file system that all ranks see
-/// \param held         this rank's part; its memory does not change until the call returns
+/// \param held         this rank's part; its memory should not change until the call returns: the checkpoint holds
+///                     whatever is there when a piece is written, with the checksum of just these bytes
 /// \returns the same outcome on every rank; counts are of the whole save
 /// \errors in the report, the same on every rank, before a file exists: errc::shape_mismatch, errc::dtype_mismatch,
 ///         errc::out_of_bounds, errc::unsupported (memory that no backend reaches, a dtype that PyTorch lacks, an

@@ -88,7 +88,7 @@ result<void> rank_files::write_tensors(std::span<const output_tensor> tensors, e
     transfers.push_back(tensor.bytes);
     keys.push_back(tensor.key);
   }
-  torch_file::item_writer writer(output_, std::move(items_));
+  torch_file::item_writer writer(output_, std::move(items_), source);
   SHARDMESH_CHECK(writer.write_empty_items());
   SHARDMESH_CHECK(write_items(transfers, keys, source, writer, options));
   SHARDMESH_CHECK(writer.check_complete());

@@ -124,7 +124,7 @@ class safetensors_save {
       keys.push_back(tensor.key);
       items[i] = {file, at.begin, at.begin, plan_.bytes_of(i), false, tensor.type, {}};
     }
-    torch_file::item_writer writer(output, std::move(items));
+    torch_file::item_writer writer(output, std::move(items), source);
     SHARDMESH_CHECK(writer.write_empty_items());
     SHARDMESH_CHECK(write_items(transfers, keys, source, writer, run_options_of(options_)));
     SHARDMESH_CHECK(writer.check_complete());

@@ -50,7 +50,7 @@ class folder_save {
     SHARDMESH_TRY(staged_output output, staged_output::directory(destination, options_.output));
     SHARDMESH_CHECK(output.reserve(size_bytes_));
     SHARDMESH_TRY(std::vector<torch_file::written_item> items, place(output));
-    torch_file::item_writer writer(output, std::move(items));
+    torch_file::item_writer writer(output, std::move(items), source);
     SHARDMESH_CHECK(writer.write_empty_items());
     for (const open_file& file : files_)
       if (file.state) SHARDMESH_CHECK(file.state->write_archived(writer));

@@ -16,14 +16,14 @@ module shardmesh.torch_file;
 namespace shardmesh::torch_file {
 namespace {
 
-// What is summed and then written: still in a core's cache, and ending where the file's pages end, so that the next
-// piece begins with whole ones.
-constexpr std::int64_t piece_bytes = std::int64_t{512} << 10;
+// Pieces are summed and then written while a core's cache holds them. They end where the file's pages end, so that the
+// next piece begins with whole ones.
+constexpr std::int64_t piece_bytes = stable_piece::max_bytes;
 
 }  // namespace
 
-item_writer::item_writer(staged_output& output, std::vector<written_item> items)
-    : output_(output), items_(std::move(items)), progress_(items_.size()) {}
+item_writer::item_writer(staged_output& output, std::vector<written_item> items, const element_source& source)
+    : output_(output), copies_(source.may_change()), items_(std::move(items)), progress_(items_.size()) {}
 
 result<void> item_writer::write(item_id item, std::int64_t first_byte, std::span<const std::byte> bytes) {
   const auto i = static_cast<std::size_t>(item.slot);
@@ -34,9 +34,9 @@ result<void> item_writer::write(item_id item, std::int64_t first_byte, std::span
                 fmt::format("internal: item {} was written at byte {} instead of {}", i, first_byte, state.written));
   while (!bytes.empty()) {
     const std::int64_t at = items_[i].data_begin + state.written;
-    const std::span<const std::byte> piece =
-        bytes.first(std::min(bytes.size(), static_cast<std::size_t>(piece_bytes - at % piece_bytes)));
-    state.sum->update(piece);
+    const std::span<const std::byte> piece = state.work->piece.of(
+        bytes.first(std::min(bytes.size(), static_cast<std::size_t>(piece_bytes - at % piece_bytes))));
+    state.work->sum.update(piece);
     if (items_[i].is_archive || items_[i].wants_crc32) state.crc32 = crc32_of(piece, state.crc32);
     SHARDMESH_CHECK(output_.write(items_[i].file, at, piece));
     state.written += static_cast<std::int64_t>(piece.size());
@@ -56,17 +56,19 @@ result<void> item_writer::write_empty_items() {
 
 result<void> item_writer::check_complete() const {
   for (std::size_t i = 0; i < items_.size(); ++i)
-    if (progress_[i].sum || progress_[i].written != items_[i].size_bytes)
+    if (progress_[i].work || progress_[i].written != items_[i].size_bytes)
       return fail(errc::io,
                   fmt::format("internal: item {} has {} of {} bytes", i, progress_[i].written, items_[i].size_bytes));
   return {};
 }
 
 result<void> item_writer::write_head(std::size_t i) {
-  progress_[i].sum = std::make_unique<xxh3_stream>();
+  progress_[i].work = std::make_unique<running>();
+  if (copies_ && items_[i].size_bytes > 0)
+    progress_[i].work->piece = stable_piece(static_cast<std::size_t>(std::min(items_[i].size_bytes, piece_bytes)));
   if (!items_[i].is_archive) return {};
   SHARDMESH_TRY(const tensor_archive archive, tensor_archive::make(items_[i].type, items_[i].sizes));
-  progress_[i].sum->update(archive.prefix());
+  progress_[i].work->sum.update(archive.prefix());
   return output_.write(items_[i].file, items_[i].begin, archive.prefix());
 }
 
@@ -76,12 +78,12 @@ result<void> item_writer::write_tail(std::size_t i) {
   if (items_[i].is_archive) {
     SHARDMESH_TRY(const tensor_archive archive, tensor_archive::make(items_[i].type, items_[i].sizes));
     const std::vector<std::byte> suffix = archive.suffix(state.crc32);
-    state.sum->update(suffix);
+    state.work->sum.update(suffix);
     SHARDMESH_CHECK(output_.write(items_[i].file, state.end, suffix));
     state.end += static_cast<std::int64_t>(suffix.size());
   }
-  state.digest = state.sum->digest();
-  state.sum.reset();
+  state.digest = state.work->sum.digest();
+  state.work.reset();
   return {};
 }
 

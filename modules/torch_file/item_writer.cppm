@@ -8,6 +8,7 @@ import shardmesh.core;
 import shardmesh.layout;
 import shardmesh.transfer;
 import shardmesh.storage;
+import shardmesh.catalog;
 
 export namespace shardmesh::torch_file {
 
@@ -27,7 +28,9 @@ struct written_item {
 /// Models item_sink; an item's slot is its index here. Different items may be written by different threads.
 class item_writer {
  public:
-  item_writer(staged_output& output, std::vector<written_item> items);
+  /// `source`: where the elements come from. What may change during the save is copied piece by piece, and the copy
+  /// is what is summed and written.
+  item_writer(staged_output& output, std::vector<written_item> items, const element_source& source);
   /// `bytes` at `first_byte` of the item's elements; front to back. The tail follows the last byte.
   result<void> write(item_id item, std::int64_t first_byte, std::span<const std::byte> bytes);
   /// Items without elements: nobody else writes their heads and tails. Call once.
@@ -44,16 +47,21 @@ class item_writer {
   std::int64_t end(std::size_t i) const { return progress_[i].end; }
 
  private:
+  struct running {
+    xxh3_stream sum;
+    stable_piece piece;
+  };
   struct progress {
     std::int64_t written = 0;
     std::uint32_t crc32 = 0;
-    std::unique_ptr<xxh3_stream> sum;  // while the item is being written
+    std::unique_ptr<running> work;  // while the item is being written
     digest128 digest;
     std::int64_t end = 0;
   };
   result<void> write_head(std::size_t i);
   result<void> write_tail(std::size_t i);
   staged_output& output_;
+  bool copies_;
   std::vector<written_item> items_;
   std::vector<progress> progress_;
 };

@@ -47,7 +47,7 @@ class pt_save {
     std::vector<written_item> items;
     state.place(file, items);
     SHARDMESH_CHECK(place_tensors(state, file));
-    item_writer writer(output, std::move(items));
+    item_writer writer(output, std::move(items), source);
     SHARDMESH_CHECK(writer.write_empty_items());
     SHARDMESH_CHECK(state.write_archived(writer));
     SHARDMESH_CHECK(write_items(transfers_, keys_, source, writer, run_options_of(options_)));
