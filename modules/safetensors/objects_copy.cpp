@@ -55,8 +55,9 @@ result<void> objects_copy::commit(std::vector<std::string>& notes) {
   }
   const auto now = look_at(beside_);
   if (!old_.self || !now || change_between(old_, *now, false)) return {};
-  std::error_code ignored;
-  std::filesystem::remove(beside_, ignored);
+  std::error_code code;
+  std::filesystem::remove(beside_, code);
+  if (code) notes.push_back(beside_.string() + ": of the old file, and could not be removed: " + code.message());
   return {};
 }
 

@@ -2,6 +2,7 @@
 module;
 #include <sys/resource.h>
 #include <unistd.h>
+#include <try.hpp>
 
 #include <algorithm>
 #include <cerrno>
@@ -10,6 +11,7 @@ module;
 #include <cstdint>
 #include <list>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 module shardmesh.storage;
@@ -30,10 +32,10 @@ std::size_t descriptor_share(std::size_t most) {
 
 }  // namespace
 
-descriptors::descriptors(std::size_t most) : most_(descriptor_share(most)) {}
+descriptors::descriptors(std::size_t most, closer close) : most_(descriptor_share(most)), close_(std::move(close)) {}
 
 descriptors::~descriptors() {
-  close_all();
+  abandon_all();
 }
 
 result<descriptors::use> descriptors::acquire(std::uint64_t file, function_ref<result<int>()> open) {
@@ -44,8 +46,11 @@ result<descriptors::use> descriptors::acquire(std::uint64_t file, function_ref<r
       ++recent_.front().users;
       return use(this, recent_.begin());
     }
-    if (recent_.size() + opening_ >= most_ && !close_idle()) {
-      released_.wait(guard);
+    if (recent_.size() + opening_ >= most_) {
+      if (const auto idle = take_idle())
+        SHARDMESH_CHECK(end_idle(guard, *idle));
+      else
+        released_.wait(guard);
       continue;
     }
     ++opening_;
@@ -53,7 +58,11 @@ result<descriptors::use> descriptors::acquire(std::uint64_t file, function_ref<r
     auto fd = open();
     guard.lock();
     --opening_;
-    if (!fd && fd.error().sys == EMFILE && close_idle()) continue;
+    if (!fd && fd.error().sys == EMFILE)
+      if (const auto idle = take_idle()) {
+        SHARDMESH_CHECK(end_idle(guard, *idle));
+        continue;
+      }
     released_.notify_all();
     if (!fd) return std::move(fd).error();
     if (by_file_.contains(file)) {  // another thread was faster
@@ -76,27 +85,50 @@ void descriptors::release(std::list<entry>::iterator held) {
 
 void descriptors::forget(std::uint64_t file) {
   const std::scoped_lock guard(lock_);
-  if (const auto found = by_file_.find(file); found != by_file_.end()) close(found->second);
+  if (const auto found = by_file_.find(file); found != by_file_.end()) ::close(take(found->second).fd);
 }
 
-void descriptors::close_all() {
+void descriptors::abandon_all() {
   const std::scoped_lock guard(lock_);
-  while (!recent_.empty()) close(recent_.begin());
+  while (!recent_.empty()) ::close(take(recent_.begin()).fd);
 }
 
-bool descriptors::close_idle() {
+result<void> descriptors::close_all() {
+  const std::scoped_lock guard(lock_);
+  result<void> first;
+  while (!recent_.empty())
+    if (auto done = end(take(recent_.begin())); !done && first) first = std::move(done);
+  return first;
+}
+
+std::optional<descriptors::entry> descriptors::take_idle() {
   for (auto last = recent_.end(); last != recent_.begin();)
-    if ((--last)->users == 0) {
-      close(last);
-      return true;
-    }
-  return false;
+    if ((--last)->users == 0) return take(last);
+  return std::nullopt;
 }
 
-void descriptors::close(std::list<entry>::iterator closed) {
-  ::close(closed->fd);
-  by_file_.erase(closed->file);
-  recent_.erase(closed);
+descriptors::entry descriptors::take(std::list<entry>::iterator taken) {
+  const entry value = *taken;
+  by_file_.erase(value.file);
+  recent_.erase(taken);
+  return value;
+}
+
+result<void> descriptors::end(const entry& taken) const {
+  if (close_) return close_(taken.file, taken.fd);
+  ::close(taken.fd);
+  return {};
+}
+
+// Its place counts as taken until it is closed.
+result<void> descriptors::end_idle(std::unique_lock<std::mutex>& guard, const entry& idle) {
+  ++opening_;
+  guard.unlock();
+  auto done = end(idle);
+  guard.lock();
+  --opening_;
+  released_.notify_all();
+  return done;
 }
 
 }  // namespace shardmesh

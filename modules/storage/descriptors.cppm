@@ -13,7 +13,12 @@ namespace shardmesh {
 // while waiting. Thread-safe.
 class descriptors {
  public:
-  explicit descriptors(std::size_t most);
+  // Closes a descriptor of `file`. Its errors reach whoever asked for another descriptor meanwhile.
+  using closer = std::function<result<void>(std::uint64_t file, int fd)>;
+
+  // Without `close`, errors of closing do not count: of files that are only read.
+  explicit descriptors(std::size_t most, closer close = {});
+  // Closes without `close`: what was written is not wanted any more.
   ~descriptors();
   descriptors(const descriptors&) = delete;
   descriptors& operator=(const descriptors&) = delete;
@@ -43,19 +48,24 @@ class descriptors {
     std::list<entry>::iterator entry_;
   };
 
-  // `open` is called without a lock when the file is not open: on a network that can take long. Its errors are passed
-  // on; on EMFILE an idle descriptor is closed first and it is called again.
+  // `open` and `close` are called without a lock: on a network they can take long. Their errors are passed on; on
+  // EMFILE an idle descriptor is closed first and `open` is called again.
   result<use> acquire(std::uint64_t file, function_ref<result<int>()> open);
-  // Precondition of both: what is closed is not in use.
+  // Precondition of all: what is closed is not in use. `forget` and `abandon_all` do not call `close`.
   void forget(std::uint64_t file);
-  void close_all();
+  void abandon_all();
+  // Closes all of them, also after an error, and returns the first error.
+  result<void> close_all();
 
  private:
   void release(std::list<entry>::iterator held);
-  bool close_idle();
-  void close(std::list<entry>::iterator closed);
+  std::optional<entry> take_idle();
+  entry take(std::list<entry>::iterator taken);
+  result<void> end(const entry& taken) const;
+  result<void> end_idle(std::unique_lock<std::mutex>& guard, const entry& idle);
 
   const std::size_t most_;
+  const closer close_;
   std::size_t opening_ = 0;
   std::mutex lock_;
   std::condition_variable released_;

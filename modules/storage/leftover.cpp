@@ -76,9 +76,10 @@ class opened_leftover {
   explicit opened_leftover(int fd) : fd_(fd) {}
 
   void judge(const temporary_name& name, const leftover_options& options) {
+    if (name.host == unseen_host) return;
     const bool is_ours = !name.host.empty() && name.host == this_host();
     if (!is_ours && options.shared.value_or(is_shared(fd_))) return;
-    if (::flock(fd_, LOCK_EX | LOCK_NB) != 0) {
+    if (uninterrupted([&] { return ::flock(fd_, LOCK_EX | LOCK_NB); }) != 0) {
       owner_ = errno == EWOULDBLOCK ? leftover_owner::alive : leftover_owner::unknown;
       return;
     }

@@ -3,6 +3,7 @@ module;
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <linux/fs.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #include <try.hpp>
@@ -47,8 +48,7 @@ int rename_to_new(const fs::path& from, const fs::path& to) {
   if (!is_unknown_to_file_system(errno)) return errno;
   const int fd = uninterrupted([&] { return ::open(to.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666); });
   if (fd < 0) return errno;
-  ::close(fd);
-  if (::rename(from.c_str(), to.c_str()) == 0) return 0;
+  if ((::close(fd) == 0 || errno == EINTR) && ::rename(from.c_str(), to.c_str()) == 0) return 0;
   const int sys = errno;
   ::unlink(to.c_str());
   return sys;
@@ -97,6 +97,8 @@ result<void> placing::put(const fs::path& staging) {
 // rename(2) of a folder replaces an empty one and nothing else.
 result<void> placing::put_new(const fs::path& staging) {
   int sys = 0;
+  struct stat empty{};
+  if (is_directory_ && ::lstat(destination_.c_str(), &empty) == 0) filled_folder_ = empty.st_mode & 07777;
   if (!is_directory_)
     sys = rename_to_new(staging, destination_);
   else if (::rename(staging.c_str(), destination_.c_str()) != 0)
@@ -116,8 +118,10 @@ result<void> placing::replace(const fs::path& staging) {
     if (is_directory_ || !is_unknown_to_file_system(errno))
       return fail_sys(errno, "cannot exchange with the existing one (does the file system support it?)",
                       destination_.string());
-    if (::rename(staging.c_str(), destination_.c_str()) == 0) return {};
-    return fail_sys(errno, "cannot rename into place", destination_.string());
+    if (::rename(staging.c_str(), destination_.c_str()) != 0)
+      return fail_sys(errno, "cannot rename into place", destination_.string());
+    has_overwritten_ = true;
+    return {};
   }
   const auto out = look_at(staging);
   auto what = out ? change_between(before_, *out, true) : std::optional(to_string(out.error()));
@@ -131,10 +135,38 @@ result<void> placing::replace(const fs::path& staging) {
       fmt::format("the new one has its name; it could not be put back and is {}", keep(staging).string()));
 }
 
-bool placing::take_back(const fs::path& staging) {
-  if (exchange(staging, destination_) != 0) return false;
-  has_old_ = false;
+std::optional<std::string> placing::take_back(const fs::path& staging, const presence& ours) {
+  if (has_old_ ? take_back_old(staging, ours) : !has_overwritten_ && take_back_new(staging, ours)) {
+    has_old_ = false;
+    return std::nullopt;
+  }
+  std::string text = "the new one is in place and whole, but a power cut may lose it";
+  if (has_old_) text += fmt::format("; the old one is {}", keep(staging).string());
+  return text;
+}
+
+bool placing::take_back_new(const fs::path& staging, const presence& ours) const {
+  if (!ours.is_at(destination_)) return false;
+  const int sys = is_directory_ ? (::rename(destination_.c_str(), staging.c_str()) == 0 ? 0 : errno)
+                                : rename_to_new(destination_, staging);
+  if (sys != 0) return false;
+  if (!ours.is_at(staging)) {  // another process was faster: this is its checkpoint
+    if (::rename(staging.c_str(), destination_.c_str()) != 0) return false;
+    return false;
+  }
+  if (filled_folder_) ::mkdir(destination_.c_str(), *filled_folder_);
   return true;
+}
+
+bool placing::take_back_old(const fs::path& staging, const presence& ours) const {
+  const auto is_whole = [&](const fs::path& name) {
+    const auto now = look_at(name);
+    return now && !change_between(before_, *now, true);
+  };
+  if (!ours.is_at(destination_) || !is_whole(staging) || exchange(staging, destination_) != 0) return false;
+  if (ours.is_at(staging)) return true;
+  exchange(staging, destination_);
+  return false;
 }
 
 std::optional<std::string> placing::remove_old(const fs::path& staging) {

@@ -26,16 +26,22 @@ class placing {
   bool is_kept() const { return is_kept_; }
   // Deletes what was looked at. What somebody added to the old folder since is kept, which the answer says.
   std::optional<std::string> remove_old(const std::filesystem::path& staging);
-  // Exchanges the names again; false when that fails.
-  bool take_back(const std::filesystem::path& staging);
+  // After `put`: makes the destination what it was, and gives `ours` its name `staging` again. When that cannot be done
+  // (another process changed the destination, the system refuses) all stays as it is, and the answer says so in words
+  // for the user, naming where the old one is.
+  std::optional<std::string> take_back(const std::filesystem::path& staging, const presence& ours);
 
  private:
   result<void> put_new(const std::filesystem::path& staging);
   result<void> replace(const std::filesystem::path& staging);
+  bool take_back_new(const std::filesystem::path& staging, const presence& ours) const;
+  bool take_back_old(const std::filesystem::path& staging, const presence& ours) const;
   std::filesystem::path keep(const std::filesystem::path& staging);
 
   std::filesystem::path destination_;
   bool is_directory_ = false, has_old_ = false, is_kept_ = false;
+  bool has_overwritten_ = false;                // the old file is gone: the file system cannot exchange names
+  std::optional<std::uint32_t> filled_folder_;  // rights of an empty folder that was there
   seen_destination before_;
   presence old_;  // of what is being replaced: it is not to be taken for a leftover
 };

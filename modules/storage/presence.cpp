@@ -11,11 +11,13 @@ module;
 module shardmesh.storage;
 
 import :presence;
+import :uninterrupted;
 
 namespace shardmesh {
 
 presence& presence::operator=(presence&& other) noexcept {
   std::swap(fd_, other.fd_);
+  std::swap(is_unseen_, other.is_unseen_);
   return *this;
 }
 
@@ -24,13 +26,15 @@ presence::~presence() {
 }
 
 result<presence> presence::on(const std::filesystem::path& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+  const int fd = uninterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC); });
   if (fd < 0) return fail_sys(errno, "cannot open", path.string());
   presence made(fd);
   // Whoever takes leftovers away holds the lock alone meanwhile: then, or when the name is gone already, this one is
   // lost.
-  const bool is_taken = ::flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-  if (is_taken || !made.is_at(path)) return fail_sys(ENOENT, "was taken away", path.string());
+  const bool is_refused = uninterrupted([&] { return ::flock(fd, LOCK_SH | LOCK_NB); }) != 0;
+  const int why = is_refused ? errno : 0;
+  if (why == EWOULDBLOCK || !made.is_at(path)) return fail_sys(ENOENT, "was taken away", path.string());
+  made.is_unseen_ = is_refused && why != ENOSYS && why != EOPNOTSUPP;
   return made;
 }
 

@@ -19,6 +19,7 @@ module;
 module shardmesh.storage;
 
 import :seen_destination;
+import :uninterrupted;
 
 namespace shardmesh {
 namespace fs = std::filesystem;
@@ -87,7 +88,8 @@ result<seen_destination> look_at(const fs::path& path) {
     return fail_sys(errno, "cannot look at", path.string());
   }
   if (!S_ISDIR(status.st_mode)) return seen_destination{identity_of(status), {}};
-  const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  const int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+  const int fd = uninterrupted([&] { return ::open(path.c_str(), flags); });
   if (fd < 0) return fail_sys(errno, "cannot list", path.string());
   auto seen = look_at(fd, path);
   ::close(fd);
@@ -100,7 +102,7 @@ result<seen_destination> look_at(int descriptor, const fs::path& name) {
   seen_destination seen{identity_of(status), {}};
   if (!seen.is_folder()) return seen;
   // A descriptor of its own, read from the start: `descriptor` may have been read before.
-  const int own = ::openat(descriptor, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const int own = uninterrupted([&] { return ::openat(descriptor, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
   const auto close_folder = [](DIR* folder) { ::closedir(folder); };
   const std::unique_ptr<DIR, decltype(close_folder)> folder(own < 0 ? nullptr : ::fdopendir(own));
   if (!folder) {

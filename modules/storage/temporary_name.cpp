@@ -56,9 +56,8 @@ std::string temporary_stem(const fs::path& destination) {
   return shortened(destination, most > added ? most - added : 0);
 }
 
-std::string make_temporary_name(const fs::path& destination) {
-  return fmt::format(".{}.shardmesh-tmp-{}-{}-{}", temporary_stem(destination), this_host(), ::getpid(),
-                     random_digits());
+std::string make_temporary_name(const fs::path& destination, std::string_view host) {
+  return fmt::format(".{}.shardmesh-tmp-{}-{}-{}", temporary_stem(destination), host, ::getpid(), random_digits());
 }
 
 std::optional<temporary_name> parse_temporary_name(const std::string& name) {

@@ -15,8 +15,13 @@ struct temporary_name {
   std::int64_t process = 0;
 };
 
+// Eight digits: this boot of this machine, the same in all of its containers. Locks of one kernel see each other.
+const std::string& this_host();
+// The host in the name of a thing whose owner was refused a lock: whether it lives cannot be judged from anywhere.
+inline constexpr std::string_view unseen_host = "00000000";
+
 // A new name for what will be `destination`. Never longer than its folder allows, whatever the destination's length.
-std::string make_temporary_name(const std::filesystem::path& destination);
+std::string make_temporary_name(const std::filesystem::path& destination, std::string_view host = this_host());
 // Nothing when `name` is not one of ours.
 std::optional<temporary_name> parse_temporary_name(const std::string& name);
 // The stem of every temporary name that is given for `destination`.
@@ -25,7 +30,5 @@ std::string temporary_stem(const std::filesystem::path& destination);
 std::filesystem::path discarded_name(const std::filesystem::path& temporary);
 // A name for what is left of `destination` and must be kept: not one that is ever cleaned.
 std::string kept_name(const std::filesystem::path& destination);
-// Eight digits: this boot of this machine, the same in all of its containers. Locks of one kernel see each other.
-const std::string& this_host();
 
 }  // namespace shardmesh

@@ -6,6 +6,9 @@
 //   FAULT_MODE=short  lets a write do half of its bytes
 //   FAULT_MODE=kill   kills the process before the call is made
 //   FAULT_MODE=interrupt  lets a signal cut it short (EINTR), where that can happen: opening, writing, fsync
+//   FAULT_MODE=lost   lets a write succeed whose bytes never reach the disk: fsync or close of its descriptor says so,
+//                     once; of another descriptor they do not
+// With FAULT_KIND=write, fsync or close only such calls count; of close those of descriptors that were written through.
 // Whatever the number, FAULT_MODE=plain acts as a file system that has renames alone: no flags of renameat2, and no
 // hard links unless FAULT_LINKS=1. At exit the number of calls is written to $FAULT_COUNT_FILE. Not for anything but
 // tests.
@@ -27,8 +30,9 @@
 
 namespace {
 
-enum class mode { none, fail, cut, kill, interrupt, plain };
+enum class mode { none, fail, cut, kill, interrupt, lost, plain };
 enum class outcome { go_on, fail, cut };
+enum class kind { other, write, fsync, close };
 enum class needs { nothing, space, time, space_and_time };  // time: a signal can cut it short
 
 struct settings {
@@ -37,7 +41,8 @@ struct settings {
   long at = 0;
   mode what = mode::none;
   int error = EIO;
-  bool sticky = false, links = false;
+  bool sticky = false, links = false, counts_all = true;
+  kind counted = kind::other;
 };
 
 long number_from(const char* name, long otherwise) {
@@ -60,6 +65,12 @@ settings read_settings() {
   if (what && !strcmp(what, "short")) s.what = mode::cut;
   if (what && !strcmp(what, "kill")) s.what = mode::kill;
   if (what && !strcmp(what, "interrupt")) s.what = mode::interrupt;
+  if (what && !strcmp(what, "lost")) s.what = mode::lost;
+  const char* only = getenv("FAULT_KIND");
+  s.counts_all = !only;
+  if (only && !strcmp(only, "write")) s.counted = kind::write;
+  if (only && !strcmp(only, "fsync")) s.counted = kind::fsync;
+  if (only && !strcmp(only, "close")) s.counted = kind::close;
   return s;
 }
 
@@ -69,6 +80,18 @@ const settings& chosen() {
 }
 
 std::atomic<long> calls{0};
+
+// By descriptor: whether it was written through, and the error that it owes.
+constexpr int most_descriptors = 4096;
+std::atomic<bool> written[most_descriptors];
+std::atomic<int> owed[most_descriptors];
+
+bool is_known(int fd) {
+  return fd >= 0 && fd < most_descriptors;
+}
+int take_owed(int fd) {
+  return is_known(fd) ? owed[fd].exchange(0) : 0;
+}
 
 bool lies_under(const char* path) {
   const settings& s = chosen();
@@ -100,8 +123,10 @@ bool watched(int dir, const char* path) {
          }());
 }
 
-outcome next_call(needs what) {
+outcome next_call(needs what, kind which = kind::other, int fd = -1) {
   const settings& s = chosen();
+  if (which == kind::write && is_known(fd)) written[fd] = true;
+  if (!s.counts_all && which != s.counted) return outcome::go_on;
   const long number = ++calls;
   if (s.at == 0) return outcome::go_on;
   if (number == s.at) {
@@ -110,6 +135,7 @@ outcome next_call(needs what) {
       for (;;) pause();
     }
     if (s.what == mode::cut) return outcome::cut;
+    if (s.what == mode::lost && is_known(fd)) owed[fd] = s.error;
     if (s.what == mode::fail) return errno = s.error, outcome::fail;
     if (s.what == mode::interrupt && (what == needs::time || what == needs::space_and_time))
       return errno = EINTR, outcome::fail;
@@ -141,7 +167,7 @@ struct report {
 template <class Write>
 ssize_t vectored(int fd, const iovec* pieces, Write&& write) {
   if (!watched(fd)) return write(pieces, -1);
-  switch (next_call(needs::space_and_time)) {
+  switch (next_call(needs::space_and_time, kind::write, fd)) {
     case outcome::fail:
       return -1;
     case outcome::cut: {
@@ -154,15 +180,21 @@ ssize_t vectored(int fd, const iovec* pieces, Write&& write) {
 }
 
 template <class Call>
-int plain(bool relevant, needs what, Call&& call) {
-  if (relevant && next_call(what) == outcome::fail) return -1;
+int plain(bool relevant, needs what, Call&& call, kind which = kind::other) {
+  if (relevant && next_call(what, which) == outcome::fail) return -1;
   return call();
+}
+
+template <class Call>
+int synced(int fd, Call&& call) {
+  if (const int error = take_owed(fd)) return errno = error, -1;
+  return plain(watched(fd), needs::time, call, kind::fsync);
 }
 
 template <class Write>
 ssize_t counted(int fd, size_t size, Write&& write) {
   if (!watched(fd)) return write(size);
-  switch (next_call(needs::space_and_time)) {
+  switch (next_call(needs::space_and_time, kind::write, fd)) {
     case outcome::fail:
       return -1;
     case outcome::cut:
@@ -215,10 +247,10 @@ ssize_t sendfile(int out, int in, off_t* at, size_t size) {
 }
 
 int fsync(int fd) {
-  return plain(watched(fd), needs::time, [&] { return REAL(fsync)(fd); });
+  return synced(fd, [&] { return REAL(fsync)(fd); });
 }
 int fdatasync(int fd) {
-  return plain(watched(fd), needs::time, [&] { return REAL(fdatasync)(fd); });
+  return synced(fd, [&] { return REAL(fdatasync)(fd); });
 }
 int ftruncate(int fd, off_t size) noexcept {
   return plain(watched(fd), needs::nothing, [&] { return REAL(ftruncate)(fd, size); });
@@ -234,9 +266,11 @@ int posix_fallocate(int fd, off_t at, off_t size) {
   return REAL(posix_fallocate)(fd, at, size);
 }
 int close(int fd) {
-  const bool relevant = watched(fd);
-  if (relevant && next_call(needs::nothing) == outcome::fail) {
-    const int error = errno;
+  const bool is_written = is_known(fd) && written[fd].exchange(false), relevant = watched(fd);
+  const int lost = take_owed(fd);
+  const kind which = is_written ? kind::close : kind::other;
+  if (lost != 0 || (relevant && next_call(needs::nothing, which) == outcome::fail)) {
+    const int error = lost != 0 ? lost : errno;
     REAL(close)(fd);
     errno = error;
     return -1;

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Not exported: the end of writing to a file, where the system reports errors that no `pwrite` showed: `fsync` and
+// `close`. Both belong to the descriptor that wrote; another descriptor of the file may not learn of the error.
+module shardmesh.storage:written_file;
+
+import shardmesh.std;
+import shardmesh.core;
+
+namespace shardmesh {
+
+// `name`: of the file, for messages. errc::io, errc::no_space.
+result<void> sync_written(int fd, const std::string& name);
+
+// Closes `fd`, whatever it returns. Quotas and network file systems report a failed write here at the latest.
+result<void> close_written(int fd, const std::string& name);
+
+// fsync of a folder, which makes the names in it durable. Success where the file system has no fsync of folders.
+result<void> sync_folder(const std::filesystem::path& folder, const std::string& name);
+
+// fsync of a file to which this process has written nothing.
+result<void> sync_file(const std::filesystem::path& file, const std::string& name);
+
+}  // namespace shardmesh

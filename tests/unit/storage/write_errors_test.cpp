@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: Apache-2.0
+// Errors of writing that the system reports late or once: at fsync and close of the descriptor that wrote, at the fsync
+// that makes a rename durable, and locks that are refused. This program has its own versions of these calls.
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <scratch_folder.hpp>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+import shardmesh.storage;
+
+using namespace shardmesh;
+namespace fs = std::filesystem;
+
+namespace {
+
+// What the system is to do. Descriptors count as written to from the first `pwrite` on.
+struct faults {
+  std::mutex lock;
+  int close_error = 0;  // of every descriptor that wrote
+  int lost_write = 0;   // this write fails behind the caller's back; fsync or close of its descriptor says so, once
+  int writes = 0;
+  fs::path folder;  // whose fsync fails with EIO
+  std::string_view renamed_to{"\n"};
+  std::vector<int> lock_errors;  // of the next calls of flock
+  std::set<int> written;
+  std::map<int, int> owed;  // errors by descriptor
+
+  void reset() {
+    const std::scoped_lock guard(lock);
+    close_error = lost_write = writes = 0;
+    folder.clear();
+    renamed_to = "\n";
+    lock_errors.clear();
+    written.clear();
+    owed.clear();
+  }
+  int take(std::map<int, int>& from, int fd) {
+    const auto found = from.find(fd);
+    return found == from.end() ? 0 : from.extract(found).mapped();
+  }
+};
+
+faults& system_faults() {
+  static faults all;
+  return all;
+}
+
+fs::path path_of(int fd) {
+  std::array<char, 4096> text{};
+  const auto length = ::readlink(("/proc/self/fd/" + std::to_string(fd)).c_str(), text.data(), text.size() - 1);
+  return length > 0 ? fs::path(text.data()) : fs::path();
+}
+
+int failed(int error) {
+  errno = error;
+  return -1;
+}
+
+}  // namespace
+
+extern "C" {
+
+ssize_t pwrite(int fd, const void* bytes, size_t size, off_t offset) {
+  faults& all = system_faults();
+  {
+    const std::scoped_lock guard(all.lock);
+    all.written.insert(fd);
+    if (++all.writes == all.lost_write) all.owed[fd] = EIO;
+  }
+  return ::syscall(SYS_pwrite64, fd, bytes, size, offset);
+}
+
+int fsync(int fd) {
+  faults& all = system_faults();
+  const std::scoped_lock guard(all.lock);
+  if (const int error = all.take(all.owed, fd)) return failed(error);
+  if (!all.folder.empty() && path_of(fd) == all.folder) return failed(EIO);
+  return static_cast<int>(::syscall(SYS_fsync, fd));
+}
+
+int close(int fd) {
+  faults& all = system_faults();
+  const std::scoped_lock guard(all.lock);
+  int error = all.take(all.owed, fd);
+  if (all.written.erase(fd) != 0 && all.close_error != 0) error = all.close_error;
+  const auto done = static_cast<int>(::syscall(SYS_close, fd));
+  return error != 0 ? failed(error) : done;
+}
+
+int flock(int fd, int how) noexcept {
+  faults& all = system_faults();
+  const std::scoped_lock guard(all.lock);
+  if (!all.lock_errors.empty()) {
+    const int error = all.lock_errors.front();
+    all.lock_errors.erase(all.lock_errors.begin());
+    if (error != 0) return failed(error);
+  }
+  return static_cast<int>(::syscall(SYS_flock, fd, how));
+}
+
+int rename(const char* from, const char* to) noexcept {
+  if (std::string_view(to).find(system_faults().renamed_to) != std::string_view::npos) return failed(EIO);
+  return static_cast<int>(::syscall(SYS_rename, from, to));
+}
+
+}  // extern "C"
+
+namespace {
+
+struct with_faults {
+  with_faults() { system_faults().reset(); }
+  ~with_faults() { system_faults().reset(); }
+};
+
+// So few that a pool of descriptors holds `pool`.
+class few_descriptors {
+ public:
+  explicit few_descriptors(rlim_t pool) {
+    ::getrlimit(RLIMIT_NOFILE, &before_);
+    rlimit few = before_;
+    few.rlim_cur = pool * 5;
+    ::setrlimit(RLIMIT_NOFILE, &few);
+  }
+  ~few_descriptors() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+
+ private:
+  rlimit before_{};
+};
+
+constexpr std::array bytes{std::byte{'n'}, std::byte{'e'}, std::byte{'w'}};
+
+std::string text_of(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// Every name in the folder with its text, those of folders in it as well.
+std::map<std::string, std::string> all_in(const fs::path& folder) {
+  std::map<std::string, std::string> found;
+  for (const auto& entry : fs::recursive_directory_iterator(folder))
+    found[entry.path().lexically_relative(folder)] = entry.is_directory() ? "/" : text_of(entry.path());
+  return found;
+}
+
+// Writes `files` files in turn, twice, and commits. Not more than one error.
+result<void> save(const fs::path& destination, int files, output_options options) {
+  auto made = files == 0 ? staged_output::file(destination, std::move(options))
+                         : staged_output::directory(destination, std::move(options));
+  if (!made) return std::move(made).error();
+  std::vector<std::int32_t> numbers;
+  for (int file = 0; file < std::max(files, 1); ++file) {
+    auto number = made->add_file(files == 0 ? std::string() : "f" + std::to_string(file));
+    if (!number) return std::move(number).error();
+    numbers.push_back(*number);
+  }
+  for (std::int64_t turn = 0; turn < 2; ++turn)
+    for (const std::int32_t number : numbers)
+      if (auto done = made->write(number, turn * 3, bytes); !done) return done;
+  return made->commit();
+}
+
+enum class before { nothing, empty_folder, old_one };
+
+void make_before(const fs::path& destination, int files, before there) {
+  if (there == before::nothing) return;
+  if (files > 0) fs::create_directory(destination);
+  if (files > 0 && there == before::old_one) std::ofstream(destination / "f0") << "old";
+  if (files == 0 && there == before::old_one) std::ofstream(destination) << "old";
+}
+
+folder_rule any_folder() {
+  return [](const fs::path&, const seen_destination&) { return result<void>(); };
+}
+
+}  // namespace
+
+TEST_CASE("an error at close of a file that was written is an error of the save") {
+  const bool durable = GENERATE(true, false);
+  const int files = GENERATE(0, 1, 12);
+  const auto there = GENERATE(before::nothing, before::old_one);
+  const few_descriptors few(4);
+  const scratch_folder scratch;
+  const fs::path destination = scratch.path / "made";
+  make_before(destination, files, there);
+  const auto old = all_in(scratch.path);
+  const with_faults faulty;
+  system_faults().close_error = EDQUOT;
+  const auto done = save(destination, files, {.overwrite = true, .durable = durable, .may_replace = any_folder()});
+  INFO("durable " << durable << ", files " << files);
+  REQUIRE_FALSE(done);
+  CHECK(done.error().code == errc::no_space);
+  CHECK(done.error().sys == EDQUOT);
+  CHECK(done.error().message.starts_with("cannot close after writing"));
+  CHECK(done.error().file == (files == 0 ? destination : destination / "f0").string());
+  CHECK(all_in(scratch.path) == old);
+  system_faults().reset();
+  CHECK(save(destination, files, {.overwrite = true, .durable = durable, .may_replace = any_folder()}));
+}
+
+TEST_CASE("close that a signal cuts short is no error") {
+  const scratch_folder scratch;
+  const with_faults faulty;
+  system_faults().close_error = EINTR;
+  CHECK(save(scratch.path / "made", 3, {}));
+  CHECK(all_in(scratch.path / "made").size() == 3);
+}
+
+TEST_CASE("the descriptor that wrote is synced: whichever write was lost, the save fails") {
+  const int files = GENERATE(0, 3, 9);
+  const few_descriptors few(GENERATE(2, 40));
+  const int writes = 2 * std::max(files, 1);
+  for (int lost = 1; lost <= writes; ++lost) {
+    const scratch_folder scratch;
+    const fs::path destination = scratch.path / "made";
+    const with_faults faulty;
+    system_faults().lost_write = lost;
+    INFO("files " << files << ", write " << lost);
+    const auto done = save(destination, files, {});
+    REQUIRE_FALSE(done);
+    CHECK(done.error().sys == EIO);
+    const std::string name = files == 0 ? "made" : "f" + std::to_string((lost - 1) % files);
+    CHECK(fs::path(done.error().file).filename() == name);
+    CHECK(all_in(scratch.path).empty());
+  }
+}
+
+TEST_CASE("an error that was found while files were written stays one") {
+  const few_descriptors few(1);
+  const scratch_folder scratch;
+  const with_faults faulty;
+  auto made = staged_output::directory(scratch.path / "made");
+  REQUIRE(made);
+  const auto a = made->add_file("a"), b = made->add_file("b");
+  REQUIRE(a);
+  REQUIRE(b);
+  system_faults().lost_write = 1;
+  REQUIRE(made->write(*a, 0, bytes));
+  CHECK_FALSE(made->write(*b, 0, bytes));  // whose descriptor takes the other's place
+  CHECK(made->write(*b, 0, bytes));
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    const auto done = made->commit();
+    REQUIRE_FALSE(done);
+    CHECK(fs::path(done.error().file).filename() == "a");
+  }
+  CHECK_FALSE(fs::exists(scratch.path / "made"));
+}
+
+TEST_CASE("after an error of the last fsync the destination is as it was") {
+  const int files = GENERATE(0, 2);
+  const auto there = GENERATE(before::nothing, before::empty_folder, before::old_one);
+  const scratch_folder scratch;
+  const fs::path folder = fs::canonical(scratch.path);
+  make_before(folder / "made", files, there);
+  if (files > 0 && there == before::empty_folder) fs::permissions(folder / "made", fs::perms::owner_all);
+  const auto old = all_in(folder);
+  const with_faults faulty;
+  system_faults().folder = folder;
+  const auto done = save(folder / "made", files, {.overwrite = true, .may_replace = any_folder()});
+  REQUIRE_FALSE(done);
+  CHECK(done.error().sys == EIO);
+  CHECK(done.error().file == folder.string());
+  CHECK(done.error().hint.empty());
+  CHECK(all_in(folder) == old);
+  if (files > 0 && there == before::empty_folder)
+    CHECK(fs::status(folder / "made").permissions() == fs::perms::owner_all);
+}
+
+TEST_CASE("a new folder that cannot be taken back is whole, and the error says where it is") {
+  const scratch_folder scratch;
+  const fs::path folder = fs::canonical(scratch.path);
+  const with_faults faulty;
+  system_faults().folder = folder;
+  system_faults().renamed_to = ".shardmesh-tmp-";
+  const auto done = save(folder / "made", 2, {});
+  REQUIRE_FALSE(done);
+  CHECK(done.error().hint == "the new one is in place and whole, but a power cut may lose it");
+  CHECK(all_in(folder) ==
+        std::map<std::string, std::string>{{"made", "/"}, {"made/f0", "newnew"}, {"made/f1", "newnew"}});
+}
+
+TEST_CASE("a lock that a signal cut short is taken") {
+  const scratch_folder scratch;
+  const with_faults faulty;
+  system_faults().lock_errors = {EINTR, EINTR};
+  const auto made = staged_output::directory(scratch.path / "made");
+  REQUIRE(made);
+  system_faults().lock_errors = {EINTR};
+  const auto found = find_leftovers(scratch.path / "made", {.shared = false});
+  REQUIRE(found);
+  REQUIRE(found->size() == 1);
+  CHECK(found->front().owner == leftover_owner::alive);
+  system_faults().lock_errors = {EINTR};
+  CHECK_FALSE(remove_leftover(found->front().path, {.shared = false}));
+  CHECK(fs::exists(made->folder()));
+}
+
+TEST_CASE("what is written without a lock is nobody's to take away") {
+  const int error = GENERATE(ENOLCK, EIO, EINVAL);
+  const int files = GENERATE(0, 1);
+  const scratch_folder scratch;
+  const with_faults faulty;
+  system_faults().lock_errors = {error};
+  auto made = files == 0 ? staged_output::file(scratch.path / "made") : staged_output::directory(scratch.path / "made");
+  REQUIRE(made);
+  const auto number = made->add_file(files == 0 ? "" : "f0");
+  REQUIRE(number);
+  for (const std::optional<bool> shared : {std::optional<bool>(), std::optional(false), std::optional(true)}) {
+    const auto found = find_leftovers(scratch.path / "made", {.shared = shared});
+    REQUIRE(found);
+    REQUIRE(found->size() == 1);
+    CHECK(found->front().owner == leftover_owner::unknown);
+    const auto removed = remove_leftover(found->front().path, {.shared = shared});
+    REQUIRE_FALSE(removed);
+    CHECK(removed.error().code == errc::destination_exists);
+  }
+  REQUIRE(made->write(*number, 0, bytes));
+  CHECK(made->commit());
+  CHECK(all_in(scratch.path).size() == static_cast<std::size_t>(1 + files));
+}
+
+TEST_CASE("a leftover whose lock cannot be asked for is kept") {
+  const scratch_folder scratch;
+  const fs::path left = scratch.path / ".made.shardmesh-tmp-1-00000001";
+  std::ofstream(left) << "part";
+  const with_faults faulty;
+  system_faults().lock_errors = {ENOLCK, ENOLCK};
+  const auto found = find_leftovers(scratch.path / "made", {.shared = false});
+  REQUIRE(found);
+  REQUIRE(found->size() == 1);
+  CHECK(found->front().owner == leftover_owner::unknown);
+  CHECK_FALSE(remove_leftover(left, {.shared = false}));
+  CHECK(text_of(left) == "part");
+}
