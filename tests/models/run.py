@@ -22,6 +22,8 @@ DEFECTS = {
         "LOOKS_FOR_PEER_LAST": DENIED,
         "ROOM_OF_ANY_SIZE": BUSY,
         "REFUSAL_FORGOTTEN": STUCK,
+        "AGAIN_TWICE": "refused_in",
+        "LENT_WITHOUT_BOUND": "answered",
         "WISH_NOT_SEEN": STUCK,
         "NO_LAST_LOOK": STUCK,
     },

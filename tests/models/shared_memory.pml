@@ -7,7 +7,7 @@
 // docs/rooms/shared_memory.md lists the invariants.
 //
 // A step is one access to shared memory with what follows from it in the rank alone. Rings hold frames, not bytes; one
-// frame fits, and a little room is left. Bells are flags: a rank clears its own before it looks, and sleeps until
+// frame fits, and a little room is left; one answer has a place. Bells are flags: a rank clears its own before it looks, and sleeps until
 // another sets it. There is no timer in a sleep, except one that sees a death: a bell that is lost is a deadlock.
 
 #define NONE 0
@@ -119,10 +119,12 @@ inline hear_answer(r, what) {
   :: what == TAKEN -> waits_taken[r] = 0
   :: what == REFUSED ->
 #ifndef DEFECT_REFUSAL_FORGOTTEN
-    sends[r]!AGAIN
-#else
-    skip
+    sends[r]!AGAIN;
 #endif
+#ifdef DEFECT_AGAIN_TWICE
+    sends[r]!AGAIN;
+#endif
+    skip
   fi
 }
 
@@ -238,6 +240,9 @@ proctype rank(byte r) {
     atomic {
       waits_taken[r] = 1; waits_small_out[r] = 1; waits_lent_in[r] = 1; waits_small_in[r] = 1;
       if
+#ifdef DEFECT_LENT_WITHOUT_BOUND
+      :: sends[r]!LENT; sends[r]!LENT; sends[r]!SMALL
+#endif
       :: sends[r]!LENT; sends[r]!SMALL
       :: sends[r]!SMALL; sends[r]!LENT
       fi
