@@ -6,11 +6,13 @@ module;
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -19,6 +21,38 @@ module shardmesh.catalog;
 
 namespace shardmesh {
 namespace fs = std::filesystem;
+namespace {
+
+// Takes the place of a file that cannot be opened: each of its chunks gets the same error, without a system call. The
+// error expires, as somebody may put the file there while the reader lives.
+class refused_file final : public byte_source {
+ public:
+  explicit refused_file(error why) : why_(std::move(why)) {}
+  std::int64_t size_bytes() const override { return 0; }
+  std::string name() const override { return why_.file; }
+  result<void> read(std::int64_t, std::span<std::byte>) const override { return why_; }
+  const error& why() const { return why_; }
+  bool is_old() const { return std::chrono::steady_clock::now() - since_ > std::chrono::seconds(1); }
+
+ private:
+  error why_;
+  std::chrono::steady_clock::time_point since_ = std::chrono::steady_clock::now();
+};
+
+// Follows the path's links once, and refuses those that lead out of the folder.
+result<std::unique_ptr<byte_source>> open_inside(const fs::path& path, const fs::path& real_folder, file_pool& pool) {
+  std::error_code code;
+  const fs::path real = fs::canonical(path, code);
+  if (code == std::errc::no_such_file_or_directory)
+    return fail(errc::bad_format, "the file is missing").with_file(path.string());
+  if (code) return fail_sys(code.value(), "cannot resolve", path.string());
+  if (std::mismatch(real_folder.begin(), real_folder.end(), real.begin(), real.end()).first != real_folder.end())
+    return fail(errc::unsafe_path, "a symbolic link leads out of the checkpoint's folder").with_file(path.string());
+  if (fs::is_directory(real, code)) return fail(errc::bad_format, "is a folder, not a file").with_file(path.string());
+  return pool.open(path);
+}
+
+}  // namespace
 
 folder_files::folder_files(fs::path folder, std::vector<std::string> names, file_pool pool)
     : folder_(std::move(folder)), names_(std::move(names)), pool_(std::move(pool)), opened_(names_.size()) {
@@ -29,19 +63,19 @@ folder_files::folder_files(fs::path folder, std::vector<std::string> names, file
 result<std::shared_ptr<const byte_source>> folder_files::open(std::int32_t file) {
   const auto at = static_cast<std::size_t>(file);
   const std::scoped_lock guard(lock_);
-  if (opened_[at]) return opened_[at];
-  const fs::path path = path_of(file);
-  std::error_code code;
-  const fs::path real = fs::canonical(path, code);
-  if (code == std::errc::no_such_file_or_directory)
-    return fail(errc::bad_format, "the file is missing").with_file(path.string());
-  if (code) return fail_sys(code.value(), "cannot resolve", path.string());
-  if (std::mismatch(real_folder_.begin(), real_folder_.end(), real.begin(), real.end()).first != real_folder_.end())
-    return fail(errc::unsafe_path, "a symbolic link leads out of the checkpoint's folder").with_file(path.string());
-  if (fs::is_directory(real, code)) return fail(errc::bad_format, "is a folder, not a file").with_file(path.string());
-  SHARDMESH_TRY(std::unique_ptr<byte_source> source, pool_.open(path));
-  opened_[at] = std::move(source);
-  return opened_[at];
+  std::shared_ptr<const byte_source>& known = opened_[at];
+  if (const auto* const refused = dynamic_cast<const refused_file*>(known.get())) {
+    if (!refused->is_old()) return refused->why();
+  } else if (known) {
+    return known;
+  }
+  auto found = open_inside(path_of(file), real_folder_, pool_);
+  if (!found) {
+    known = std::make_shared<refused_file>(found.error());
+    return std::move(found).error();
+  }
+  known = *std::move(found);
+  return known;
 }
 
 result<std::shared_ptr<const byte_source>> folder_files::section(std::int32_t file, std::int64_t offset,
