@@ -13,6 +13,8 @@ import time
 from pathlib import Path
 
 import against
+import baseline
+import counts
 import deepspeed_folders
 import disk
 import kernels
@@ -24,6 +26,9 @@ import validate
 
 HERE = Path(__file__).resolve().parent
 MIB = 1 << 20
+# Cases of our programs that are what the others are compared with.
+PEERS_OF_OURS = {"plain_read", "plain_write", "plain_copy", "plain_copy_cached", "direct_read", "memcpy", "sort"}
+REPEAT_AT = {"shardmesh_rank_bench": 3, "shardmesh_stage_bench": 4}  # where these take the number of runs
 
 
 class Bench:
@@ -33,6 +38,25 @@ class Bench:
         self.tree_program = build / "bin" / "shardmesh_tree_bench"
         self.work, self.runs, self.threads = work, runs, threads
         self.failed = []
+        # For the baseline: what each row found, the commands of ours that it ran, and what one more tensor costs.
+        self.row, self.found, self.commands, self.slopes, self.only_counts = "", {}, {}, {}, False
+
+    # --- what the baseline keeps --------------------------------------------------------------------------------------
+    def note_command(self, label, line):
+        line = [str(word) for word in line]
+        repeat = line.index("--repeat") + 1 if "--repeat" in line else REPEAT_AT.get(Path(line[0]).name)
+        if repeat:
+            line[repeat] = "1"
+        self.commands.setdefault(self.row, {})[label] = line
+
+    def note_ratio(self, label, ours, theirs):
+        """Of lists of times: how long ours takes, in theirs; of medians and of least runs; and how unsteady the two are."""
+        if not self.only_counts:
+            spread = max(statistics.median(side) / min(side) for side in (ours, theirs))
+            self.note_ratios(label, statistics.median(ours) / statistics.median(theirs), min(ours) / min(theirs), spread)
+
+    def note_ratios(self, label, median, least, spread=1.0):
+        self.found.setdefault(self.row, {}).setdefault("ratios", {})[label] = (median, least, spread)
 
     # --- samples: written once, kept in build/bench -------------------------------------------------------------------
     def sample(self, tensors):
@@ -78,6 +102,9 @@ class Bench:
         return self.json_of(line) if capture else subprocess.run([str(a) for a in line], check=True)
 
     def json_of(self, line):
+        program = Path(line[0])
+        if program.parent == self.build / "bin" and str(line[1]) not in PEERS_OF_OURS:
+            self.note_command(" ".join([program.name, *(Path(str(word)).name for word in line[1:3] if word != "--repeat")]), line)
         done = subprocess.run([str(a) for a in line], capture_output=True, text=True)
         if done.returncode != 0:
             raise RuntimeError(f"{' '.join(str(a) for a in line[-6:])}: {done.stderr.strip()[-500:]}")
@@ -85,6 +112,7 @@ class Bench:
 
     def shardmesh(self, *arguments, tool=None):
         """(seconds, peak resident bytes) of one run of the command line."""
+        self.note_command(f"shardmesh {arguments[0]} {Path(arguments[1]).name}", [tool or self.tool, *arguments])
         begin = time.perf_counter()
         process = subprocess.Popen([str(tool or self.tool), *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         message = process.stderr.read()
@@ -103,6 +131,8 @@ class Bench:
     def compare_rounds(self, title, steps, sides, aim):
         """Times sides that do the same steps one after the other, in alternating blocks, and prints the sums and their
         ratios; the first side is ours. One process per block and step."""
+        if self.only_counts:
+            sides = dict(list(sides.items())[:1])
         times = {name: {step: [] for step in steps} for name in sides}
         for _ in range(3):
             for name, line in sides.items():
@@ -114,12 +144,19 @@ class Bench:
             sums = [sum(one) for one in zip(*of.values())]
             parts = ", ".join(f"{step.split('_')[1]} {statistics.median(of[step]) * 1e3:.1f} ms "
                               f"x{statistics.median(of[step]) / statistics.median(ours[step]):.1f}" for step in steps)
+            if of is not ours:
+                self.note_ratio(f"{title}: {name}", [sum(one) for one in zip(*ours.values())], sums)
             ratio = statistics.median(sums) / sum(statistics.median(ours[step]) for step in steps)
             print(f"  {name:<44} {statistics.median(sums) * 1e3:8.1f} ms ({min(sums) * 1e3:.1f}..{max(sums) * 1e3:.1f}, "
                   f"{len(sums)} runs)  x{ratio:.1f}   {parts}", flush=True)
 
     def compare(self, title, path, sides):
         """Times the sides in two alternating blocks and prints them; the first side is ours. Gives each side's median."""
+        if self.only_counts:
+            for name, side in sides.items():
+                if name.startswith("shardmesh"):
+                    side(1)
+            return [1.0] * len(sides)
         warm(path)
         times, sizes = {name: [] for name in sides}, {}
         for _ in range(2):
@@ -128,8 +165,11 @@ class Bench:
                 times[name] += said["seconds"]
                 sizes[name] = said["bytes"]
         print(f"\n{title}")
-        base = statistics.median(times[next(iter(sides))])
+        first = next(iter(sides))
+        base = statistics.median(times[first])
         for name, seconds in times.items():
+            if not name.startswith("shardmesh"):
+                self.note_ratio(f"{title}: {name}", times[first], seconds)
             median = statistics.median(seconds)
             print(f"  {name:<44} {median:8.3f} s  ({min(seconds):.3f}..{max(seconds):.3f}, {len(seconds)} runs)"
                   f"  {sizes[name] / median / 1e9:7.2f} GB/s   x{median / base:.2f}", flush=True)
@@ -292,13 +332,24 @@ def tree(bench):
                          "optree tree_flatten, tree_unflatten": peer}, aim=1)
 
 
+def slopes(bench):
+    """What one more tensor and one more move cost: see tests/oracle/counts.py."""
+    counter, oracle = counts.Counter.of_build(bench.build), bench.build / "tests" / "oracle"
+    work = counts.tool_work(bench.tool) | counts.program_work(bench.program, oracle / "rank_copy")
+    bench.slopes = counts.slopes(counter, work, bench.tool, bench.work / "slopes")
+    bench.slopes |= counts.message_slopes(counter, counts.message_work(bench.build / "bin" / "shardmesh_rank_bench"))
+    print("\nwhat one more tensor or move costs: system calls and allocations")
+    for name, costs in bench.slopes.items():
+        print(f"  {name:<56} {costs['calls']:8.2f} {costs['allocations']:10.2f}")
+
+
 CASES = {"tree": tree, "load_200": load(200), "load_16": load(16), "columns_200": columns(200), "columns_16": columns(16),
          "safetensors_load": safetensors_load, "map_tensor": map_tensor, "inspect_key": inspect_key,
          "safetensors_copy": safetensors_copy,
          "safetensors_copy_cached": safetensors_copy_cached, "torch_file": torch_file, "dequantize": dequantize,
          "inspect_200k": inspect(200_000), "inspect_2m": inspect(2_000_000), "reshard_memory": reshard_memory,
          **validate.CASES, **redistribute.CASES, **ranks.CASES, **kernels.CASES, **python_package.CASES,
-         **disk.CASES, **deepspeed_folders.CASES, **stage.CASES}
+         **disk.CASES, **deepspeed_folders.CASES, **stage.CASES, "slopes": slopes}
 
 
 def main():
@@ -310,8 +361,16 @@ def main():
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--against", type=against.build_of, metavar="BUILD",
                         help="our own sides alone, beside those of another checkout's build folder: before and now")
+    kept = parser.add_mutually_exclusive_group()
+    kept.add_argument("--baseline", action="store_true", help="write what is found into benchmarks/baseline.json")
+    kept.add_argument("--check", action="store_true",
+                      help="compare what is found with benchmarks/baseline.json, and print what is worse; exit 1 then")
+    parser.add_argument("--counts", action="store_true",
+                        help="with either: system calls, allocations and memory alone, which need no quiet machine")
     parser.add_argument("names", nargs="*", help="benchmarks to run (default: all); a prefix names several")
     given = parser.parse_args()
+    if given.counts and not (given.baseline or given.check):
+        parser.error("--counts goes with --baseline or --check")
     if given.list:
         print("\n".join(CASES))
         return
@@ -324,14 +383,21 @@ def main():
     if given.against:
         against.against(bench, given.against, bench.runs)
         chosen = []
+    bench.only_counts = given.counts
     for name in chosen:
+        bench.row = name
         try:
             CASES[name](bench)
         except (RuntimeError, OSError, subprocess.CalledProcessError) as error:
             print(f"\n{name}: FAILED: {error}")
             bench.failed.append(name)
+    worse = 0
+    if given.baseline or given.check:
+        baseline.count_commands(bench, bench.found)
+        worse = (baseline.write if given.baseline else baseline.check)(bench, bench.found, bench.slopes) or 0
     if bench.failed:
         sys.exit(f"failed: {', '.join(bench.failed)}")
+    sys.exit(1 if worse else 0)
 
 
 if __name__ == "__main__":

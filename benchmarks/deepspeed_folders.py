@@ -79,6 +79,7 @@ def case(size):
             return timed
         title = f"ZeRO 3 of {WORLD} ranks, {size // MIB} MiB of weights, into one safetensors file"
         convert = [bench.tool, "convert", folder, target, "--no-optimizer", "--force", "--threads", bench.threads]
+        bench.note_command("shardmesh convert --no-optimizer", convert)
         ours, _, _, plain = bench.compare(f"{title}, durably but for zero_to_fp32.py itself", folder, {
             "shardmesh convert --no-optimizer (whole process)": side("ours", convert),
             "zero_to_fp32.py (whole process)": side("command", [
@@ -97,7 +98,7 @@ def case(size):
                 "zero_to_fp32.py": side("command", [
                     sys.executable, "-m", "deepspeed.utils.zero_to_fp32", folder, Path(memory) / "theirs", "--safe_serialization",
                     "--max_shard_size", "100GB"])})
-        print("  peak resident memory: " + ", ".join(f"{name} {max(of) / MIB:.0f} MiB" for name, of in peaks.items()))
+        print("  peak resident memory: " + ", ".join(f"{name} {max(of) / MIB:.0f} MiB" for name, of in peaks.items() if of))
         bench.compare(f"{title}, without fsync, imports not counted", folder, {
             "shardmesh::convert, checksums": bench.ours("convert_cached", folder),
             "zero_to_fp32.py's function + save_file": side("theirs", [sys.executable, __file__, "merge", folder, target, "cached"])})

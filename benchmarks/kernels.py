@@ -21,6 +21,8 @@ def kernels(bench):
     if not program.exists():
         print("\nkernels: skipped, this build has no Kokkos")
         return
+    if bench.only_counts:
+        return
     runs = max(9, bench.runs)
     ours = lines_of([program, "--threads", bench.threads, "--runs", runs])
     peer = {row["case"]: row for row in lines_of([sys.executable, HERE / "kernels_torch.py", "--threads", bench.threads,
@@ -35,6 +37,9 @@ def kernels(bench):
         if "case" not in row:
             continue
         row["torch"] = peer.get(row["case"], {}).get("torch")
+        for side, base in (("kokkos", "torch"), ("host", "torch"), ("kokkos", "stream"), ("host", "stream")):
+            if row.get(base):
+                bench.note_ratio(f"{row['case']}: {side} / {base}", row[side], row[base])
         fields = [ratio(row, "stream", "kokkos"), ratio(row, "stream", "host"),
                   ratio(row, "deep_copy", "kokkos") if "deep_copy" in row else "",
                   ratio(row, "torch", "kokkos") if row["torch"] else "", ratio(row, "torch", "host") if row["torch"] else ""]

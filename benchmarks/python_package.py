@@ -28,10 +28,15 @@ def python(bench, script, *arguments):
 
 def compare(case):
     def run(bench):
+        if bench.only_counts:
+            return
         said = python(bench, "dcp_ranks.py", case, bench.work / "dcp_ranks", "--repeat", bench.runs)[-1]
         print(f"\n{TEXTS[case]}: {said['bytes'] >> 20} MiB, 4 gloo processes; the slowest rank")
-        base = statistics.median(next(iter(said["seconds"].values())))
+        ours = next(iter(said["seconds"].values()))
+        base = statistics.median(ours)
         for name, seconds in said["seconds"].items():
+            if seconds is not ours:
+                bench.note_ratio(f"{TEXTS[case]}: {name}", ours, seconds)
             median = statistics.median(seconds)
             print(f"  {name:<44} {median:8.3f} s  ({min(seconds):.3f}..{max(seconds):.3f}, {len(seconds)} runs)"
                   f"   x{median / base:.2f}", flush=True)
@@ -39,9 +44,12 @@ def compare(case):
 
 
 def redistribute(bench):
+    if bench.only_counts:
+        return
     for ranks in (2, 4):
         print(f"\nredistribute from Python, {ranks} processes; the slowest rank, medians")
         for said in python(bench, "redistribute_ranks.py", ranks, "--repeat", bench.runs):
+            bench.note_ratio(f"{ranks} processes, {said['case']}, {said['bytes'] >> 10} KiB: DTensor", said["ours"], said["theirs"])
             ours, theirs = statistics.median(said["ours"]), statistics.median(said["theirs"])
             print(f"  {said['case']:<16} {said['bytes'] >> 10:>7} KiB   shardmesh {1e6 * ours:9.0f} us"
                   f"   DTensor {1e6 * theirs:9.0f} us   x{theirs / ours:.2f}", flush=True)

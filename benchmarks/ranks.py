@@ -23,9 +23,12 @@ def sides(bench, case, peers):
 
 
 def compare(bench, title, case, size, peers, blocks=2):
-    found = {name: {"seconds": [], "first": [], "extra": []} for name in sides(bench, case, peers)}
+    lines = sides(bench, case, peers)
+    if bench.only_counts:
+        lines, blocks = {name: line for name, line in lines.items() if name.startswith("shardmesh") and "MPI" not in name}, 1
+    found = {name: {"seconds": [], "first": [], "extra": []} for name in lines}
     for _ in range(blocks):
-        for name, line in sides(bench, case, peers).items():
+        for name, line in lines.items():
             said = bench.json_of([*line, size, max(3, (bench.runs + 1) // blocks)])
             found[name]["seconds"] += said["seconds"]
             found[name]["first"].append(said["first_seconds"])
@@ -33,6 +36,8 @@ def compare(bench, title, case, size, peers, blocks=2):
     print(f"\n{title}")
     base = statistics.median(next(iter(found.values()))["seconds"])
     for name, of in found.items():
+        if not name.startswith("shardmesh"):
+            bench.note_ratio(f"{title}: {name}", next(iter(found.values()))["seconds"], of["seconds"])
         median = statistics.median(of["seconds"])
         print(f"  {name:<44} {median * 1e3:9.3f} ms ({min(of['seconds']) * 1e3:.3f}..{max(of['seconds']) * 1e3:.3f}, "
               f"{len(of['seconds'])} runs)  x{median / base:.1f}   first call {min(of['first']) * 1e3:.1f} ms"

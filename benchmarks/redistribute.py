@@ -16,7 +16,9 @@ def lines_of(command):
 
 def planning(bench):
     print("\nplanning for one rank: S(0) -> S(1), 1024 tensors (aims: of 1024 ranks cold 1 s, of 16,384 2 s; 256 MB, warm 1 ms)")
-    for row in lines_of([bench.build / "bin" / "shardmesh_redistribute_bench", "--only", "plan"]):
+    line = [bench.build / "bin" / "shardmesh_redistribute_bench", "--only", "plan"]
+    bench.note_command("shardmesh_redistribute_bench --only plan", line)
+    for row in lines_of(line):
         if "pairs_ms" in row:  # one pass for all pairs: about what every rank lists of its own part
             good = row["equal"] and row["pairs_ms"] <= 1.5 * row["sends_ms"]
             print(f"  {row['case']}: {row['pairs_ms']:.1f} ms, by every rank's list {row['sends_ms']:.1f} ms: "
@@ -30,13 +32,19 @@ def planning(bench):
 
 def threads(bench):
     print("\nredistribute over 4 threads beside an all-to-all-v of the same bytes (memcpy between barriers)")
-    for row in lines_of([bench.build / "bin" / "shardmesh_redistribute_bench", "--only", "run", "--repeat", bench.runs + 3]):
+    line = [bench.build / "bin" / "shardmesh_redistribute_bench", "--only", "run", "--repeat", bench.runs + 3]
+    if bench.only_counts:
+        return  # it counts its peer, too: the slopes tell what a move costs
+    for row in lines_of(line):
+        bench.note_ratios(f"{row['case']}, {row['bytes'] // 1024} KiB: raw all-to-all-v", row["ratio"], row["ratio_of_least"])
         print(f"  {row['case']}, {row['bytes'] / 1024:.0f} KiB: {row['ours_ms']:.3f} ms beside {row['plain_ms']:.3f} ms, "
               f"x{row['ratio']:.2f} (least of each: x{row['ratio_of_least']:.2f}; CPU time: x{row['cpu_ratio']:.2f})", flush=True)
 
 
 def mpi(bench):
     program, launcher = bench.build / "bin" / "shardmesh_mpi_bench", shutil.which("mpirun")
+    if bench.only_counts:
+        return
     if not program.exists() or not launcher:
         print("\nredistribute over MPI: skipped, MPI is not here")
         return
@@ -46,6 +54,7 @@ def mpi(bench):
             row = lines_of([launcher, "--oversubscribe", "--allow-run-as-root", "--mca", "mpi_yield_when_idle", "1", "-n", 4,
                             program, size, max(9, (64 << 20) // size // 4), way])[0]
             ours, theirs = statistics.median(row["exchange_ms"]), statistics.median(row["alltoallv_ms"])
+            bench.note_ratio(f"{way}, {size >> 10} KiB: MPI_Alltoallv", row["exchange_ms"], row["alltoallv_ms"])
             print(f"  {way}, {size >> 10} KiB: {ours:.3f} ms beside {theirs:.3f} ms, x{ours / theirs:.2f} "
                   f"(least of each: x{min(row['exchange_ms']) / min(row['alltoallv_ms']):.2f})", flush=True)
 

@@ -69,6 +69,11 @@ def ours(bench, case, path, *rest):
 
 def compare(bench, title, sides):
     """Times the sides in two alternating blocks; `sides`: name, how to run it, and the name of what it is compared with."""
+    if bench.only_counts:
+        for _, side, base in sides:
+            if base:
+                side(1)
+        return
     times = {name: [] for name, _, _ in sides}
     for _ in range(2):
         for name, side, _ in sides:
@@ -77,6 +82,8 @@ def compare(bench, title, sides):
     for name, _, base in sides:
         taken = times[name]
         median = statistics.median(taken)
+        if base:
+            bench.note_ratio(f"{name} / {base}", taken, times[base])
         ratio = f"   {statistics.median(times[base]) / median:8.2f} times as fast as {base}" if base else ""
         print(f"  {name:<46} {median / 1000:11.3f} ms  ({min(taken) / 1000:.3f}..{max(taken) / 1000:.3f}, {len(taken)} runs){ratio}",
               flush=True)

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""baseline.json: what the benchmarks found when it was written, and what is worse now. A row has the ratio of our time to each
+peer's (of medians, and of the least runs), and of each command of ours the system calls, allocations and peak memory of one run.
+`slopes` has what one more tensor or message costs (counts.py)."""
+import json
+from pathlib import Path
+
+import counts
+
+FILE = Path(__file__).resolve().parent / "baseline.json"
+WORSE_RATIO, WORSE_COUNT, WORSE_SLOPE = 1.15, 1.02, 0.5
+LEAST = {"calls": 20, "allocations": 20, "peak_bytes": 1 << 20}  # differences below these are chance
+SOUND = 1.25  # the median over the least run: more, and other work was on the machine
+
+
+def read():
+    return json.loads(FILE.read_text()) if FILE.exists() else {"slopes": {}, "rows": {}}
+
+
+def count_commands(bench, found):
+    """Adds the counts of each row's commands."""
+    counter = counts.Counter.of_build(bench.build)
+    for row, commands in bench.commands.items():
+        for label, line in commands.items():
+            try:
+                found.setdefault(row, {}).setdefault("counts", {})[label] = counter.least(line)
+            except counts.CannotCount as why:
+                print(f"# nothing is counted: {why}")
+                return
+            except RuntimeError as why:
+                print(f"# {row}: {label} is not counted: {why}")
+                bench.failed.append(row)
+
+
+def write(bench, found, slopes):
+    """Replaces the rows that were run; ratios of unsound runs are left as they were, and named."""
+    known = read()
+    known["threads"] = bench.threads
+    for row, new in found.items():
+        old = known["rows"].setdefault(row, {})
+        old["counts"] = new.get("counts", old.get("counts", {}))
+        ratios = old.setdefault("ratios", {})
+        for label, (median, least, spread) in new.get("ratios", {}).items():
+            if spread > SOUND:
+                print(f"not written: {row}: {label}: medians are {spread:.2f} times the least runs: the machine was not quiet")
+            else:
+                ratios[label] = [round(median, 3), round(least, 3)]
+    known["slopes"] |= slopes
+    for part in ("slopes", "rows"):
+        known[part] = dict(sorted(known[part].items()))
+    FILE.write_text(json.dumps(known, indent=1) + "\n")
+    print(f"\nwritten to {FILE}: {len(found)} rows, {len(slopes)} slopes")
+
+
+def worse_ratio(now, before):
+    """Both of medians and of least runs: one of them alone is mostly the machine."""
+    return now[0] > before[0] * WORSE_RATIO and now[1] > before[1] * WORSE_RATIO
+
+
+def worse_count(what, now, before):
+    return now > before * WORSE_COUNT and now - before > LEAST[what]
+
+
+def check(bench, found, slopes):
+    """Prints what is worse than the baseline, and says how much was compared. The number of what is worse."""
+    known, lines, compared, absent, unsound = read(), [], 0, [], []
+    same = known.get("threads") == bench.threads
+    if not same:
+        print(f"# counts are not compared: they were made with --threads {known.get('threads')}")
+    for row, new in found.items():
+        old = known["rows"].get(row, {})
+        for label, (median, least, spread) in new.get("ratios", {}).items():
+            before = old.get("ratios", {}).get(label)
+            if before is None:
+                absent.append(f"{row}: {label}")
+            elif spread > SOUND and worse_ratio((median, least), before):
+                unsound.append(f"{row}: {label}")
+            else:
+                compared += 1
+                if worse_ratio((median, least), before):
+                    lines.append((row, f"time / {label}", f"{before[0]:.3f}", f"{median:.3f}"))
+        for label, of in new.get("counts", {}).items() if same else ():
+            before = old.get("counts", {}).get(label)
+            if before is None:
+                absent.append(f"{row}: counts of {label}")
+                continue
+            for what, now in of.items():
+                compared += 1
+                if worse_count(what, now, before[what]):
+                    lines.append((row, f"{what} of {label}", f"{before[what]:,}", f"{now:,}"))
+    for name, of in slopes.items():
+        before = known["slopes"].get(name)
+        if before is None:
+            absent.append(f"slopes: {name}")
+            continue
+        for what, now in of.items():
+            compared += 1
+            if now > before[what] + WORSE_SLOPE:
+                lines.append(("slopes", f"{what} for each one more: {name}", f"{before[what]:.2f}", f"{now:.2f}"))
+    print(f"\n{compared} figures compared with {FILE.name}, {len(lines)} worse "
+          f"(ratios by more than 15 %, counts by more than 2 %, slopes by more than {WORSE_SLOPE})")
+    for row, what, before, now in lines:
+        print(f"  WORSE {row}: {what}: {before} -> {now}")
+    for names, why in ((unsound, "seem worse, but the machine was not quiet"), (absent, "are not in the baseline")):
+        if names:
+            print(f"  {len(names)} {why}: {'; '.join(names)}")
+    return len(lines)
