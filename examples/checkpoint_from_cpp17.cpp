@@ -61,6 +61,15 @@ void plan_a_move() {
               static_cast<long long>(plan.cost().bytes_moved), plan.links().size(), plan.steps(0).size());
 }
 
+// Everything that is known of an error: nothing is stored here.
+void show_an_error(const std::string& path) {
+  try {
+    sm::checkpoint::open(path);
+  } catch (const sm::error& e) {
+    std::printf("%s: %s (%s)\n", shardmesh_status_name(e.status), e.message.c_str(), e.path.c_str());
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -72,10 +81,10 @@ int main(int argc, char** argv) {
     std::filesystem::create_directory(folder);
     save_and_reshard(folder);
     plan_a_move();
-    sm::checkpoint::open(folder + "/third");
+    show_an_error(folder + "/third");
   } catch (const sm::error& e) {
-    std::printf("%s: %s\n", shardmesh_status_name(e.status), e.what());
-    return e.status == SHARDMESH_IO ? 0 : 1;
+    std::fprintf(stderr, "%s: %s\n", shardmesh_status_name(e.status), e.what());
+    return 1;
   }
-  return 1;
+  return 0;
 }

@@ -6,11 +6,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Ends the program with the error's line unless the call worked. */
-static void check(shardmesh_status status, shardmesh_error* error) {
+/* Ends the program with the error's line unless the call worked. Takes the error's address: C leaves open whether
+ * `error` itself would be read before the call beside it has set it. */
+static void check(shardmesh_status status, shardmesh_error** error) {
   if (status == SHARDMESH_OK) return;
-  fprintf(stderr, "%s: %s\n", shardmesh_status_name(status), shardmesh_error_text(error));
-  shardmesh_error_free(error);
+  fprintf(stderr, "%s: %s\n", shardmesh_status_name(status), shardmesh_error_text(*error));
+  shardmesh_error_free(*error);
   exit(1);
 }
 
@@ -35,13 +36,13 @@ int main(int argc, char** argv) {
   if (argc != 2) return fprintf(stderr, "usage: load_from_c CHECKPOINT\n"), 2;
   shardmesh_error* error = NULL;
   shardmesh_checkpoint* checkpoint = NULL;
-  check(shardmesh_checkpoint_open(argv[1], NULL, &checkpoint, &error), error);
+  check(shardmesh_checkpoint_open(argv[1], NULL, &checkpoint, &error), &error);
 
   /* Its first two tensors, in the background. */
   shardmesh_tensor_entry entries[2] = {{.struct_size = sizeof entries[0]}, {.struct_size = sizeof entries[0]}};
   shardmesh_load_request requests[2];
   for (size_t i = 0; i < 2; ++i) {
-    check(shardmesh_checkpoint_tensor(checkpoint, i, &entries[i], &error), error);
+    check(shardmesh_checkpoint_tensor(checkpoint, i, &entries[i], &error), &error);
     requests[i] = (shardmesh_load_request){
         entries[i].key.bytes,
         entries[i].key.size,
@@ -52,25 +53,25 @@ int main(int argc, char** argv) {
   int64_t bytes = 0;
   shardmesh_loading* loading = NULL;
   shardmesh_start_load_options options = {.struct_size = sizeof options, .arrived = &arrived, .user = &count};
-  check(shardmesh_start_load(checkpoint, requests, 2, &options, &loading, &error), error);
+  check(shardmesh_start_load(checkpoint, requests, 2, &options, &loading, &error), &error);
   /* ... whatever else there is to do ... */
-  check(shardmesh_loading_wait(loading, &bytes, &error), error);
+  check(shardmesh_loading_wait(loading, &bytes, &error), &error);
   shardmesh_loading_free(loading);
   printf("%zu tensors, %lld bytes\n", count, (long long)bytes);
 
   /* One chunk of the first where it lies, which may be anywhere in the file. It outlives the checkpoint. */
   shardmesh_chunk_entry chunk = {.struct_size = sizeof chunk};
-  check(shardmesh_checkpoint_chunk(checkpoint, 0, 0, &chunk, &error), error);
+  check(shardmesh_checkpoint_chunk(checkpoint, 0, 0, &chunk, &error), &error);
   shardmesh_map_options where = {.struct_size = sizeof where, .allow_unaligned = 1};
   where.offsets = chunk.where.offsets;
   where.sizes = chunk.where.sizes;
   where.rank = chunk.where.rank;
   shardmesh_mapped* mapped = NULL;
-  check(shardmesh_map_tensor(checkpoint, entries[0].key.bytes, entries[0].key.size, &where, &mapped, &error), error);
+  check(shardmesh_map_tensor(checkpoint, entries[0].key.bytes, entries[0].key.size, &where, &mapped, &error), &error);
   shardmesh_checkpoint_close(checkpoint);
   shardmesh_mapped_view view = {.struct_size = sizeof view};
-  check(shardmesh_mapped_describe(mapped, &view, &error), error);
-  check(shardmesh_mapped_check(mapped, &error), error);
+  check(shardmesh_mapped_describe(mapped, &view, &error), &error);
+  check(shardmesh_mapped_check(mapped, &error), &error);
   printf("mapped: %s, %lld bytes\n", shardmesh_dtype_name(view.dtype), (long long)view.byte_size);
   shardmesh_mapped_free(mapped);
   for (size_t i = 0; i < 2; ++i) free(requests[i].to.data);

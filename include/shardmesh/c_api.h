@@ -5,6 +5,9 @@
  * Conventions of the whole interface:
  * - A call that can fail returns a status, SHARDMESH_OK (0) or what went wrong; its last argument, which may be null,
  *   gets the error with all its fields, to be given back with `shardmesh_error_free`. No exception leaves a call.
+ *   A helper that checks calls takes the address of the error: `check(shardmesh_load(..., &error), &error)`. The order
+ * in
+ *   which C evaluates arguments is open, so that `check(shardmesh_load(..., &error), error)` may pass the old value.
  * - What a call makes it gives through a pointer, which is null after a failure. `..._close` and `..._free` accept
  * null.
  * - Options, and descriptions that are filled in, begin with `struct_size`, which the caller sets to the struct's size;

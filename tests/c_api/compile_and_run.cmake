@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Run by ctest: compiles SOURCE with COMPILER and FLAGS against the headers and LIBRARY, without a warning, and runs it
-# with ARGS. It prints PRINTS.
+# with ARGS. It prints PRINTS and ends with STATUS.
 file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK})
 get_filename_component(folder ${LIBRARY} DIRECTORY)
@@ -20,7 +20,7 @@ execute_process(
   OUTPUT_VARIABLE text
   ERROR_VARIABLE text
 )
-if(NOT status EQUAL 0 OR NOT text MATCHES "${PRINTS}")
-  message(FATAL_ERROR "the program ends with ${status}, and does not print '${PRINTS}':\n${text}")
+if(NOT status EQUAL "${STATUS}" OR NOT text MATCHES "${PRINTS}")
+  message(FATAL_ERROR "the program ends with ${status} (expected ${STATUS}) and prints, instead of '${PRINTS}':\n${text}")
 endif()
 message("${text}")
