@@ -13,6 +13,7 @@ export import :communicator_ref;
 export import :error_bytes;
 export import :exchange_checks;
 export import :lending;
+export import :object_numbers;
 export import :peer_memory;
 export import :rank_group;
 export import :run_ranks;

@@ -9,18 +9,14 @@ import shardmesh.layout;
 import :collectives;
 import :communicator;
 import :lending;
+import :object_numbers;
 
 namespace shardmesh::detail {
 
-// The numbers of communicators that keep none of their own: larger than any that this process gave or heard of.
-std::uint32_t next_process_number();
-void skip_process_numbers_to(std::uint32_t number);
-
 // What a model may have beside the concept's functions, so that objects on one communicator number themselves there.
 template <class C>
-concept numbers_objects = requires(C& c, std::uint32_t number) {
-  { c.next_number() } -> std::same_as<std::uint32_t>;
-  { c.skip_to(number) } -> std::same_as<void>;
+concept numbers_objects = requires(C& c) {
+  { c.numbers() } -> std::same_as<object_numbers>;
 };
 
 // What a model may have whose network has collectives among some of the ranks (see `communicator_ref::groups`).
@@ -60,8 +56,7 @@ struct communicator_calls {
   };
   virtual bool has_groups() const = 0;
   virtual result<model> groups(void*, std::span<const std::int32_t>, const call_options&) const = 0;
-  virtual std::uint32_t next_number(void*) const = 0;
-  virtual void skip_to(void*, std::uint32_t) const = 0;
+  virtual object_numbers numbers(void*) const = 0;
 
  protected:
   constexpr communicator_calls() = default;
@@ -170,17 +165,11 @@ struct calls_of final : communicator_calls {
       return no_collectives();
     }
   }
-  std::uint32_t next_number(void* c) const override {
+  object_numbers numbers(void* c) const override {
     if constexpr (numbers_objects<C>)
-      return it(c).next_number();
+      return it(c).numbers();
     else
-      return next_process_number();
-  }
-  void skip_to(void* c, std::uint32_t number) const override {
-    if constexpr (numbers_objects<C>)
-      it(c).skip_to(number);
-    else
-      skip_process_numbers_to(number);
+      return process_numbers();
   }
 };
 
@@ -276,11 +265,9 @@ class communicator_ref {
     return dynamic_cast<const detail::calls_of<C>*>(calls_) != nullptr ? static_cast<C*>(object_) : nullptr;
   }
 
-  /// Numbers that keep the messages of objects on one communicator apart: each is larger than all that this rank gave
-  /// or skipped before. Ranks take the largest of theirs, with `skip_to`. A model that has these two functions keeps
-  /// its own; the others of a process share theirs.
-  std::uint32_t next_number() const { return calls_->next_number(object_); }
-  void skip_to(std::uint32_t number) const { calls_->skip_to(object_, number); }
+  /// The live numbers of subgroups and executors on this communicator, which keep their messages apart. A model that
+  /// has this function keeps its own; the others of a process share one set.
+  object_numbers numbers() const { return calls_->numbers(object_); }
 
   /// Whether both refer to the same object.
   friend bool operator==(const communicator_ref& a, const communicator_ref& b) { return a.object_ == b.object_; }

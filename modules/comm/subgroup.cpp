@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tags: 12 bits are the users', 10 number the executors of a communicator, 10 the subgroups of a whole.
+// Tags: 12 bits are the users', 10 number the executors of a communicator, 10 the subgroups of a whole. Numbers are
+// used again when nobody holds them (object_numbers).
 module;
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -23,8 +24,9 @@ import shardmesh.kernels;
 namespace shardmesh {
 namespace {
 
-constexpr std::uint32_t group_shift = 22, group_numbers = 1U << 10;
-constexpr std::uint32_t control_tag = (1U << group_shift) - 1;  // of all_gather; the last of the executors' range
+constexpr std::uint32_t group_shift = 22;
+constexpr std::uint32_t control_tag = (1U << group_shift) - 1;  // of all_gather; of the last executor's number
+constexpr std::uint32_t tag_limit = 1023U << 12;                // which no executor has
 
 std::vector<std::byte> bytes_of(std::uint64_t number) {
   std::vector<std::byte> bytes(sizeof number);
@@ -49,8 +51,15 @@ std::uint64_t number_of(std::span<const std::byte> bytes) {
 
 call_options subgroup_communicator::inside(const call_options& options) const {
   call_options made = options;
-  made.tag = (options.tag & control_tag) | (number_ % group_numbers) << group_shift;
+  made.tag = options.tag | number_.value() << group_shift;
   return made;
+}
+
+result<void> subgroup_communicator::check_tag(const call_options& options) const {
+  if (options.tag < tag_limit) return {};
+  return fail(errc::invalid_argument, "a subgroup has no such tag")
+      .with_rank(members_.global(rank_))
+      .with_values(fmt::format("below {}", tag_limit), fmt::format("{}", options.tag));
 }
 
 template <class Message>
@@ -69,6 +78,12 @@ result<void> subgroup_communicator::translate(std::span<const Message> messages,
 
 result<pending> subgroup_communicator::start_exchange(std::span<const outgoing> sends,
                                                       std::span<const incoming> receives, const call_options& options) {
+  SHARDMESH_CHECK(check_tag(options));
+  return exchange(sends, receives, options);
+}
+
+result<pending> subgroup_communicator::exchange(std::span<const outgoing> sends, std::span<const incoming> receives,
+                                                const call_options& options) {
   SHARDMESH_CHECK(translate(sends, sends_));
   SHARDMESH_CHECK(translate(receives, receives_));
   return whole_.start_exchange(sends_, receives_, inside(options));
@@ -76,6 +91,7 @@ result<pending> subgroup_communicator::start_exchange(std::span<const outgoing> 
 
 result<lending> subgroup_communicator::start_lending(std::span<const lent> lends, std::span<const borrowed> borrows,
                                                      const call_options& options) {
+  SHARDMESH_CHECK(check_tag(options));
   SHARDMESH_CHECK(translate(lends, lends_));
   SHARDMESH_CHECK(translate(borrows, borrows_));
   return whole_.start_lending(lends_, borrows_, inside(options));
@@ -90,7 +106,7 @@ result<std::vector<std::vector<std::byte>>> subgroup_communicator::all_gather(st
   // Each to each: what this rank gives, into what the others' parts have room for; through memory of the device where
   // messages lie there.
   const device where = memory();
-  const auto exchange = [&](std::span<const std::byte> mine) -> result<void> {
+  const auto swap = [&](std::span<const std::byte> mine) -> result<void> {
     std::vector<device_buffer> there;
     const auto staged = [&](std::span<const std::byte> here) -> result<std::byte*> {
       SHARDMESH_TRY(const auto backend, backend_for(where));
@@ -118,7 +134,7 @@ result<std::vector<std::vector<std::byte>>> subgroup_communicator::all_gather(st
       }
       receives.push_back({peer, landing});
     }
-    SHARDMESH_TRY(pending started, start_exchange(sends, receives, control));
+    SHARDMESH_TRY(pending started, exchange(sends, receives, control));
     SHARDMESH_CHECK(started.wait());
     for (const incoming& one : receives)
       if (auto& room = all[static_cast<std::size_t>(one.peer)]; is_far)
@@ -128,10 +144,10 @@ result<std::vector<std::vector<std::byte>>> subgroup_communicator::all_gather(st
   };
   for (auto& part : all) part.resize(sizeof(std::uint64_t));
   const std::vector<std::byte> length = bytes_of(bytes.size());
-  SHARDMESH_CHECK(exchange(length));
+  SHARDMESH_CHECK(swap(length));
   for (auto& part : all) part.resize(static_cast<std::size_t>(number_of(part)));
   all[static_cast<std::size_t>(rank_)].assign(bytes.begin(), bytes.end());
-  SHARDMESH_CHECK(exchange(bytes));
+  SHARDMESH_CHECK(swap(bytes));
   return all;
 }
 
@@ -157,13 +173,13 @@ result<any_communicator> subgroup(communicator_ref comm, const rank_group& membe
   }
   SHARDMESH_TRY(rank_group of_whole, rank_group::make(std::move(ranks)));
   subgroup_communicator made(whole, of_whole, *mine);
-  // Members may have made different numbers of subgroups and executors with others: they take the largest number.
-  // Until then number 0, which no subgroup has, stands for all that are being made: pairs of ranks make theirs in turn.
-  SHARDMESH_TRY(const auto proposals, made.all_gather(bytes_of(whole.next_number()), call));
-  std::uint64_t number = 0;
-  for (const auto& proposal : proposals) number = std::max(number, number_of(proposal));
-  whole.skip_to(static_cast<std::uint32_t>(number) + 1);
-  made.number_ = 1 + static_cast<std::uint32_t>(number) % (group_numbers - 1);
+  // Members may be in different subgroups with others: they take a number that none of them has. Until then number 0,
+  // which no subgroup has, stands for all that are being made: pairs of ranks make theirs in turn.
+  object_numbers numbers = whole.numbers();
+  SHARDMESH_TRY(const auto offered, made.all_gather(numbers.offer(numbered_object::subgroup), call));
+  const std::vector<std::span<const std::byte>> offers(offered.begin(), offered.end());
+  SHARDMESH_TRY(const std::uint32_t number, numbers.choose(numbered_object::subgroup, offers));
+  made.number_ = numbers.hold(numbered_object::subgroup, number);
   return any_communicator(std::move(made));
 }
 

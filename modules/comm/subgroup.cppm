@@ -10,11 +10,13 @@ import :any_communicator;
 import :communicator_ref;
 import :communicator;
 import :lending;
+import :object_numbers;
 import :rank_group;
 
 export namespace shardmesh {
 
-/// Ranks of another communicator, numbered from 0. Its messages never meet those of the whole or of other subgroups.
+/// Ranks of another communicator, numbered from 0. Its messages never meet those of the whole or of other subgroups:
+/// no two live subgroups of a rank share a number. Tags of its exchanges are below 1023 << 12 (errc::invalid_argument).
 /// Errors name ranks of the whole, and what poisons one poisons the other. Refers to the whole, which outlives it. Not
 /// to be used from several threads at a time.
 class subgroup_communicator {
@@ -36,22 +38,24 @@ class subgroup_communicator {
                                 const call_options& options);
   void abort(const error& reason) { whole_.abort(reason); }
   /// As of `communicator_ref`: of the objects on this subgroup.
-  std::uint32_t next_number() { return next_number_++; }
-  void skip_to(std::uint32_t number) { next_number_ = std::max(next_number_, number); }
+  object_numbers numbers() const { return numbers_; }
 
  private:
   friend result<any_communicator> subgroup(communicator_ref comm, const rank_group& members, const call_options& call);
   subgroup_communicator(communicator_ref whole, rank_group members, std::int32_t rank)
       : whole_(whole), members_(members), rank_(rank) {}
   call_options inside(const call_options& options) const;
+  result<void> check_tag(const call_options& options) const;
+  result<pending> exchange(std::span<const outgoing> sends, std::span<const incoming> receives,
+                           const call_options& options);
   template <class Message>
   result<void> translate(std::span<const Message> messages, std::vector<Message>& translated) const;
 
   communicator_ref whole_;
   rank_group members_;
   std::int32_t rank_ = 0;
-  std::uint32_t number_ = 0;  // keeps its tags apart
-  std::uint32_t next_number_ = 0;
+  held_number number_;  // keeps its tags apart
+  object_numbers numbers_;
   std::vector<outgoing> sends_;
   std::vector<incoming> receives_;
   std::vector<lent> lends_;
@@ -61,8 +65,8 @@ class subgroup_communicator {
 /// The members as a communicator. Collective over the members (who may be fewer than `comm`'s ranks); blocks for one
 /// small all_gather among them. A subgroup of a subgroup is one of the whole.
 /// \param members  ranks of `comm`, in the order of their new numbers; the same on all members
-/// \errors errc::invalid_argument: this rank is not a member, or a member is not a rank of `comm` (names it). Those of
-///         the communicator.
+/// \errors errc::invalid_argument: this rank is not a member, or a member is not a rank of `comm` (names it);
+///         errc::unsupported: members are in 1023 live subgroups already. Those of the communicator.
 result<any_communicator> subgroup(communicator_ref comm, const rank_group& members, const call_options& call = {});
 
 /// The ranks that differ from this one only in their coordinate along a mesh dimension, in its order. The mesh's ranks

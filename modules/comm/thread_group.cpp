@@ -288,15 +288,8 @@ result<pending> thread_communicator::broadcast(std::span<const std::byte> send, 
   return broadcast_by_messages(messages_of(*this), send, receive, root, options);
 }
 
-std::uint32_t thread_communicator::next_number() {
-  const guard locked(state_->lock);
-  return state_->desk(rank_).next_number++;
-}
-
-void thread_communicator::skip_to(std::uint32_t number) {
-  const guard locked(state_->lock);
-  std::uint32_t& next = state_->desk(rank_).next_number;
-  next = std::max(next, number);
+object_numbers thread_communicator::numbers() const {
+  return state_->desk(rank_).numbers;
 }
 
 void thread_communicator::abort(const error& reason) {

@@ -8,6 +8,7 @@ import shardmesh.core;
 import shardmesh.layout;
 import :communicator;
 import :lending;
+import :object_numbers;
 
 namespace shardmesh {
 struct thread_state;
@@ -49,9 +50,8 @@ class thread_communicator {
                             const call_options& options);
   /// Poisons the group with this reason, unless it is poisoned already.
   void abort(const error& reason);
-  /// As of `communicator_ref`; one count for all handles of a rank.
-  std::uint32_t next_number();
-  void skip_to(std::uint32_t number);
+  /// As of `communicator_ref`; one set for all handles of a rank.
+  object_numbers numbers() const;
 
  private:
   friend class thread_group;

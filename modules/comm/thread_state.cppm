@@ -8,6 +8,7 @@ import shardmesh.std;
 import shardmesh.core;
 import :communicator;
 import :lending;
+import :object_numbers;
 import :trace;
 
 namespace shardmesh {
@@ -115,7 +116,7 @@ struct rank_desk {
   std::atomic<thread_exchange*> returned{nullptr};  // a list; those that were given back since
   std::vector<std::uint64_t> seen;                  // per peer: number of the list of peers in which it was met last
   std::uint64_t lists = 0;
-  std::uint32_t next_number = 0;  // of objects that keep their messages apart
+  object_numbers numbers;
   trace_ring trace;
 };
 

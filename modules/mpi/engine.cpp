@@ -244,16 +244,6 @@ std::string engine::last_heard(std::span<const std::int32_t> ranks) const {
   return text;
 }
 
-std::uint32_t engine::next_number() {
-  const guard locked(lock_);
-  return next_number_++;
-}
-
-void engine::skip_to(std::uint32_t number) {
-  const guard locked(lock_);
-  next_number_ = std::max(next_number_, number);
-}
-
 // Notices that a rank of this machine has ended or let go of the communicator, which MPI does not say.
 void engine::watch_peers(const exchange& e) {
   std::vector<std::int32_t> ranks = waited_for(e, false);

@@ -84,8 +84,7 @@ class engine {
   result<void> status();
   std::int32_t readable_peers() const;
   std::string trace();
-  std::uint32_t next_number();
-  void skip_to(std::uint32_t number);
+  const object_numbers& numbers() const { return numbers_; }
 
  private:
   using clock = std::chrono::steady_clock;
@@ -127,7 +126,7 @@ class engine {
   std::mutex lock_;
   std::optional<error> poison_;
   trace_ring trace_;
-  std::uint32_t next_number_ = 0;  // of objects that keep their messages apart
+  object_numbers numbers_;
   std::optional<control_channel> control_;
   std::uint64_t next_id_ = 1;
   std::unordered_map<std::uint64_t, outgoing_message> outgoing_;

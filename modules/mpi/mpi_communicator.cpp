@@ -108,12 +108,8 @@ void mpi_communicator::abort(const error& reason) {
   engine_->abort(reason);
 }
 
-std::uint32_t mpi_communicator::next_number() {
-  return engine_->next_number();
-}
-
-void mpi_communicator::skip_to(std::uint32_t number) {
-  engine_->skip_to(number);
+object_numbers mpi_communicator::numbers() const {
+  return engine_->numbers();
 }
 
 result<void> mpi_communicator::status() const {

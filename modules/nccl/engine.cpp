@@ -208,14 +208,4 @@ void engine::deregister(void* handle) {
   if (comm_ != nullptr && handle != nullptr) static_cast<void>(parts_.nccl.call().comm_deregister(comm_, handle));
 }
 
-std::uint32_t engine::next_number() {
-  const guard locked(lock_);
-  return next_number_++;
-}
-
-void engine::skip_to(std::uint32_t number) {
-  const guard locked(lock_);
-  next_number_ = std::max(next_number_, number);
-}
-
 }  // namespace shardmesh::nccl

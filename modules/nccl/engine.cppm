@@ -85,8 +85,7 @@ class engine : public std::enable_shared_from_this<engine> {
 
   void abort(const error& reason);
   result<void> status();
-  std::uint32_t next_number();
-  void skip_to(std::uint32_t number);
+  const object_numbers& numbers() const { return numbers_; }
 
  private:
   using guard = std::unique_lock<std::mutex>;
@@ -120,7 +119,7 @@ class engine : public std::enable_shared_from_this<engine> {
   std::vector<cuda::event> idle_events_;
   cuda::event before_;  // what the default stream has in front of a call without a stream
   clock::time_point asked_control_{};
-  std::uint32_t next_number_ = 0;
+  object_numbers numbers_;
   std::map<std::vector<std::int32_t>, std::unique_ptr<nccl_communicator>> groups_;
 
   std::condition_variable_any has_streamed_;

@@ -131,11 +131,8 @@ result<nccl_registration> nccl_communicator::register_memory(bytes memory) {
 result<void> nccl_communicator::status() const {
   return engine_->status();
 }
-std::uint32_t nccl_communicator::next_number() {
-  return engine_->next_number();
-}
-void nccl_communicator::skip_to(std::uint32_t number) {
-  engine_->skip_to(number);
+object_numbers nccl_communicator::numbers() const {
+  return engine_->numbers();
 }
 
 }  // namespace shardmesh

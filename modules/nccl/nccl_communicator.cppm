@@ -127,9 +127,8 @@ class nccl_communicator {
 
   /// The error that poisoned the communicator, as far as this rank knows; nothing while it is sound. Does not block.
   result<void> status() const;
-  /// As of `communicator_ref`; one count for all handles of this communicator on a rank.
-  std::uint32_t next_number();
-  void skip_to(std::uint32_t number);
+  /// As of `communicator_ref`; one set for all handles of this communicator on a rank.
+  object_numbers numbers() const;
 
  private:
   explicit nccl_communicator(std::shared_ptr<nccl::engine> engine) : engine_(std::move(engine)) {}

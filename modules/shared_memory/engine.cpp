@@ -259,14 +259,4 @@ result<void> engine::status() {
   return {};
 }
 
-std::uint32_t engine::next_number() {
-  const locker locked(lock_);
-  return next_number_++;
-}
-
-void engine::skip_to(std::uint32_t number) {
-  const locker locked(lock_);
-  next_number_ = std::max(next_number_, number);
-}
-
 }  // namespace shardmesh::shared_memory

@@ -81,8 +81,7 @@ class engine : public std::enable_shared_from_this<engine> {
   result<void> wait(exchange& e);
   void abort(error reason);
   result<void> status();
-  std::uint32_t next_number();
-  void skip_to(std::uint32_t number);
+  const object_numbers& numbers() const { return numbers_; }
 
  private:
   using locker = std::unique_lock<std::mutex>;
@@ -157,7 +156,7 @@ class engine : public std::enable_shared_from_this<engine> {
   std::vector<line> lines_;  // by peer
   std::optional<error> poison_;
   std::int32_t waiting_ = 0;  // threads of this rank
-  std::uint32_t next_number_ = 0;
+  object_numbers numbers_;
   std::uint64_t next_lent_ = 0;
   std::uint64_t guard_ = 1;
 };

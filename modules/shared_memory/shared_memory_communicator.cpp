@@ -129,12 +129,8 @@ void shared_memory_communicator::abort(const error& reason) {
   engine_->abort(reason);
 }
 
-std::uint32_t shared_memory_communicator::next_number() {
-  return engine_->next_number();
-}
-
-void shared_memory_communicator::skip_to(std::uint32_t number) {
-  engine_->skip_to(number);
+object_numbers shared_memory_communicator::numbers() const {
+  return engine_->numbers();
 }
 
 result<void> shared_memory_communicator::status() const {

@@ -55,9 +55,8 @@ class shared_memory_communicator {
                             const call_options& options);
   /// Poisons the communicator with this reason (and this rank, if it names none), unless it is poisoned already.
   void abort(const error& reason);
-  /// As of `communicator_ref`; one count for all handles of this communicator on a rank.
-  std::uint32_t next_number();
-  void skip_to(std::uint32_t number);
+  /// As of `communicator_ref`; one set for all handles of this communicator on a rank.
+  object_numbers numbers() const;
 
   /// The error that poisoned the communicator; nothing while it is sound. Does not block.
   result<void> status() const;

@@ -122,12 +122,8 @@ void c10d_communicator::abort(const error& reason) {
   engine_->abort(reason);
 }
 
-std::uint32_t c10d_communicator::next_number() {
-  return engine_->next_number();
-}
-
-void c10d_communicator::skip_to(std::uint32_t number) {
-  engine_->skip_to(number);
+object_numbers c10d_communicator::numbers() const {
+  return engine_->numbers();
 }
 
 result<void> c10d_communicator::status() const {

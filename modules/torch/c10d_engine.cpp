@@ -251,14 +251,4 @@ void engine::tell_peers() {
     if (peer != rank()) announce(peer, record_kind::poison, text, nullptr);
 }
 
-std::uint32_t engine::next_number() {
-  const guard locked(lock_);
-  return next_number_++;
-}
-
-void engine::skip_to(std::uint32_t number) {
-  const guard locked(lock_);
-  next_number_ = std::max(next_number_, number);
-}
-
 }  // namespace shardmesh::c10d_detail

@@ -91,8 +91,7 @@ class engine : public std::enable_shared_from_this<engine> {
   result<void> wait(exchange& e);
   void abort(error reason);
   result<void> status();
-  std::uint32_t next_number();
-  void skip_to(std::uint32_t number);
+  const object_numbers& numbers() const { return numbers_; }
 
  private:
   using guard = std::unique_lock<std::mutex>;
@@ -156,7 +155,7 @@ class engine : public std::enable_shared_from_this<engine> {
   std::optional<error> poison_;
   bool has_told_ = false;         // the error, to every rank
   bool error_is_coming_ = false;  // a rank has announced its error
-  std::uint32_t next_number_ = 0;
+  object_numbers numbers_;
   std::vector<std::uint32_t> payloads_;                                  // to each rank
   std::vector<last_words> heard_;                                        // of each rank
   std::map<std::tuple<std::int32_t, std::uint32_t, bool>, line> lines_;  // by peer, tag, whether of all_gathers

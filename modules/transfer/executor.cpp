@@ -37,7 +37,6 @@ constexpr std::uint32_t collects_reductions = 1, collects_gathers = 2, collects_
 
 // What ranks tell each other when an executor is made, beside the digest.
 struct ability {
-  std::uint32_t number = 0;  // of the executor on its communicator
   std::uint32_t lends = 0;
   std::uint32_t collects = 0;  // which collectives, as bits
   // Rounds that keep its memory budget, when it packs messages and when it lends its memory; 0: none do.
@@ -46,23 +45,30 @@ struct ability {
   std::int64_t sent_bytes = 0;
 };
 
-std::vector<std::byte> encode(const ability& a) {
-  std::vector<std::byte> bytes(sizeof a);
+std::vector<std::byte> encode(const ability& a, std::span<const std::byte> numbers) {
+  std::vector<std::byte> bytes(sizeof a + numbers.size());
   std::memcpy(bytes.data(), &a, sizeof a);
+  std::copy(numbers.begin(), numbers.end(), bytes.begin() + sizeof a);
   return bytes;
 }
 
-// The largest numbers, the sum of what is sent, and whether all can lend.
+// The offers of numbers behind the abilities. Precondition: `common` has read these notes.
+std::vector<std::span<const std::byte>> offers_in(const agreement_notes& notes) {
+  std::vector<std::span<const std::byte>> offers;
+  for (const std::vector<std::byte>& note : notes) offers.push_back(std::span(note).subspan(sizeof(ability)));
+  return offers;
+}
+
+// What all can do, the sum of what is sent, and the most rounds that one needs.
 result<ability> common(const agreement_notes& notes) {
-  ability all{.number = 0, .lends = 1, .collects = collects_reductions | collects_gathers | collects_in_groups};
+  ability all{.lends = 1, .collects = collects_reductions | collects_gathers | collects_in_groups};
   std::vector<ability> each;
   for (std::size_t rank = 0; rank < notes.size(); ++rank) {
     ability one;
-    if (notes[rank].size() != sizeof one)
+    if (notes[rank].size() < sizeof one)
       return fail(errc::disagreement, "a rank makes something else than an executor")
           .with_rank(static_cast<std::int32_t>(rank));
     std::memcpy(&one, notes[rank].data(), sizeof one);
-    all.number = std::max(all.number, one.number);
     all.lends &= one.lends;
     all.collects &= one.collects;
     all.sent_bytes += one.sent_bytes;
@@ -198,20 +204,21 @@ result<executor> executor::make(transfer_plan plan, communicator_ref comm, std::
 
   agree_options agreement{.what = "transfers", .ordered = true};
   const bool lends = options.in_place && comm.shares_memory() && !backend;
-  ability own{.number = comm.next_number(), .lends = lends ? 1U : 0U};
+  ability own{.lends = lends ? 1U : 0U};
   if (comm.has_collectives())
     own.collects = (plan.options().deterministic ? 0U : collects_reductions) |
                    (comm.is_ordered() ? collects_gathers : 0U) | (comm.has_groups() ? collects_in_groups : 0U);
   rank_plan mine = plan.for_owner(comm.rank());
   if (sound) choose(mine, own);
-  agreement.note = encode(own);
+  object_numbers numbers = comm.numbers();
+  agreement.note = encode(own, numbers.offer(numbered_object::executor));
   if (!sound) agreement.problem = &sound.error();
   SHARDMESH_TRY(const agreement_notes notes,
                 agree(
                     comm, digest_of_all(plan, keys, options.check),
                     [&] { return records_of(plan, names, options.check); }, agreement, call));
   SHARDMESH_TRY(const ability all, common(notes));
-  comm.skip_to(all.number + 1);
+  SHARDMESH_TRY(const std::uint32_t number, numbers.choose(numbered_object::executor, offers_in(notes)));
   const auto may_use = [&](std::uint32_t what) { return (all.collects & what) != 0; };
   collective_plan collectives;
   if (may_use(collects_reductions | collects_gathers))
@@ -225,8 +232,9 @@ result<executor> executor::make(transfer_plan plan, communicator_ref comm, std::
     SHARDMESH_TRY(const communicator_ref group, comm.groups(group_of, call));
     groups.push_back(group);
   }
-  auto made = std::make_shared<state>(std::move(plan), mine, comm, names, options, all.lends != 0, all.number,
-                                      all.rounds, std::move(collectives.uses), std::move(groups), std::move(backend));
+  auto made = std::make_shared<state>(std::move(plan), mine, comm, names, options, all.lends != 0,
+                                      numbers.hold(numbered_object::executor, number), all.rounds,
+                                      std::move(collectives.uses), std::move(groups), std::move(backend));
   made->moved_bytes = all.sent_bytes;
   return executor(std::move(made));
 }
@@ -237,7 +245,7 @@ result<executor> executor::make(result<transfer_plan> plan, communicator_ref com
   if (plan) return make(*std::move(plan), comm, std::move(keys), options, call);
   // The others may have planned well: they are told.
   agree_options agreement{.what = "transfers", .ordered = true, .problem = &plan.error()};
-  agreement.note = encode({.number = comm.next_number()});
+  agreement.note = encode({}, {});
   SHARDMESH_TRY(const agreement_notes notes,
                 agree(comm, {}, [] { return std::vector<agreement_record>(); }, agreement, call));
   return plan.error();

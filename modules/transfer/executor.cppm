@@ -40,7 +40,7 @@ class executor {
   /// \errors errc::disagreement naming the transfers that differ and the ranks; errc::invalid_argument (number of keys,
   ///         a distribution over ranks that the group lacks, each naming key and rank); errc::no_memory (a rank cannot
   ///         keep the memory budget, however finely the exchange is cut); errc::unsupported (items; a reduction that is
-  ///         not defined on a dtype). Every rank gets the same one. Those of the communicator.
+  ///         not defined on a dtype; 1022 executors live on the communicator already). Every rank gets the same one. Those of the communicator.
   /// Cost: O(this rank's copies).
   static result<executor> make(transfer_plan plan, communicator_ref comm, std::vector<std::string> keys = {},
                                const run_options& options = {}, const call_options& call = {});

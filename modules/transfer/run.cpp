@@ -33,7 +33,7 @@ namespace shardmesh {
 namespace {
 
 // Tags of users below the stride never meet those of executors, nor those of subgroups (see subgroup.cpp).
-constexpr std::uint32_t tag_stride = 1U << 12, executor_numbers = (1U << 10) - 2;
+constexpr std::uint32_t tag_stride = 1U << 12;
 
 tensor_view row_major(std::byte* data, dtype type, const extents& sizes) {
   return {data, type, {}, sizes, contiguous_strides(sizes)};
@@ -53,7 +53,7 @@ result<std::byte*> scratch::reserve(std::int64_t size_bytes) {
 }
 
 executor::state::state(transfer_plan p, const rank_plan& mine, communicator_ref c,
-                       std::vector<std::string> transfer_names, const run_options& o, bool lend, std::uint32_t number,
+                       std::vector<std::string> transfer_names, const run_options& o, bool lend, held_number number,
                        std::int64_t rounds_of_all, std::vector<collective_use> collectives,
                        std::vector<communicator_ref> groups, std::shared_ptr<kernel_backend> backend)
     : plan(std::move(p)),
@@ -62,7 +62,7 @@ executor::state::state(transfer_plan p, const rank_plan& mine, communicator_ref 
       names_(std::move(transfer_names)),
       options_(o),
       lends_(lend),
-      number_(number),
+      number_(std::move(number)),
       route_(make_route(plan, mine, schedule(mine.clock(), rounds_of_all), !lend)),
       memory_(plan, c.rank(), c.memory()),
       collectives_(std::move(collectives)),
@@ -163,7 +163,7 @@ result<void> executor::state::begin(std::span<const const_tensor_binding> from, 
     comm_.abort(sound.error());
     return sound;
   }
-  call_.tag = options.tag % tag_stride + (number_ % executor_numbers + 1) * tag_stride;
+  call_.tag = options.tag % tag_stride + number_.value() * tag_stride;
   if (auto pulled = memory_.mirrors().pull(stream_call()); !pulled) {
     comm_.abort(pulled.error());
     return pulled;

@@ -45,7 +45,7 @@ struct executor::state {
   };
 
   state(transfer_plan p, const rank_plan& mine, communicator_ref c, std::vector<std::string> transfer_names,
-        const run_options& o, bool lend, std::uint32_t number, std::int64_t rounds,
+        const run_options& o, bool lend, held_number number, std::int64_t rounds,
         std::vector<collective_use> collectives, std::vector<communicator_ref> groups,
         std::shared_ptr<kernel_backend> backend);
   state(const state&) = delete;
@@ -133,7 +133,7 @@ struct executor::state {
   std::vector<std::string> names_;
   run_options options_;
   bool lends_ = false;
-  std::uint32_t number_ = 0;
+  held_number number_;
   route route_;
   bound_memory memory_;
   std::vector<collective_use> collectives_;

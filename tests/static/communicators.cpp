@@ -4,6 +4,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <set>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -130,19 +131,38 @@ TEST_CASE("a reference to any communicator passes every call on, and knows what 
   CHECK(other_log == "enough");
 }
 
-TEST_CASE("numbers of objects on a communicator grow, whoever keeps them") {
+TEST_CASE("a number is live for all handles of a communicator until what holds it is gone") {
   std::string log;
   alone mine{&log};                                            // the process keeps them
   thread_communicator kept = thread_group(1).communicator(0);  // the group does
-  for (const communicator_ref comm : {communicator_ref(mine), communicator_ref(kept)}) {
-    const std::uint32_t first = comm.next_number();
-    CHECK(comm.next_number() > first);
-    comm.skip_to(first + 100);
-    CHECK(comm.next_number() == first + 100);
-    comm.skip_to(first);
-    CHECK(comm.next_number() == first + 101);
-  }
-  // Two handles of one rank never give the same number twice.
+  for (const communicator_ref comm : {communicator_ref(mine), communicator_ref(kept)})
+    for (const numbered_object kind : {numbered_object::subgroup, numbered_object::executor}) {
+      const auto next = [&] {
+        const std::vector<std::byte> offer = comm.numbers().offer(kind);
+        const std::span<const std::byte> only = offer;
+        return comm.numbers().choose(kind, std::span(&only, 1));
+      };
+      const std::uint32_t most = kind == numbered_object::subgroup ? 1023 : 1022;
+      std::vector<held_number> held;
+      std::set<std::uint32_t> all;
+      for (std::uint32_t i = 0; i < most; ++i) {
+        held.push_back(comm.numbers().hold(kind, next().value()));
+        all.insert(held.back().value());
+      }
+      CHECK(all.size() == most);
+      CHECK(*all.begin() == 1);
+      CHECK(*all.rbegin() == most);
+      CHECK(next().error().code == errc::unsupported);
+      const std::uint32_t freed = held[500].value();
+      const held_number copy = held[500];
+      held[500] = {};
+      CHECK(next().error().code == errc::unsupported);
+      held.clear();
+      CHECK(next().value() != freed);
+    }
+  // Two handles of one rank share the numbers.
   thread_communicator again = kept;
-  CHECK(communicator_ref(kept).next_number() + 1 == communicator_ref(again).next_number());
+  const held_number one = communicator_ref(kept).numbers().hold(numbered_object::executor, 7);
+  CHECK(communicator_ref(again).numbers().offer(numbered_object::executor) ==
+        communicator_ref(kept).numbers().offer(numbered_object::executor));
 }
