@@ -5,6 +5,7 @@ module;
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
+#include <process_token.hpp>
 #include <try.hpp>
 
 #include <algorithm>
@@ -61,6 +62,7 @@ struct staged_output::state {
   presence ours;  // says that `staging` is being written, and which one is ours
   std::vector<std::string> notes;
   bool staged = false;  // something of ours exists at `staging`
+  detail::maker_process maker;
   std::vector<std::string> names;
   std::mutex lock;
   std::set<std::int32_t> unsynced;                    // files that were added or written to since the last `prepare`
@@ -211,7 +213,8 @@ staged_output& staged_output::operator=(staged_output&&) noexcept = default;
 staged_output::~staged_output() {
   if (!state_) return;
   state_->opened.abandon_all();
-  if (state_->staged) state_->discard();
+  // A forked child has a copy of this: the parent goes on with its output.
+  if (state_->staged && state_->maker.is_this()) state_->discard();
 }
 
 result<staged_output> staged_output::file(const fs::path& destination, output_options options) {

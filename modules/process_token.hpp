@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which process this is, so that an object knows whether a fork copied it: destructors in a forked child must not
+// remove, finish or announce anything on behalf of the parent. One for all rooms; private to bodies.
+#pragma once
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdint>
+
+namespace shardmesh::detail {
+
+/// A word that the kernel sets to zero in every forked child, also in one that no `pthread_atfork` handler sees. Null
+/// where the system cannot do that.
+inline std::atomic<std::uint64_t>* word_wiped_on_fork() noexcept {
+#ifdef MADV_WIPEONFORK
+  const auto size_bytes = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  void* const page = ::mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (page == MAP_FAILED) return nullptr;
+  if (::madvise(page, size_bytes, MADV_WIPEONFORK) == 0) return static_cast<std::atomic<std::uint64_t>*>(page);
+  ::munmap(page, size_bytes);
+#endif
+  return nullptr;
+}
+
+/// A number that differs between a process and its forked children, never 0. Cost: one load, no system call after the
+/// first call of a process.
+inline std::uint64_t process_token() noexcept {
+  static std::atomic<std::uint64_t>* const word = word_wiped_on_fork();
+  if (word == nullptr) return static_cast<std::uint64_t>(::getpid());
+  std::uint64_t known = word->load(std::memory_order_relaxed);
+  if (known != 0) return known;
+  // Process ids come again, so the time belongs to the token.
+  ::timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  const auto nanoseconds =
+      static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(now.tv_nsec);
+  const std::uint64_t fresh = nanoseconds << 22 | static_cast<std::uint64_t>(::getpid());
+  return word->compare_exchange_strong(known, fresh) ? fresh : known;
+}
+
+/// Remembers the process that made an object.
+class maker_process {
+ public:
+  bool is_this() const noexcept { return token_ == process_token(); }
+
+ private:
+  std::uint64_t token_ = process_token();
+};
+
+}  // namespace shardmesh::detail
