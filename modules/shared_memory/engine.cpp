@@ -2,6 +2,7 @@
 // The calls of an engine: what a rank starts and how it waits.
 module;
 #include <fmt/format.h>
+#include <process_token.hpp>
 #include <try.hpp>
 
 #include <algorithm>
@@ -13,7 +14,9 @@ module;
 #include <list>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
+#include <random>
 #include <span>
 #include <stop_token>
 #include <string>
@@ -39,6 +42,24 @@ std::string part_of(const exchange& e) {
   return detail::part_of_call(e.part, e.call);
 }
 
+// A thread that waits, also while an exception takes it out of the wait. With the lock held.
+class counted_thread {
+ public:
+  explicit counted_thread(std::int32_t& threads) : threads_(threads) { ++threads_; }
+  counted_thread(const counted_thread&) = delete;
+  counted_thread& operator=(const counted_thread&) = delete;
+  ~counted_thread() { --threads_; }
+
+ private:
+  std::int32_t& threads_;
+};
+
+// No other engine has the same, also not at the same address of another process with the same number.
+std::uint64_t random_guard() {
+  std::random_device source;
+  return static_cast<std::uint64_t>(source()) << 32 | source() | 1;
+}
+
 }  // namespace
 
 engine::engine(std::shared_ptr<segment> memory, std::int32_t rank, std::function<bool()> goes_on)
@@ -46,12 +67,62 @@ engine::engine(std::shared_ptr<segment> memory, std::int32_t rank, std::function
       rank_(rank),
       size_(memory_->size()),
       goes_on_(std::move(goes_on)),
-      lines_(static_cast<std::size_t>(size_)) {}
+      lines_(static_cast<std::size_t>(size_)),
+      guard_(random_guard()),
+      maker_(detail::process_token()) {}
 
-engine::~engine() = default;
+// The address may belong to another engine soon.
+engine::~engine() {
+  guard_.store(0);
+}
+
+bool engine::is_forked() const {
+  return maker_ != detail::process_token();
+}
+
+error engine::of_another_process() const {
+  return fail(errc::invalid_argument,
+              fmt::format("rank {} belongs to the process that forked this one, which cannot use it", rank_))
+      .with_rank(rank_)
+      .with_hint("join a group in the child, or make the call in the parent");
+}
+
+template <class Work>
+auto engine::guarded(locker& locked, const exchange& e, const Work& work) -> decltype(work()) {
+  const auto give_up = [&](errc code, const char* why) {
+    if (!locked) locked.lock();
+    error reason;
+    reason.code = code;
+    try {
+      reason = fail(code, fmt::format("rank {} {} in {} (tag {})", rank_, why, part_of(e), e.tag)).with_rank(rank_);
+    } catch (const std::bad_alloc&) {  // the code alone
+    }
+    poison(std::move(reason));
+  };
+  try {
+    return work();
+  } catch (const std::bad_alloc&) {
+    give_up(errc::no_memory, "has no memory left");
+    return *poison_;
+  } catch (...) {
+    give_up(errc::cancelled, "was interrupted by an exception");
+    throw;
+  }
+}
 
 result<void> engine::meet(const call_options& options) {
+  locker unlocked(lock_, std::defer_lock);
+  exchange joining;
+  joining.part = "joining a group of processes";
+  joining.call = options.name;
+  return guarded(unlocked, joining, [&] { return meet_all(options); });
+}
+
+result<void> engine::meet_all(const call_options& options) {
+  const std::stop_callback wake(options.cancel, [this] { memory_->ring_bell(rank_); });
   memory_->ring_all_bells();
+  auto next_watch = clock::now() + watch_interval;
+  bool is_stopped = false;
   for (;;) {
     const std::uint32_t seen = memory_->desk_of(rank_).bell.load();
     std::vector<std::int32_t> missing;
@@ -67,22 +138,23 @@ result<void> engine::meet(const call_options& options) {
       see_memory();
       return {};
     }
+    if (auto told = memory_->poison()) return *std::move(told);
     const auto now = clock::now();
+    if (now >= next_watch) {
+      is_stopped = goes_on_ && !goes_on_();
+      next_watch = now + watch_interval;
+    }
     error problem;
-    if (options.cancel.stop_requested())
+    if (options.cancel.stop_requested() || is_stopped)
       problem =
           fail(errc::cancelled, fmt::format("rank {} was cancelled while it joined its group", rank_)).with_rank(rank_);
     else if (options.deadline && now >= *options.deadline)
       problem = waited_in_vain("joining a group of processes", 0, std::move(missing), {});
-    else if (auto told = memory_->poison())
-      return *std::move(told);
     if (problem.code != errc::ok) {
-      memory_->set_poison(problem);
+      memory_->set_poison(rank_, problem);
       return problem;
     }
-    auto until = now + watch_interval;
-    if (options.deadline) until = std::min(until, *options.deadline);
-    memory_->wait_for_bell(rank_, seen, until);
+    memory_->wait_for_bell(rank_, seen, options.deadline ? std::min(next_watch, *options.deadline) : next_watch);
   }
 }
 
@@ -98,6 +170,7 @@ void engine::see_memory() {
 }
 
 void engine::leave() {
+  if (is_forked()) return;
   const locker locked(lock_);
   memory_->desk_of(rank_).state.store(presence::left);
   memory_->ring_all_bells();
@@ -133,33 +206,39 @@ result<void> engine::check_call(const exchange& e, const call_options& options) 
 
 result<std::shared_ptr<exchange>> engine::start(std::span<const outgoing> sends, std::span<const incoming> receives,
                                                 const call_options& options) {
-  const locker locked(lock_);
+  if (is_forked()) return of_another_process();
+  locker locked(lock_);
   const auto e = std::make_shared<exchange>();
   e->call = options.name;
   e->tag = options.tag;
   e->deadline = options.deadline;
   e->cancel = options.cancel;
-  SHARDMESH_CHECK(check_call(*e, options));
-  SHARDMESH_CHECK(detail::check_peers(rank_, size_, sends, receives));
-  for (const incoming& m : receives) want(m.peer, {e, {frame_kind::message, e->tag}, m.bytes, nullptr});
-  for (const outgoing& m : sends) {
-    if (poison_) break;
-    e->takers.push_back(m.peer);
-    frame head{frame_kind::message, e->tag, m.bytes.size()};
-    if (m.bytes.size() >= lent_bytes && memory_->between(rank_, m.peer).reads_memory()) {
-      head.kind = frame_kind::lent;
-      head.address = reinterpret_cast<std::uintptr_t>(m.bytes.data());
-      head.number = next_lent_++;
+  return guarded(locked, *e, [&]() -> result<std::shared_ptr<exchange>> {
+    SHARDMESH_CHECK(check_call(*e, options));
+    SHARDMESH_CHECK(detail::check_peers(rank_, size_, sends, receives));
+    for (const incoming& m : receives) want(m.peer, {e, {frame_kind::message, e->tag}, m.bytes, nullptr});
+    for (const outgoing& m : sends) {
+      if (poison_) break;
+      e->takers.push_back(m.peer);
+      frame head{frame_kind::message, e->tag, m.bytes.size()};
+      line& at = of(m.peer);
+      if (m.bytes.size() >= lent_bytes && at.lent_count < most_lent && memory_->between(rank_, m.peer).reads_memory()) {
+        head.kind = frame_kind::lent;
+        head.address = reinterpret_cast<std::uintptr_t>(m.bytes.data());
+        head.number = next_lent_++;
+        ++at.lent_count;
+      }
+      at.sends.push_back({e, head, m.bytes});
+      push(m.peer);
     }
-    of(m.peer).sends.push_back({e, head, m.bytes});
-    push(m.peer);
-  }
-  if (poison_) return *poison_;
-  return e;
+    if (poison_) return *poison_;
+    return e;
+  });
 }
 
 result<std::vector<std::vector<std::byte>>> engine::all_gather(std::span<const std::byte> bytes,
                                                                const call_options& options) {
+  if (is_forked()) return of_another_process();
   std::vector<std::vector<std::byte>> all(static_cast<std::size_t>(size_));
   locker locked(lock_);
   const auto e = std::make_shared<exchange>();
@@ -167,30 +246,34 @@ result<std::vector<std::vector<std::byte>>> engine::all_gather(std::span<const s
   e->call = options.name;
   e->deadline = options.deadline;
   e->cancel = options.cancel;
-  SHARDMESH_CHECK(check_call(*e, options));
-  all[static_cast<std::size_t>(rank_)].assign(bytes.begin(), bytes.end());
-  const frame head{frame_kind::gather, 0, bytes.size()};
-  for (std::int32_t peer = 0; peer < size_; ++peer)
-    if (peer != rank_) want(peer, {e, head, {}, &all[static_cast<std::size_t>(peer)]});
-  for (std::int32_t peer = 0; peer < size_; ++peer) {
-    if (peer == rank_ || poison_) continue;
-    e->takers.push_back(peer);
-    of(peer).sends.push_back({e, head, bytes});
-    push(peer);
-  }
-  SHARDMESH_CHECK(wait_for(locked, *e));
+  SHARDMESH_CHECK(guarded(locked, *e, [&]() -> result<void> {
+    SHARDMESH_CHECK(check_call(*e, options));
+    all[static_cast<std::size_t>(rank_)].assign(bytes.begin(), bytes.end());
+    const frame head{frame_kind::gather, 0, bytes.size()};
+    for (std::int32_t peer = 0; peer < size_; ++peer)
+      if (peer != rank_) want(peer, {e, head, {}, &all[static_cast<std::size_t>(peer)]});
+    for (std::int32_t peer = 0; peer < size_; ++peer) {
+      if (peer == rank_ || poison_) continue;
+      e->takers.push_back(peer);
+      of(peer).sends.push_back({e, head, bytes});
+      push(peer);
+    }
+    return wait_for(locked, *e);
+  }));
   return all;
 }
 
 bool engine::would_not_block(const exchange& e) {
-  const locker locked(lock_);
-  progress();
+  if (is_forked()) return true;  // `wait` has an error
+  locker locked(lock_);
+  static_cast<void>(guarded(locked, e, [&]() -> result<void> { return progress(), result<void>(); }));
   return e.is_over() || poison_ || e.cancel.stop_requested() || (e.deadline && clock::now() >= *e.deadline);
 }
 
 result<void> engine::wait(exchange& e) {
+  if (is_forked()) return of_another_process();
   locker locked(lock_);
-  return wait_for(locked, e);
+  return guarded(locked, e, [&] { return wait_for(locked, e); });
 }
 
 // Of those that it waits for, one that will not come any more.
@@ -207,7 +290,7 @@ result<void> engine::wait_for(locker& locked, exchange& e) {
   const std::stop_callback wake(e.cancel, [this] { memory_->ring_bell(rank_); });
   auto next_watch = clock::now() + watch_interval;
   bool is_stopped = false;
-  ++waiting_;
+  const counted_thread waits(waiting_);
   while (!e.is_over() && !poison_) {
     // In this order: what a rank sent before it left is there when its leaving is seen.
     const std::uint32_t seen = memory_->desk_of(rank_).bell.load();
@@ -218,7 +301,12 @@ result<void> engine::wait_for(locker& locked, exchange& e) {
     if (progress() || e.is_over()) continue;
     if (is_time && goes_on_) {  // without the lock: it may take some of its own
       locked.unlock();
-      is_stopped = !goes_on_() || is_stopped;
+      try {
+        is_stopped = !goes_on_() || is_stopped;
+      } catch (...) {
+        locked.lock();
+        throw;
+      }
       locked.lock();
       if (e.is_over()) break;
     }
@@ -241,20 +329,29 @@ result<void> engine::wait_for(locker& locked, exchange& e) {
       locked.lock();
     }
   }
-  --waiting_;
   if (e.is_over()) return {};
   return *poison_;
 }
 
-void engine::abort(error reason) {
+void engine::abort(const error& reason) {
+  if (is_forked()) return;
   const locker locked(lock_);
-  if (reason.ranks.empty()) reason.ranks.push_back(rank_);
-  poison(std::move(reason));
+  error mine;
+  mine.code = reason.code;
+  try {
+    error copy = reason;
+    if (copy.ranks.empty()) copy.ranks.push_back(rank_);
+    mine = std::move(copy);
+  } catch (const std::bad_alloc&) {  // the code alone
+  }
+  poison(std::move(mine));
 }
 
 result<void> engine::status() {
-  const locker locked(lock_);
-  progress();
+  if (is_forked()) return of_another_process();
+  locker locked(lock_);
+  const exchange none;
+  SHARDMESH_CHECK(guarded(locked, none, [&]() -> result<void> { return progress(), result<void>(); }));
   if (poison_) return *poison_;
   return {};
 }

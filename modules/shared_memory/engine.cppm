@@ -26,10 +26,8 @@ namespace shardmesh::shared_memory {
 enum class frame_kind : std::uint32_t {
   message,  // of an exchange
   gather,   // a part of an all_gather
-  lent,     // a message of an exchange whose bytes lie with the sender
-  taken,    // the receiver has read the lent message of that number
-  refused,  // it cannot: the bytes are wanted
-  again,    // here they are
+  lent,     // a message of an exchange whose bytes lie with the sender; answered beside the ring
+  again,    // the bytes of a lent message that the receiver could not read
 };
 
 struct frame {
@@ -43,7 +41,8 @@ struct frame {
   }
 };
 
-/// From how many bytes on a message is lent: below, two copies cost less than telling and answering.
+/// From how many bytes on a message is lent (to a peer with fewer than `most_lent` of them): below, two copies cost
+/// less than telling and answering.
 inline constexpr std::size_t lent_bytes = 32 << 10;
 
 /// One started exchange, or an all_gather.
@@ -70,7 +69,7 @@ class engine : public std::enable_shared_from_this<engine> {
   /// Every rank has joined. \errors as of shared_memory_communicator::join
   result<void> meet(const call_options& options);
   /// What others read after this rank's memory: while it is unchanged, what they read is a message.
-  const std::uint64_t& guard_word() const { return guard_; }
+  const position& guard_word() const { return guard_; }
   /// The last handle is gone: the others know.
   void leave();
 
@@ -79,14 +78,14 @@ class engine : public std::enable_shared_from_this<engine> {
                                           const call_options& options);
   bool would_not_block(const exchange& e);
   result<void> wait(exchange& e);
-  void abort(error reason);
+  void abort(const error& reason);
   result<void> status();
   const object_numbers& numbers() const { return numbers_; }
 
  private:
   using locker = std::unique_lock<std::mutex>;
 
-  /// What leaves; its bytes are the caller's until its exchange is over. Without an owner: an answer.
+  /// What leaves; its bytes are the caller's until its exchange is over.
   struct leaving {
     std::shared_ptr<exchange> owner;
     frame head;
@@ -123,10 +122,21 @@ class engine : public std::enable_shared_from_this<engine> {
     std::deque<wanted> receives;
     std::list<early> earlies;
     std::optional<arriving> now;
-    std::vector<lent> lents;      // to the peer
+    std::vector<lent> lents;       // to the peer
+    std::uint64_t lent_count = 0;  // of them and of those in `sends`
+    std::uint64_t answers_read = 0;
     std::deque<wanted> refuseds;  // of the peer's lents; their heads' numbers say which
     detail::peer_memory memory;   // of the peer
+    void drop_messages() noexcept;
   };
+
+  // A fork copied this engine: its rank is the parent's.
+  bool is_forked() const;
+  error of_another_process() const;
+  // Runs `work`. What it throws poisons first, so that nothing here refers to the caller's memory any more.
+  template <class Work>
+  auto guarded(locker& locked, const exchange& e, const Work& work) -> decltype(work());
+  result<void> meet_all(const call_options& options);
 
   // With the lock held.
   result<void> check_call(const exchange& e, const call_options& options);
@@ -134,14 +144,15 @@ class engine : public std::enable_shared_from_this<engine> {
   void want(std::int32_t peer, wanted receive);
   bool fits(std::int32_t peer, const frame& head, const wanted& receive);
   void finish(std::int32_t peer, const wanted& receive);
-  void poison(error reason);
+  void poison(error reason) noexcept;
   bool progress();
   bool push(std::int32_t peer);
   bool pull(std::int32_t peer);
   void begin_frame(std::int32_t peer, const frame& head);
-  void answered(std::int32_t peer, const frame& answer);
+  bool pull_answers(std::int32_t peer);
+  void answered(std::int32_t peer, const lent_answer& answer);
   void take_lent(std::int32_t peer, const frame& head, wanted receive);
-  void answer(std::int32_t peer, frame_kind kind, const frame& head);
+  void answer(std::int32_t peer, const lent_answer& given);
   void end_frame(std::int32_t peer);
   result<void> wait_for(locker& locked, exchange& e);
   error waited_in_vain(std::string_view part, std::uint32_t tag, std::vector<std::int32_t> givers,
@@ -158,7 +169,8 @@ class engine : public std::enable_shared_from_this<engine> {
   std::int32_t waiting_ = 0;  // threads of this rank
   object_numbers numbers_;
   std::uint64_t next_lent_ = 0;
-  std::uint64_t guard_ = 1;
+  position guard_;           // random, 0 from the poison on: peers that read this rank's memory look at it afterwards
+  std::uint64_t maker_ = 0;  // the token of the process that joined
 };
 
 }  // namespace shardmesh::shared_memory

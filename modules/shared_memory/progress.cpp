@@ -43,6 +43,7 @@ bool engine::progress() {
   for (std::int32_t peer = 0; peer < size_; ++peer) {
     if (peer == rank_) continue;
     moved = pull(peer) || moved;
+    moved = pull_answers(peer) || moved;
     moved = push(peer) || moved;
     if (poison_) return true;
   }
@@ -79,7 +80,7 @@ bool engine::push(std::int32_t peer) {
   }
   if (moved) memory_->ring_bell(peer);
   // A rank that went to sleep with room in the ring would sleep for ever.
-  if (!sends.empty() && !to.wait_for_room()) memory_->ring_bell(rank_);
+  if (!sends.empty() && !to.wait_for_room(sends.front().is_headed ? 1 : sizeof(frame))) memory_->ring_bell(rank_);
   return moved;
 }
 
@@ -118,7 +119,6 @@ bool engine::fits(std::int32_t peer, const frame& head, const wanted& receive) {
 
 void engine::begin_frame(std::int32_t peer, const frame& head) {
   line& at = of(peer);
-  if (head.kind == frame_kind::taken || head.kind == frame_kind::refused) return answered(peer, head);
   auto& places = head.kind == frame_kind::again ? at.refuseds : at.receives;
   const auto found = std::find_if(places.begin(), places.end(), [&](const wanted& receive) {
     return head.kind == frame_kind::again ? receive.head.number == head.number : is_same(receive.head, head);
@@ -175,32 +175,37 @@ void engine::take_lent(std::int32_t peer, const frame& head, wanted receive) {
   const detail::read_outcome outcome = at.memory.read(head.address, receive.room);
   if (outcome == detail::read_outcome::done) {
     finish(peer, receive);
-    return answer(peer, frame_kind::taken, head);
+    return answer(peer, {head.number, true});
   }
-  if (outcome == detail::read_outcome::closed) {  // an error of the peer, or its end: those that wait will notice
-    receive.head = head;
-    at.refuseds.push_back(std::move(receive));
-    return;
-  }
-  // Memory of a kind that only its owner reads.
   receive.head = head;
   at.refuseds.push_back(std::move(receive));
-  answer(peer, frame_kind::refused, head);
+  // `closed` is an error of the peer, or its end: those that wait will notice. Else memory that only its owner reads.
+  if (outcome == detail::read_outcome::refused) answer(peer, {head.number, false});
 }
 
-void engine::answer(std::int32_t peer, frame_kind kind, const frame& head) {
-  of(peer).sends.push_back({nullptr, {kind, head.tag, 0, 0, head.number}, {}});
-  push(peer);
+void engine::answer(std::int32_t peer, const lent_answer& given) {
+  memory_->between(rank_, peer).answer(given);
+  memory_->ring_bell(peer);
 }
 
-void engine::answered(std::int32_t peer, const frame& answer) {
+bool engine::pull_answers(std::int32_t peer) {
+  line& at = of(peer);
+  const ring from = memory_->between(peer, rank_);
+  const std::uint64_t count = from.answered();
+  const bool any = at.answers_read != count;
+  while (at.answers_read != count && !poison_) answered(peer, from.answer_at(at.answers_read++));
+  return any;
+}
+
+void engine::answered(std::int32_t peer, const lent_answer& answer) {
   line& at = of(peer);
   const auto found =
       std::find_if(at.lents.begin(), at.lents.end(), [&](const lent& one) { return one.number == answer.number; });
   if (found == at.lents.end()) return;
   leaving what = std::move(found->what);
   at.lents.erase(found);
-  if (answer.kind == frame_kind::taken) return erase_one(what.owner->takers, peer);
+  --at.lent_count;
+  if (answer.is_taken) return erase_one(what.owner->takers, peer);
   what.head.kind = frame_kind::again;
   what.is_headed = false;
   at.sends.push_back(std::move(what));
@@ -235,14 +240,27 @@ void engine::want(std::int32_t peer, wanted receive) {
   at.earlies.erase(found);
 }
 
+// Containers are cleared, not replaced: an empty deque may take memory, and there may be none.
+void engine::line::drop_messages() noexcept {
+  sends.clear();
+  receives.clear();
+  earlies.clear();
+  now.reset();
+  lents.clear();
+  refuseds.clear();
+}
+
 // Nothing moves from here on: the memory of calls is theirs again.
-void engine::poison(error reason) {
+void engine::poison(error reason) noexcept {
   if (poison_) return;
-  ++guard_;  // whoever reads this rank's memory from here on reads no message
-  memory_->set_poison(reason);
-  poison_ = memory_->poison();
-  if (!poison_) poison_ = std::move(reason);  // another rank is telling its own
-  for (line& at : lines_) at = {};            // a lent message may be read still, but is none any more
+  guard_.store(0);  // whoever reads this rank's memory from here on reads no message
+  memory_->set_poison(rank_, reason);
+  try {
+    poison_ = memory_->poison();
+  } catch (const std::bad_alloc&) {  // this rank has its own error then
+  }
+  if (!poison_) poison_.emplace(std::move(reason));
+  for (line& at : lines_) at.drop_messages();  // a lent message may be read still, but is none any more
   memory_->ring_bell(rank_);
 }
 

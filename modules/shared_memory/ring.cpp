@@ -44,9 +44,21 @@ std::uint64_t ring::read(std::span<std::byte> bytes) {
   return count;
 }
 
-bool ring::wait_for_room() {
+bool ring::wait_for_room(std::uint64_t size_bytes) {
   state_->writer_waits.store(1);
-  return state_->written.load(std::memory_order_relaxed) - state_->read.load(std::memory_order_seq_cst) == capacity_;
+  const std::uint64_t written = state_->written.load(std::memory_order_relaxed);
+  return capacity_ - (written - state_->read.load(std::memory_order_seq_cst)) < size_bytes;
+}
+
+void ring::answer(lent_answer given) {
+  const std::uint64_t index = state_->answered.load(std::memory_order_relaxed);
+  state_->answers[index % most_lent].store(given.number << 1 | (given.is_taken ? 1 : 0), std::memory_order_relaxed);
+  state_->answered.store(index + 1, std::memory_order_release);
+}
+
+lent_answer ring::answer_at(std::uint64_t index) const {
+  const std::uint64_t word = state_->answers[index % most_lent].load(std::memory_order_relaxed);
+  return {word >> 1, (word & 1) != 0};
 }
 
 }  // namespace shardmesh::shared_memory

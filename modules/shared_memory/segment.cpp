@@ -35,9 +35,7 @@ import :segment;
 namespace shardmesh::shared_memory {
 
 namespace {
-constexpr std::uint64_t magic = 0x316d6873'68736d64;  // changes with this layout
-constexpr std::size_t most_poison_bytes = 8192;
-enum class telling : std::uint32_t { nothing, writes, told };
+constexpr std::uint64_t magic = 0x326d6873'68736d64;  // changes with this layout
 
 error system_problem(std::string what, int number) {
   error made = fail(errc::io, std::move(what));
@@ -55,7 +53,47 @@ bool has_ended(pid_t process) {
   return is_over;
 }
 
+// When a process began, in ticks since the machine's start. 0 where that is not known.
+std::uint64_t began_at(pid_t process) {
+  const int file = ::open(fmt::format("/proc/{}/stat", process).c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) return 0;
+  std::array<char, 1024> text{};
+  const ssize_t size = ::read(file, text.data(), text.size());
+  ::close(file);
+  std::string_view rest(text.data(), static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
+  rest.remove_prefix(std::min(rest.size(), rest.rfind(')') + 1));  // the program's name may hold anything
+  constexpr int fields_before = 20;                                // of the start time: each has a blank before it
+  for (int field = 0; field < fields_before; ++field) rest.remove_prefix(std::min(rest.size(), rest.find(' ') + 1));
+  std::uint64_t ticks = 0;
+  std::from_chars(rest.data(), rest.data() + rest.size(), ticks);
+  return ticks;
+}
+
 constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;  // what is mapped stays there
+constexpr int no_writing = F_SEAL_WRITE | F_SEAL_FUTURE_WRITE;
+
+// Systems may add seals of their own, such as F_SEAL_EXEC (vm.memfd_noexec).
+bool is_sealed_as_ours(int file) {
+  const int found = ::fcntl(file, F_GET_SEALS);
+  return found >= 0 && (found & seals) == seals && (found & no_writing) == 0;
+}
+
+// Not executable: where vm.memfd_noexec is 2, nothing else is given. Older kernels do not know the flag.
+int make_memory_file() {
+  constexpr unsigned no_exec = 0x0008;  // MFD_NOEXEC_SEAL, which older headers lack
+  const int file = ::memfd_create("shardmesh", MFD_CLOEXEC | MFD_ALLOW_SEALING | no_exec);
+  return file >= 0 || errno != EINVAL ? file : ::memfd_create("shardmesh", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+}
+
+// The note of an error that fits, without what does not.
+std::vector<std::byte> bytes_within(const error& reason, std::size_t most) {
+  std::vector<std::byte> bytes = to_bytes(reason);
+  if (bytes.size() <= most) return bytes;
+  error shorter = fail(reason.code, reason.message.substr(0, most / 4));
+  shorter.ranks.assign(reason.ranks.begin(), reason.ranks.begin() + static_cast<std::ptrdiff_t>(std::min<std::size_t>(
+                                                                        reason.ranks.size(), 64)));
+  return to_bytes(shorter);
+}
 }  // namespace
 
 struct segment::head {
@@ -64,19 +102,18 @@ struct segment::head {
   std::uint64_t ring_bytes;
   std::int32_t size;
   std::uint32_t reads_memory;
-  std::atomic<telling> poison_state;
-  std::uint32_t poison_bytes;
-  std::array<std::byte, most_poison_bytes> poison;
+  word poisoned_by;  // rank + 1, whose note is the group's error; 0: nobody. Set once, by any rank
 };
 
 namespace {
 
 // Offsets in the memory; all sides compute them alike.
 struct map {
-  std::size_t desks, states, rings, end;
+  std::size_t desks, notes, states, rings, end;
   map(std::size_t head_bytes, std::uint64_t ranks, std::uint64_t ring_bytes)
       : desks((head_bytes + 63) / 64 * 64),
-        states(desks + ranks * sizeof(desk)),
+        notes(desks + ranks * sizeof(desk)),
+        states(notes + ranks * sizeof(poison_note)),
         rings(states + ranks * ranks * sizeof(ring_state)),
         end(rings + ranks * ranks * ring_bytes) {}
 };
@@ -95,7 +132,7 @@ segment::~segment() {
 result<std::shared_ptr<segment>> segment::make(std::int32_t ranks, std::uint64_t ring_bytes, bool reads_memory) {
   const auto count = static_cast<std::uint64_t>(ranks);
   const std::size_t size = map(sizeof(head), count, ring_bytes).end;
-  const int file = ::memfd_create("shardmesh", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  const int file = make_memory_file();
   if (file < 0) return system_problem("no memory can be had that processes share", errno);
   std::shared_ptr<segment> made(new segment(file, nullptr, 0));
   if (::ftruncate(file, static_cast<off_t>(size)) != 0 || ::fcntl(file, F_ADD_SEALS, seals) != 0)
@@ -104,7 +141,7 @@ result<std::shared_ptr<segment>> segment::make(std::int32_t ranks, std::uint64_t
   if (at == MAP_FAILED) return system_problem(fmt::format("{} bytes of shared memory cannot be mapped", size), errno);
   made->memory_ = at;
   made->size_bytes_ = size;
-  // New memory is zero, and zero is how desks, rings and the telling begin.
+  // New memory is zero, and zero is how desks, notes and rings begin.
   head& top = *new (at) head;
   std::random_device random;
   for (std::uint64_t& half : top.id) half = static_cast<std::uint64_t>(random()) << 32 | random();
@@ -152,7 +189,7 @@ result<std::shared_ptr<segment>> segment::open(std::string_view token) {
   if (::fstat(file, &about) != 0) return not_there(errno);
   const auto size = static_cast<std::size_t>(about.st_size);
   // Another file may have got that number since.
-  if (!S_ISREG(about.st_mode) || ::fcntl(file, F_GET_SEALS) != seals || size < sizeof(head)) return not_there(0);
+  if (!S_ISREG(about.st_mode) || !is_sealed_as_ours(file) || size < sizeof(head)) return not_there(0);
   void* const at = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   if (at == MAP_FAILED) return not_there(errno);
   made->memory_ = at;
@@ -174,6 +211,12 @@ desk& segment::desk_of(std::int32_t rank) {
   return reinterpret_cast<desk*>(static_cast<std::byte*>(memory_) + places.desks)[rank];
 }
 
+poison_note& segment::note_of(std::int32_t rank) {
+  const head& top = head_of();
+  const map places(sizeof(head), static_cast<std::uint64_t>(top.size), top.ring_bytes);
+  return reinterpret_cast<poison_note*>(static_cast<std::byte*>(memory_) + places.notes)[rank];
+}
+
 ring segment::between(std::int32_t from, std::int32_t to) {
   const head& top = head_of();
   const map places(sizeof(head), static_cast<std::uint64_t>(top.size), top.ring_bytes);
@@ -193,7 +236,7 @@ detail::peer_memory segment::memory_of(std::int32_t rank) {
   return {static_cast<std::int64_t>(other.process.load()), other.guard_address.load(), other.guard.load()};
 }
 
-result<void> segment::take_place(std::int32_t rank, const std::uint64_t& guard) {
+result<void> segment::take_place(std::int32_t rank, const position& guard) {
   desk& mine = desk_of(rank);
   // The lock comes first: who sees that the rank has joined may look whether it lives.
   struct ::flock life{};
@@ -207,8 +250,9 @@ result<void> segment::take_place(std::int32_t rank, const std::uint64_t& guard) 
   if (mine.state.load() != presence::absent || ::fcntl(file_, F_OFD_SETLK, &life) != 0) return taken();
   if (mine.state.load() != presence::absent) return taken();  // it left between the two
   mine.process.store(static_cast<std::uint32_t>(::getpid()));
+  mine.began.store(began_at(::getpid()));
   mine.guard_address.store(reinterpret_cast<std::uintptr_t>(&guard));
-  mine.guard.store(guard);
+  mine.guard.store(guard.load());
   mine.state.store(presence::joined);
   return {};
 }
@@ -222,9 +266,12 @@ bool segment::is_alive(std::int32_t rank) {
   life.l_start = rank;
   life.l_len = 1;
   if (::fcntl(file_, F_OFD_GETLK, &life) == 0 && life.l_type == F_UNLCK) return other.state.load() != presence::joined;
-  // A child that it forked may hold the lock still.
+  // A child that it forked may hold the lock still, and another process may have its number by now.
   const auto process = static_cast<pid_t>(other.process.load());
-  return process == 0 || !has_ended(process);
+  if (process == 0) return true;
+  if (has_ended(process)) return false;
+  const std::uint64_t then = other.began.load(), now = began_at(process);
+  return then == 0 || now == 0 || then == now;
 }
 
 void segment::note_call(std::int32_t rank, std::string_view part) {
@@ -251,29 +298,38 @@ std::string segment::last_call(std::int32_t rank) {
   return fmt::format("rank {} was last in {}, {:.3g} s ago", rank, call, static_cast<double>(now - then) / 1e9);
 }
 
-void segment::set_poison(const error& reason) {
+void segment::set_poison(std::int32_t rank, const error& reason) noexcept {
   head& top = head_of();
-  telling expected = telling::nothing;
-  if (!top.poison_state.compare_exchange_strong(expected, telling::writes)) return;
-  std::vector<std::byte> bytes = to_bytes(reason);
-  if (bytes.size() > most_poison_bytes) {
-    error shorter = fail(reason.code, reason.message.substr(0, most_poison_bytes / 4));
-    shorter.ranks.assign(reason.ranks.begin(), reason.ranks.begin() + static_cast<std::ptrdiff_t>(std::min<std::size_t>(
-                                                                          reason.ranks.size(), 64)));
-    bytes = to_bytes(shorter);
+  if (top.poisoned_by.load() != 0) return;
+  poison_note& mine = note_of(rank);
+  mine.code = static_cast<std::uint32_t>(reason.code);
+  mine.size_bytes = 0;
+  try {
+    const std::vector<std::byte> bytes = bytes_within(reason, mine.bytes.size());
+    if (bytes.size() <= mine.bytes.size()) {
+      std::copy(bytes.begin(), bytes.end(), mine.bytes.begin());
+      mine.size_bytes = static_cast<std::uint32_t>(bytes.size());
+    }
+  } catch (const std::bad_alloc&) {  // the code alone
   }
-  std::copy(bytes.begin(), bytes.end(), top.poison.begin());
-  top.poison_bytes = static_cast<std::uint32_t>(bytes.size());
-  top.poison_state.store(telling::told);
-  ring_all_bells();
+  std::uint32_t nobody = 0;
+  if (top.poisoned_by.compare_exchange_strong(nobody, static_cast<std::uint32_t>(rank) + 1)) ring_all_bells();
 }
 
 std::optional<error> segment::poison() {
   head& top = head_of();
-  if (top.poison_state.load(std::memory_order_acquire) != telling::told) return std::nullopt;
+  const std::uint32_t by = top.poisoned_by.load(std::memory_order_acquire);
+  if (by == 0) return std::nullopt;
+  const auto rank = static_cast<std::int32_t>(by) - 1;
+  const auto unreadable = [&](errc code) {
+    return fail(code, fmt::format("rank {} ended the group, and its reason cannot be read", rank)).with_rank(rank);
+  };
+  if (rank >= size()) return fail(errc::communication, "the group's error is of a rank that it does not have");
+  const poison_note& note = note_of(rank);
+  const bool is_code = note.code > 0 && note.code <= static_cast<std::uint32_t>(errc::communication);
   auto reason =
-      error_from_bytes(std::span(top.poison).first(std::min<std::size_t>(top.poison_bytes, most_poison_bytes)));
-  return reason ? *std::move(reason) : fail(errc::communication, "a rank told an error that cannot be read");
+      error_from_bytes(std::span(note.bytes).first(std::min<std::size_t>(note.size_bytes, note.bytes.size())));
+  return reason ? *std::move(reason) : unreadable(is_code ? static_cast<errc>(note.code) : errc::communication);
 }
 
 }  // namespace shardmesh::shared_memory

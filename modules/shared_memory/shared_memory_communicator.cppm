@@ -21,12 +21,13 @@ export namespace shardmesh {
 ///
 /// Poison (a deadline that passes, a cancelled call, `abort`, messages of different sizes on the two sides) reaches
 /// every rank: each gets that same error from then on. A rank that has let go of its communicator, or whose process
-/// has ended, is noticed by those that wait for it (within 0.1 s).
+/// has ended, is noticed by those that wait for it (within 0.1 s). What is thrown out of a call (by `goes_on`) poisons,
+/// too. A forked child's copy refuses every call (errc::invalid_argument) and tells the others nothing when it goes.
 class shared_memory_communicator {
  public:
   /// Collective; blocks until every rank has joined, or until the call's deadline.
-  /// \param goes_on  asked by a thread that waits in a call of this rank, about 20 times a second; false cancels the
-  ///                 call. For programs that must look after other things meanwhile (an interpreter's signals, say).
+  /// \param goes_on  asked by a thread that waits in a call of this rank, this one included, about 20 times a second;
+  ///                 false cancels the call. For programs that must look after other things meanwhile (an interpreter's signals, say).
   /// \errors errc::invalid_argument: a token of no group, a rank outside it, or one that has joined already;
   ///         errc::deadline_exceeded names the ranks that did not come; errc::cancelled; errc::io with the system's
   ///         errno: the group's memory cannot be had (its maker has ended, or runs in another container)

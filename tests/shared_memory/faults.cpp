@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -108,10 +109,54 @@ int play(const scene& now) {
   return wrong;
 }
 
+// Rank 1 is killed while it tells its error, which is so large that this takes long. Rank 2 waits for rank 1 and rank 0
+// for rank 2, without a deadline: rank 0 ends only if rank 2 can still tell everybody.
+int dies_while_it_tells(std::chrono::milliseconds after) {
+  const auto group = shared_memory_group::make(ranks).value();
+  int begins[2] = {};
+  if (::pipe(begins) != 0) return 1;
+  const auto act = [&](std::int32_t rank) {
+    auto comm = shared_memory_communicator::join(group.token(), rank).value();
+    if (rank == victim) {
+      const error reason = fail(errc::io, std::string(std::size_t{256} << 20, 'x'));
+      if (::write(begins[1], "b", 1) != 1) return 1;
+      comm.abort(reason);
+      ::pause();
+    }
+    ::alarm(10);  // no error within that time
+    std::vector<std::byte> room(10);
+    const incoming message{rank == 2 ? victim : 2, room};
+    auto work = comm.start_exchange({}, std::span(&message, 1), {});
+    return work && work->wait() ? 1 : 0;
+  };
+  std::vector<pid_t> children;
+  for (std::int32_t rank = 0; rank < ranks; ++rank) {
+    children.push_back(::fork());
+    if (children.back() == 0) std::_Exit(act(rank));
+  }
+  char one = 0;
+  int wrong = ::read(begins[0], &one, 1) == 1 ? 0 : 1;
+  std::this_thread::sleep_for(after);
+  ::kill(children[victim], SIGKILL);
+  for (std::int32_t rank = 0; rank < ranks; ++rank) {
+    int status = 0;
+    ::waitpid(children[static_cast<std::size_t>(rank)], &status, 0);
+    if (rank == victim || (WIFEXITED(status) && WEXITSTATUS(status) == 0)) continue;
+    std::fprintf(stderr, "killed %lld ms after it began to tell: rank %d got no error\n",
+                 static_cast<long long>(after.count()), rank);
+    ++wrong;
+  }
+  ::close(begins[0]);
+  ::close(begins[1]);
+  return wrong;
+}
+
 }  // namespace
 
 int main() {
   int wrong = 0;
+  for (const int after : {0, 20, 60, 120, 200, 300, 450})
+    wrong += dies_while_it_tells(std::chrono::milliseconds(after));
   for (const char* phase : {"gather", "exchange", "started"}) {
     for (const int signal : {SIGKILL, SIGSTOP, 0}) wrong += play({phase, signal});
     wrong += play({phase, SIGKILL, true});

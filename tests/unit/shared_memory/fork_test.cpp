@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// A fork copies a rank: the child must neither use the parent's place nor give it up. Alone in its file, since the
+// children end without Catch2's knowledge.
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <chrono>
+#include <cstddef>
+#include <cstdlib>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+#include <watchdog.hpp>
+
+import shardmesh.shared_memory;
+
+using namespace shardmesh;
+using namespace std::chrono_literals;
+
+namespace {
+
+auto in(std::chrono::milliseconds time) {
+  return std::chrono::steady_clock::now() + time;
+}
+
+// The exit status of a child that does this; 255 when a signal ended it.
+int status_of_child(const std::function<int()>& work) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(20);  // a hang is a failure
+    std::_Exit(work());
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 255;
+}
+
+// Writes the setting of a process space of its own, and does the work there. 77: the system does not allow that.
+int with_setting(const char* value, const std::function<int()>& work) {
+  if (::unshare(CLONE_NEWPID | CLONE_NEWNS) != 0) return 77;
+  return status_of_child([&] {
+    if (::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return 77;
+    if (::mount("proc", "/proc", "proc", 0, nullptr) != 0) return 77;
+    const int file = ::open("/proc/sys/vm/memfd_noexec", O_WRONLY | O_CLOEXEC);
+    const bool is_set = file >= 0 && ::write(file, value, 1) == 1;
+    return is_set ? work() : 77;
+  });
+}
+
+}  // namespace
+
+TEST_CASE("a forked child that lets go of its copy of a rank does not leave the parent's group") {
+  const watchdog dog{60s};
+  const auto group = shared_memory_group::make(2).value();
+  std::optional<shared_memory_communicator> zero, one;
+  std::jthread other([&] { one = shared_memory_communicator::join(group.token(), 1, {.deadline = in(20s)}).value(); });
+  zero = shared_memory_communicator::join(group.token(), 0, {.deadline = in(20s)}).value();
+  other.join();
+  std::vector<std::byte> sent(64 << 10, std::byte{5}), room(sent.size());
+  const outgoing to_one{1, sent};
+  const incoming from_zero{0, room};
+  std::optional<pending> receiving = one->start_exchange({}, std::span(&from_zero, 1), {}).value();
+  const int status = status_of_child([&] {
+    const auto refused = [](const error& problem) {
+      return problem.code == errc::invalid_argument && problem.message.find("forked") != std::string::npos;
+    };
+    if (!refused(zero->all_gather({}, {}).error())) return 1;
+    if (!refused(zero->start_exchange(std::span(&to_one, 1), {}, {}).error())) return 2;
+    if (!refused(receiving->wait().error())) return 3;
+    zero->abort(fail(errc::cancelled, "by the child"));
+    if (!refused(zero->status().error())) return 4;
+    receiving.reset();
+    zero.reset();
+    one.reset();
+    return 0;
+  });
+  CHECK(status == 0);
+  auto sending = zero->start_exchange(std::span(&to_one, 1), {}, {}).value();
+  CHECK(receiving->wait());
+  CHECK(sending.wait());
+  CHECK(room == sent);
+}
+
+TEST_CASE("groups of processes are made and joined where vm.memfd_noexec is 1 or 2") {
+  for (const char* value : {"1", "2"}) {
+    const int status = status_of_child([&] {
+      return with_setting(value, [] {
+        const auto group = shared_memory_group::make(1);
+        if (!group) return 1;
+        return shared_memory_communicator::join(group->token(), 0, {.deadline = in(5s)}) ? 0 : 2;
+      });
+    });
+    if (status == 77) SKIP("this system does not let the test set vm.memfd_noexec");
+    CHECK(status == 0);
+  }
+}
