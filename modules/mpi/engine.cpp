@@ -108,6 +108,29 @@ engine::~engine() {
     for (MPI_Comm* comm : {&control_comm_, &data_comm_}) MPI_Comm_free(comm);
 }
 
+error engine::of_another_process() const {
+  return fail(errc::invalid_argument,
+              fmt::format("rank {} belongs to the process that forked this one, which cannot use it", rank_))
+      .with_rank(rank_)
+      .with_hint("make the call in the parent");
+}
+
+void engine::left_by_exception() noexcept {
+  error reason;
+  reason.code = errc::no_memory;  // nothing else is thrown here
+  try {
+    reason = fail(errc::no_memory, fmt::format("rank {} has no memory left", rank_)).with_rank(rank_);
+  } catch (const std::bad_alloc&) {  // the code alone
+  }
+  try {
+    poison(std::move(reason), false, true);
+  } catch (const std::bad_alloc&) {  // the others hear of it at their deadlines
+    lines_.clear();
+    incoming_.clear();
+    outgoing_.clear();
+  }
+}
+
 std::int32_t engine::readable_peers() const {
   return static_cast<std::int32_t>(
       std::count_if(peers_.begin(), peers_.end(), [](const peer_memory& peer) { return peer.is_readable(); }));
@@ -136,6 +159,7 @@ result<void> engine::check_call(const call_options& options, std::string_view pa
 
 result<std::shared_ptr<exchange>> engine::start(std::span<const outgoing> sends, std::span<const incoming> receives,
                                                 const call_options& options) {
+  if (is_forked()) return of_another_process();
   const guard locked(lock_);
   SHARDMESH_CHECK(check_call(options, "an exchange"));
   SHARDMESH_CHECK(detail::check_peers(rank_, size_, sends, receives));
@@ -152,21 +176,28 @@ result<std::shared_ptr<exchange>> engine::start(std::span<const outgoing> sends,
   for (const incoming& m : receives) count(m.bytes.size());
   e->event =
       trace_.begin("exchange", e->tag, static_cast<std::int32_t>(sends.size() + receives.size()), size_bytes, e->call);
-  for (const incoming& m : receives)
-    if (!poison_) expect({.peer = m.peer, .bytes = m.bytes, .owner = e});
-  for (const outgoing& m : sends)
-    if (!poison_) announce({.peer = m.peer, .bytes = m.bytes, .owner = e});
+  try {
+    for (const incoming& m : receives)
+      if (!poison_) expect({.peer = m.peer, .bytes = m.bytes, .owner = e});
+    for (const outgoing& m : sends)
+      if (!poison_) announce({.peer = m.peer, .bytes = m.bytes, .owner = e});
+  } catch (...) {
+    left_by_exception();
+    throw;
+  }
   if (poison_) return *poison_;
   return e;
 }
 
 bool engine::would_not_block(const exchange& e) {
+  if (is_forked()) return true;  // `wait` has an error
   const guard locked(lock_);
   progress();
   return e.open == 0 || poison_ || e.cancel.stop_requested() || (e.deadline && clock::now() >= *e.deadline);
 }
 
 result<void> engine::wait(exchange& e) {
+  if (is_forked()) return of_another_process();
   guard locked(lock_);
   auto done = wait_for(locked, e);
   trace_.end(e.event);
@@ -179,6 +210,15 @@ std::string engine::trace() {
 }
 
 result<void> engine::wait_for(guard& locked, exchange& e) {
+  try {
+    return wait_while_sound(locked, e);
+  } catch (...) {
+    left_by_exception();
+    throw;
+  }
+}
+
+result<void> engine::wait_while_sound(guard& locked, exchange& e) {
   backoff pause;
   auto next_watch = clock::now() + watch_interval;
   for (;;) {
@@ -268,8 +308,12 @@ void engine::poison(error reason, bool doubt, bool tell_peers) {
   guard_word_ = 0;  // from here on peers that read this rank's memory know that it is not the message any more
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (doubt) session_->doubt();
-  const std::vector<std::byte> text = short_error_bytes(reason);
-  poison_ = std::move(reason);
+  std::vector<std::byte> text;
+  try {
+    text = short_error_bytes(reason);
+  } catch (const std::bad_alloc&) {  // the others hear that this rank gave up, not why
+  }
+  poison_.emplace(std::move(reason));
   for (std::deque<transfer>* transfers : {&receiving_, &sending_, &pushing_}) {
     for (transfer& at : *transfers)
       if (at.moving) at.moving->abandon(abandoned_);
@@ -295,11 +339,13 @@ void engine::flush(std::chrono::milliseconds most) {
 }
 
 void engine::abort(error reason) {
+  if (is_forked()) return;
   const guard locked(lock_);
   poison(detail::reported_by(std::move(reason), rank_), false, true);
 }
 
 result<void> engine::status() {
+  if (is_forked()) return of_another_process();
   const guard locked(lock_);
   progress();
   if (poison_) return *poison_;

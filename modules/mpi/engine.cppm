@@ -91,10 +91,14 @@ class engine {
   using guard = std::unique_lock<std::mutex>;
   inline explicit engine(std::shared_ptr<session> session) : session_(std::move(session)) {}
   result<void> open(MPI_Comm parent, const mpi_options& options);
+  error of_another_process() const;
+  // A call is about to be left by an exception: nothing here may refer to its memory any more.
+  void left_by_exception() noexcept;
 
   // engine.cpp: calls. All of these with the lock held.
   result<void> check_call(const call_options& options, std::string_view what);
   result<void> wait_for(guard& locked, exchange& e);
+  result<void> wait_while_sound(guard& locked, exchange& e);
   void poison(error reason, bool doubt, bool tell_peers);
   void flush(std::chrono::milliseconds most);
   std::vector<std::int32_t> waited_for(const exchange& e, bool sends) const;

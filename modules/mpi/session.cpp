@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
+#include <process_token.hpp>
+
 #include "includes.hpp"
 module shardmesh.mpi;
 
@@ -25,6 +27,9 @@ const char* level_name(int level) {
   }
 }
 
+// The process whose MPI this is; 0: no session was opened yet.
+std::atomic<std::uint64_t> owner = 0;
+
 error too_low(int level) {
   return fail(errc::unsupported, "MPI runs with a thread level at which waits of several threads are not safe")
       .with_values("MPI_THREAD_MULTIPLE", level_name(level))
@@ -43,9 +48,14 @@ result<void> check(int code, std::string_view action) {
                                                           : fmt::format("MPI error {}", code)));
 }
 
+bool is_forked() {
+  const std::uint64_t known = owner.load(std::memory_order_relaxed);
+  return known != 0 && known != detail::process_token();
+}
+
 bool is_up() {
   int finalised = 0;
-  return MPI_Finalized(&finalised) == MPI_SUCCESS && finalised == 0;
+  return !is_forked() && MPI_Finalized(&finalised) == MPI_SUCCESS && finalised == 0;
 }
 
 result<std::shared_ptr<session>> session::open(bool may_initialise) {
@@ -53,6 +63,9 @@ result<std::shared_ptr<session>> session::open(bool may_initialise) {
   static std::weak_ptr<session> current;
   const std::lock_guard locked(lock);
   int initialised = 0, level = MPI_THREAD_SINGLE;
+  if (is_forked())
+    return fail(errc::unsupported, "MPI belongs to the process that forked this one")
+        .with_hint("start ranks with mpirun, or fork before the first communicator is made");
   if (!is_up())
     return fail(errc::unsupported, "MPI was finalised and cannot be started again in this process")
         .with_hint("keep one mpi_communicator until the end of the program");
@@ -65,6 +78,7 @@ result<std::shared_ptr<session>> session::open(bool may_initialise) {
   SHARDMESH_CHECK(check(MPI_Query_thread(&level), "cannot ask for MPI's thread level"));
   if (level < MPI_THREAD_MULTIPLE) return too_low(level);
   current = opened;
+  owner = detail::process_token();
   return opened;
 }
 

@@ -11,8 +11,11 @@ namespace shardmesh::mpi {
 /// Success, or errc::communication with MPI's text: "cannot duplicate a communicator: MPI_ERR_COMM: ...".
 result<void> check(int code, std::string_view action);
 
-/// MPI may be called. After MPI_Finalize it may not, and what it holds stays where it is.
+/// MPI may be called. After MPI_Finalize it may not, nor in a forked child, which shares its parent's connections. Then
+/// what MPI holds stays where it is.
 bool is_up();
+/// A fork copied MPI and all that is here: they belong to the parent.
+bool is_forked();
 
 /// Held by every communicator. One for the process while any communicator lives.
 class session {

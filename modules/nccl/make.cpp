@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Making communicators: what ranks agree on before NCCL is asked, and waiting for NCCL.
 module;
+#include <process_token.hpp>
+
 #include "includes.hpp"
 module shardmesh.nccl;
 
@@ -95,6 +97,20 @@ engine::engine(parts made, any_communicator own_control, void* comm)
       size_(control_.size()),
       comm_(comm) {}
 
+namespace {
+
+// A forked child has none of the engine's threads, and the other ranks are the parent's peers: there the destructor,
+// which would wait for both, does not run.
+template <class Control>
+std::shared_ptr<engine> shared(parts made, Control&& control, void* comm) {
+  const auto end = [maker = detail::process_token()](engine* e) {
+    if (maker == detail::process_token()) delete e;
+  };
+  return {new engine(std::move(made), std::forward<Control>(control), comm), end};
+}
+
+}  // namespace
+
 result<std::shared_ptr<engine>> engine::make(communicator_ref control, device where, const nccl_options& options,
                                              const call_options& given) {
   call_options call = given.named("nccl_communicator::make");
@@ -142,7 +158,7 @@ result<std::shared_ptr<engine>> engine::make(communicator_ref control, device wh
     if (comm != nullptr) static_cast<void>(made.nccl.call().comm_abort(comm));
     return heard_from(control) ? reason : heard_from(control).error();  // the first of all ranks'
   }
-  SHARDMESH_TRY(auto all_made, finished(std::make_shared<engine>(std::move(made), control, comm)));
+  SHARDMESH_TRY(auto all_made, finished(shared(std::move(made), control, comm)));
   SHARDMESH_TRY(const auto met, control.all_gather({}, call));  // it is made on every rank, before one can abort it
   return all_made;
 }
@@ -211,7 +227,7 @@ result<std::shared_ptr<engine>> engine::split(std::int32_t color, std::int32_t k
   }
   std::shared_ptr<engine> child;
   if (comm != nullptr) {
-    SHARDMESH_TRY(child, finished(std::make_shared<engine>(std::move(of_child), *std::move(control), comm)));
+    SHARDMESH_TRY(child, finished(shared(std::move(of_child), *std::move(control), comm)));
   }
   SHARDMESH_TRY(const auto met, all_gather({}, call));  // as in `make`
   return child;

@@ -56,6 +56,9 @@ result<c10d_communicator> c10d_communicator::make(Open&& open) {
     engine->begin();
     return c10d_communicator(
         std::shared_ptr<c10d_detail::engine>(engine.get(), [engine](c10d_detail::engine*) { engine->leave(); }));
+  } catch (const std::length_error& problem) {
+    return fail(errc::unsupported, problem.what())
+        .with_hint("let go of communicators of the group that are not needed any more, or make another group");
   } catch (const std::invalid_argument& problem) {
     return fail(errc::unsupported, first_line(problem.what()))
         .with_hint("make the group with the backend gloo, or \"cpu:gloo,cuda:nccl\"; room nccl is for NCCL alone");

@@ -29,7 +29,8 @@ export namespace shardmesh {
 class c10d_communicator {
  public:
   /// The group is kept alive. Ranks make communicators of one group in the same order; at most 1024 live at a time.
-  /// Does not block. \errors errc::unsupported: no backend for the CPU
+  /// Does not block. \errors errc::unsupported: no backend for the CPU, or a communicator of the group that was made
+  ///         1024 communicators ago lives in this process (they would have the same tags)
   static result<c10d_communicator> of(c10d::ProcessGroup& group);
   /// The group that torch.distributed has registered under this name (`group.group_name` in Python).
   /// \errors as above; errc::invalid_argument: there is no such group in this process

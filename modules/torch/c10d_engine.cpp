@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The calls of an engine: what a rank starts and how it waits.
 module;
+#include <process_token.hpp>
 #include <torch/c10d_channel.hpp>
 #include <try.hpp>
 
 #include <algorithm>
 #include <array>
+#include <bitset>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
@@ -16,8 +18,10 @@ module;
 #include <map>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <span>
+#include <stdexcept>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -38,6 +42,22 @@ std::string part_of(const exchange& e) {
   return detail::part_of_call(e.part, e.call);
 }
 
+// Of a process group, the ranges of tags that communicators of this process have. Ranks make communicators of a group
+// in the same order, so the n-th is the same one everywhere; after the last range comes the first again.
+constexpr std::size_t most_engines = 1 << 10;
+struct tag_ranges {
+  struct of_group {
+    std::uint32_t made = 0;
+    std::bitset<most_engines> is_live;
+  };
+  std::mutex lock;
+  std::map<std::string, of_group> groups;
+};
+tag_ranges& ranges() {
+  static auto& all = *new tag_ranges;  // outlives the threads of engines
+  return all;
+}
+
 // In a call of which part.
 std::string name_of(const exchange& e) {
   return part_of(e) + " (tag " + std::to_string(e.tag) + ")";
@@ -45,15 +65,49 @@ std::string name_of(const exchange& e) {
 
 }  // namespace
 
-engine::engine(std::shared_ptr<channel> group) : group_(std::move(group)) {
-  // Ranks make communicators of a group in the same order, so the n-th is the same one everywhere.
-  static std::mutex lock;
-  static std::map<std::string, std::int32_t> made;
-  const std::lock_guard locked(lock);
-  constexpr std::int32_t most = 1 << 10;  // at a time
-  base_tag_ = (1 << 30) + (made[group_->name()]++ % most) * (record_slot + 1);
+engine::engine(std::shared_ptr<channel> group) : group_(std::move(group)), maker_(detail::process_token()) {
+  tag_ranges& all = ranges();
+  const std::lock_guard locked(all.lock);
+  tag_ranges::of_group& known = all.groups[group_->name()];
+  const std::uint32_t slot = known.made++ % most_engines;
+  if (known.is_live[slot])
+    throw std::length_error("the process group " + group_->name() + " has had 1024 communicators since one that lives");
+  known.is_live[slot] = true;
+  base_tag_ = (1 << 30) + static_cast<std::int32_t>(slot) * (record_slot + 1);
   payloads_.resize(static_cast<std::size_t>(size()));
   heard_.resize(static_cast<std::size_t>(size()));
+}
+
+void engine::give_back_tags() noexcept {
+  tag_ranges& all = ranges();
+  const std::lock_guard locked(all.lock);
+  const auto known = all.groups.find(group_->name());
+  if (known != all.groups.end())
+    known->second.is_live[static_cast<std::size_t>((base_tag_ - (1 << 30)) / (record_slot + 1))] = false;
+}
+
+bool engine::is_forked() const {
+  return maker_ != detail::process_token();
+}
+
+error engine::of_another_process() const {
+  return fail(errc::invalid_argument,
+              "rank " + std::to_string(rank()) + " belongs to the process that forked this one, which cannot use it")
+      .with_rank(rank())
+      .with_hint("make the call in the parent");
+}
+
+void engine::left_by_exception() noexcept {
+  error reason;
+  reason.code = errc::no_memory;  // nothing else is thrown here
+  try {
+    reason = fail(errc::no_memory, "rank " + std::to_string(rank()) + " has no memory left").with_rank(rank());
+  } catch (const std::bad_alloc&) {  // the code alone
+  }
+  try {
+    poison(std::move(reason), true);
+  } catch (const std::exception&) {  // this rank has its error; the others wait until their deadlines
+  }
 }
 
 error engine::channel_problem(const std::exception& problem, std::int32_t peer) const {
@@ -91,6 +145,7 @@ result<void> engine::check_call(const exchange& e, const call_options& options) 
 
 result<std::shared_ptr<exchange>> engine::start(std::span<const outgoing> sends, std::span<const incoming> receives,
                                                 const call_options& options) {
+  if (is_forked()) return of_another_process();
   const guard locked(lock_);
   const auto e = std::make_shared<exchange>();
   e->call = options.name;
@@ -99,14 +154,20 @@ result<std::shared_ptr<exchange>> engine::start(std::span<const outgoing> sends,
   e->cancel = options.cancel;
   SHARDMESH_CHECK(check_call(*e, options));
   SHARDMESH_CHECK(detail::check_peers(rank(), size(), sends, receives));
-  for (const incoming& m : receives) expect(m.peer, false, {e, m.bytes, nullptr});
-  for (const outgoing& m : sends) announce(m.peer, record_kind::message, m.bytes, e);
+  try {
+    for (const incoming& m : receives) expect(m.peer, false, {e, m.bytes, nullptr});
+    for (const outgoing& m : sends) announce(m.peer, record_kind::message, m.bytes, e);
+  } catch (...) {
+    left_by_exception();
+    throw;
+  }
   if (poison_) return *poison_;
   return e;
 }
 
 result<std::vector<std::vector<std::byte>>> engine::all_gather(std::span<const std::byte> bytes,
                                                                const call_options& options) {
+  if (is_forked()) return of_another_process();
   std::vector<std::vector<std::byte>> all(static_cast<std::size_t>(size()));
   guard locked(lock_);
   const auto e = std::make_shared<exchange>();
@@ -116,10 +177,15 @@ result<std::vector<std::vector<std::byte>>> engine::all_gather(std::span<const s
   e->cancel = options.cancel;
   SHARDMESH_CHECK(check_call(*e, options));
   all[static_cast<std::size_t>(rank())].assign(bytes.begin(), bytes.end());
-  for (std::int32_t peer = 0; peer < size(); ++peer)
-    if (peer != rank()) expect(peer, true, {e, {}, &all[static_cast<std::size_t>(peer)]});
-  for (std::int32_t peer = 0; peer < size(); ++peer)
-    if (peer != rank()) announce(peer, record_kind::gather, bytes, e);
+  try {
+    for (std::int32_t peer = 0; peer < size(); ++peer)
+      if (peer != rank()) expect(peer, true, {e, {}, &all[static_cast<std::size_t>(peer)]});
+    for (std::int32_t peer = 0; peer < size(); ++peer)
+      if (peer != rank()) announce(peer, record_kind::gather, bytes, e);
+  } catch (...) {
+    left_by_exception();
+    throw;
+  }
   SHARDMESH_CHECK(wait_for(locked, *e));
   return all;
 }
@@ -141,6 +207,18 @@ void engine::expect(std::int32_t peer, bool is_gather, expected receive) {
   match(peer, head, std::move(receive));
 }
 
+// Of a payload; its tag. Not one of a payload that the peer has not taken yet.
+std::uint32_t engine::free_number(std::int32_t peer) {
+  std::uint32_t& next = payloads_[static_cast<std::size_t>(peer)];
+  constexpr std::uint32_t count = record_slot;
+  for (std::uint32_t tried = 0; tried < count; ++tried) {
+    const std::uint32_t number = next;
+    next = (next + 1) % count;
+    if (!sent_.contains({peer, number})) return number;
+  }
+  throw std::length_error("no more than 2^20 messages can be under way to a rank");
+}
+
 // Copies the bytes: the user's memory is free to go as soon as an error is known.
 void engine::announce(std::int32_t peer, record_kind kind, std::span<const std::byte> bytes,
                       const std::shared_ptr<exchange>& owner) {
@@ -157,7 +235,7 @@ void engine::announce(std::int32_t peer, record_kind kind, std::span<const std::
       send_record(peer, head);
       return;
     }
-    head.number = payloads_[static_cast<std::size_t>(peer)]++;
+    head.number = free_number(peer);
     send_record(peer, head);
     auto moving = group_->send(bytes, peer, payload_tag(head.number));
     if (!owner) {  // an error, which every rank takes
@@ -172,6 +250,15 @@ void engine::announce(std::int32_t peer, record_kind kind, std::span<const std::
 }
 
 result<void> engine::wait_for(guard& locked, exchange& e) {
+  try {
+    return wait_while_sound(locked, e);
+  } catch (...) {
+    left_by_exception();
+    throw;
+  }
+}
+
+result<void> engine::wait_while_sound(guard& locked, exchange& e) {
   const auto is_over = [&] { return e.is_over() || poison_.has_value(); };
   if (e.deadline)
     changed_.wait_until(locked, e.cancel, *e.deadline, is_over);
@@ -195,6 +282,7 @@ error engine::waited_in_vain(const exchange& e) const {
 }
 
 result<void> engine::wait(exchange& e) {
+  if (is_forked()) return of_another_process();
   guard locked(lock_);
   return wait_for(locked, e);
 }
@@ -219,17 +307,20 @@ std::string engine::last_heard(std::span<const std::int32_t> ranks) const {
 }
 
 bool engine::would_not_block(const exchange& e) {
+  if (is_forked()) return true;  // `wait` has an error
   const guard locked(lock_);
   return e.is_over() || poison_ || e.cancel.stop_requested() || (e.deadline && clock::now() >= *e.deadline);
 }
 
 void engine::abort(error reason) {
+  if (is_forked()) return;
   const guard locked(lock_);
   if (reason.ranks.empty()) reason.ranks.push_back(rank());
   poison(std::move(reason), true);
 }
 
 result<void> engine::status() {
+  if (is_forked()) return of_another_process();
   const guard locked(lock_);
   if (poison_) return *poison_;
   return {};

@@ -72,6 +72,7 @@ struct exchange {
 
 class engine : public std::enable_shared_from_this<engine> {
  public:
+  /// std::length_error: 1024 communicators later, an earlier one of the group still lives here, with the same tags.
   explicit engine(std::shared_ptr<channel> group);
   engine(const engine&) = delete;
   engine& operator=(const engine&) = delete;
@@ -122,12 +123,14 @@ class engine : public std::enable_shared_from_this<engine> {
   void expect(std::int32_t peer, bool is_gather, expected receive);
   void announce(std::int32_t peer, record_kind kind, std::span<const std::byte> bytes,
                 const std::shared_ptr<exchange>& owner);
+  std::uint32_t free_number(std::int32_t peer);
   void send_record(std::int32_t peer, const record& head);
   void match(std::int32_t peer, const record& head, expected receive);
   void take(std::int32_t peer, const record& head, expected& receive, std::span<const std::byte> bytes);
   void poison(error reason, bool tells_peers);
   void tell_peers();
   result<void> wait_for(guard& locked, exchange& e);
+  result<void> wait_while_sound(guard& locked, exchange& e);
   error waited_in_vain(const exchange& e) const;
   std::string last_heard(std::span<const std::int32_t> ranks) const;
 
@@ -136,6 +139,12 @@ class engine : public std::enable_shared_from_this<engine> {
   }
   error channel_problem(const std::exception& problem, std::int32_t peer) const;
 
+  // A fork copied this engine, without its threads.
+  bool is_forked() const;
+  void give_back_tags() noexcept;
+  error of_another_process() const;
+  // A call is about to be left by an exception: nothing here may refer to its memory any more.
+  void left_by_exception() noexcept;
   error let_go(std::int32_t peer) const;
   void see_off(std::int32_t peer);
   /// Nothing comes any more, and nothing is asked for.
@@ -164,6 +173,7 @@ class engine : public std::enable_shared_from_this<engine> {
   std::deque<std::unique_ptr<transfer>> to_finish_;
   std::vector<std::int32_t> gone_;  // ranks that have said goodbye
   bool is_left_ = false;
+  std::uint64_t maker_ = 0;  // the token of the process that made it
 };
 
 }  // namespace shardmesh::c10d_detail

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The threads of an engine: what comes from other ranks, and the end.
 module;
+#include <process_token.hpp>
 #include <torch/c10d_channel.hpp>
 
 #include <algorithm>
@@ -35,6 +36,7 @@ namespace {
 class threads_at_work {
  public:
   ~threads_at_work() {
+    if (maker_ != detail::process_token()) return;  // a forked child has no such threads
     std::unique_lock locked(lock_);
     static_cast<void>(changed_.wait_for(locked, std::chrono::seconds(1), [&] { return count_ == 0; }));
   }
@@ -48,6 +50,7 @@ class threads_at_work {
   std::mutex lock_;
   std::condition_variable changed_;
   int count_ = 0;
+  std::uint64_t maker_ = detail::process_token();
 };
 threads_at_work& at_work() {
   static threads_at_work threads;
@@ -67,6 +70,8 @@ left_behind& left_payloads() {
 }  // namespace
 
 engine::~engine() {
+  if (is_forked()) return;
+  give_back_tags();
   const std::lock_guard locked(left_payloads().lock);
   for (auto& [key, sent] : sent_) left_payloads().payloads.push_back(std::move(sent.moving));
 }
@@ -83,6 +88,7 @@ void engine::begin() {
 }
 
 void engine::leave() {
+  if (is_forked()) return;  // the parent is still there
   const guard locked(lock_);
   is_left_ = true;
   // Another rank's error may not have come everywhere yet: nobody sees this goodbye before it.
