@@ -24,6 +24,24 @@ import :storage_data;
 namespace shardmesh::dcp {
 namespace {
 
+// The values beside the entries get a graph of their own: the whole description's takes several times the file's bytes,
+// and would live as long as the reader. What cannot be written again stays where it is.
+void move_to_own_graph(dcp::extras& extras) {
+  pickle::writer out;
+  out.begin_list();
+  for (const auto* const named : {&extras.attributes, &extras.planner_entries})
+    for (const auto& [name, value] : *named)
+      if (!out.value(value)) return;
+  out.end_list();
+  auto parsed = pickle::graph::parse(std::move(out).finish());
+  if (!parsed) return;
+  auto own = std::make_shared<const pickle::graph>(std::move(*parsed));
+  std::size_t at = 0;
+  for (auto* const named : {&extras.attributes, &extras.planner_entries})
+    for (auto& [name, value] : *named) value = own->root().items()[at++];
+  extras.graph = std::move(own);
+}
+
 class metadata_parser {
  public:
   metadata_parser(std::shared_ptr<const pickle::graph> graph, std::string_view file, read_budget& budget)
@@ -51,6 +69,7 @@ class metadata_parser {
     for (const auto [key, where] : field(root, paths_attribute).pairs())
       if (const auto fqn = key.text(); fqn && spend(64 + fqn->size(), *fqn))
         paths_.insert_or_assign(*fqn, given_path{where, paths_attribute});
+    reserve(entries.pairs().size(), field(root, "storage_data").pairs().size());
     for (const auto [key, entry] : entries.pairs())
       if (spend(entry_bytes, key.text().value_or(""))) read_entry(key, entry);
     for (const auto [key, where] : planner.pairs())
@@ -61,6 +80,8 @@ class metadata_parser {
     read_places(field(root, "storage_data"), !entries.pairs().empty());
     if (account_.refusal()) return *account_.refusal();
     made_.problems = std::move(account_).take_problems();
+    graph_.reset();
+    move_to_own_graph(made_.extras);
     return std::move(made_);
   }
 
@@ -75,6 +96,14 @@ class metadata_parser {
     return account_.problem(code, std::move(message), key);
   }
   void problem(error e, std::string_view key) { account_.problem(std::move(e), key); }
+
+  // A vector that doubles holds its elements twice while it moves them. A short pickle may list one entry a million
+  // times, so that a number counts only as far as the bytes explain it.
+  void reserve(std::size_t tensors, std::size_t chunks) {
+    constexpr std::size_t least_bytes_of_tensor = 128, least_bytes_of_chunk = 64;
+    made_.contents.tensors.reserve(std::min(tensors, graph_->consumed_bytes() / least_bytes_of_tensor));
+    made_.contents.chunk_places.reserve(std::min(chunks, graph_->consumed_bytes() / least_bytes_of_chunk));
+  }
 
   void read_extras(pickle::value root) {
     made_.extras.graph = graph_;
