@@ -131,7 +131,10 @@ bool machine::add_items(std::size_t begin, tag plain, block_part part) {
   std::uint64_t container = 0;
   if (forgive() && tag_of(target) != plain && !is_record(target))
     note(event::what::changed, target);
-  else if (!items.empty() && (!make_.container_of(target, plain, part, container) || !make_.append(container, items)))
+  else if (!items.empty() && !make_.container_of(target, plain, part, container))
+    return false;
+  // No name is made of what a container holds: a log of names does without, which is half of its memory.
+  else if (!items.empty() && !forgive() && !make_.append(container, items))
     return false;
   stack_.resize(begin);
   return true;

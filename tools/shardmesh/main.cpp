@@ -3,6 +3,7 @@
 #include <shardmesh/version.hpp>
 
 #include <execinfo.h>
+#include <malloc.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -115,11 +116,20 @@ void prepare_end() {
 }
 [[gnu::section(".preinit_array"), gnu::used]] void (*const first)() = prepare_end;
 
+// A description of 30 MB takes a few arrays of its size, one after the other. By default the C library stops giving
+// such arrays back once one of them was freed, so that the next ones come on top of it.
+void give_large_memory_back() {
+#ifdef __GLIBC__
+  mallopt(M_MMAP_THRESHOLD, 16 << 20);
+#endif
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   using namespace shardmesh;
   load_unwinder();
+  give_large_memory_back();
   std::set_new_handler(note_want_of_memory);
   std::set_terminate(end_without_memory);
   try {
