@@ -99,6 +99,7 @@ result<void> engine::open(MPI_Comm parent, const mpi_options& options) {
 
 engine::~engine() {
   guard_word_ = 0;
+  end_transfers();
   if (!is_up()) return;
   const bool whole = control_.has_value() && !poison_;
   if (control_) flush(flush_time);
@@ -129,6 +130,20 @@ void engine::left_by_exception() noexcept {
     incoming_.clear();
     outgoing_.clear();
   }
+}
+
+// The receiver may have acknowledged a message that MPI still holds here: its request is not complete. The staging
+// memory outlives the engine then.
+void engine::end_transfers() {
+  const auto last = clock::now() + flush_time;
+  for (std::deque<transfer>* transfers : {&receiving_, &sending_, &pushing_})
+    for (transfer& at : *transfers) {
+      if (!at.moving) continue;
+      while (is_up() && !at.moving->is_finished() && clock::now() < last)
+        if (!at.moving->step()) break;
+      if (!at.moving->is_finished()) at.moving->abandon(abandoned_);
+      at.moving.reset();
+    }
 }
 
 std::int32_t engine::readable_peers() const {

@@ -101,6 +101,7 @@ class engine {
   result<void> wait_while_sound(guard& locked, exchange& e);
   void poison(error reason, bool doubt, bool tell_peers);
   void flush(std::chrono::milliseconds most);
+  void end_transfers();
   std::vector<std::int32_t> waited_for(const exchange& e, bool sends) const;
   error waited_in_vain(const exchange& e) const;
   std::string last_heard(std::span<const std::int32_t> ranks) const;

@@ -15,6 +15,7 @@ bool staging::is_free() {
 }
 
 void abandoned_memory::add(staging memory) {
+  if (!is_up()) return held_.push_back(std::move(memory));  // nobody can be asked any more
   std::erase_if(held_, [](staging& held) { return held.is_free(); });
   if (!memory.is_free()) held_.push_back(std::move(memory));
 }
@@ -92,7 +93,7 @@ result<bool> staged_transfer::step() {
 
 void staged_transfer::abandon(abandoned_memory& to) {
   for (staging& slot : slots_) {
-    if (to_ != nullptr && slot.request != MPI_REQUEST_NULL) MPI_Cancel(&slot.request);
+    if (to_ != nullptr && slot.request != MPI_REQUEST_NULL && is_up()) MPI_Cancel(&slot.request);
     to.add(std::move(slot));
   }
   slots_.clear();
