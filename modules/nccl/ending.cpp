@@ -11,7 +11,6 @@ namespace shardmesh::nccl {
 namespace {
 
 constexpr std::chrono::milliseconds ask_every{1};  // other ranks
-constexpr std::chrono::seconds settling{10};       // for what an abort has ended to be off the device
 constexpr std::chrono::seconds parting{5};         // for NCCL to say goodbye
 
 }  // namespace
@@ -57,13 +56,19 @@ void engine::check_limits(const operation& op) {
   poison(std::move(reason), true);
 }
 
-// After an abort: NCCL's kernels see it and end. Memory of calls on callers' streams lives until the stream has passed.
+// After an abort: NCCL's kernels see it and end. Until then they may use the memory of the call, which its caller frees
+// after the error: so this waits as long as that takes, past the deadline of the call, or until the device has failed.
+// Kernels that wait on the default stream for the caller's own work see the abort only after that work.
+// Memory of calls on callers' streams lives until the stream has passed.
 void engine::settle(operation& op) {
-  const auto end = clock::now() + settling;
-  for (patience each; clock::now() < end; each.rest()) {
+  for (patience each;; each.rest()) {
     const guard locked(lock_);
-    if (op.at == stage::launching && !mark(op)) op.at = stage::done;
-    if (op.is_streamed || op.at != stage::running) return;
+    if (op.is_streamed) return;
+    if (op.at == stage::launching && !mark(op)) {  // no event can be had: the whole stream, then
+      static_cast<void>(parts_.stream.synchronize());
+      op.at = stage::done;
+    }
+    if (op.at != stage::running) return;
     const auto over = op.finished.done();
     if (!over || *over) op.at = stage::done;
   }

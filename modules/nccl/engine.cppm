@@ -102,7 +102,7 @@ class engine : public std::enable_shared_from_this<engine> {
   void close();
 
   // Without it.
-  void settle(operation& op);  // until nobody touches the memory of an aborted operation
+  void settle(operation& op);  // until no kernel touches the memory of an aborted operation
   void watch(const std::stop_token& stop);
 
   parts parts_;

@@ -2,6 +2,7 @@
 // What ranks are told when one does not come, gives up, is lost, or when NCCL or the device fails: the same error on
 // every rank, soon, and a process that goes on.
 #include <algorithm>
+#include <atomic>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <chrono>
@@ -292,4 +293,27 @@ TEST_CASE("a call after the deadline of another has its error, and nothing is st
   check_all_equal(all, errc::deadline_exceeded);
   CHECK_THAT(all.errors[0].message, ContainsSubstring("the deadline of rank 0 had passed before all_reduce"));
   CHECK(double_calls("ncclAllReduce") == 0);
+}
+
+TEST_CASE("a call that failed returns when no kernel can use its memory any more, however long that takes") {
+  const on_double fresh;
+  std::atomic<bool> is_released = false;
+  const auto all = failing(2, [&](nccl_communicator& comm) -> result<void> {
+    if (comm.rank() == 1) return until_told(comm);
+    // What NCCL waits for on the default stream does not end for longer than anybody would wait in vain.
+    device_bytes other(comm.memory(), 64);
+    double_inject("cudaMemsetAsync", 0, 1, double_hang, 0);
+    if (cudaSetDevice(0) != 0 || cudaMemsetAsync(other.there().data(), 0, 64, nullptr) != 0)
+      return fail(errc::io, "the test cannot hold the default stream");
+    const std::jthread later([&] {
+      std::this_thread::sleep_for(11s);
+      is_released = true;
+      double_release();
+    });
+    auto done = reduce(comm, within(200ms));
+    if (!is_released) return fail(errc::io, "returned while the kernel had not run");
+    return done;
+  });
+  check_all_equal(all, errc::deadline_exceeded);
+  CHECK(all.took >= 11s);
 }
