@@ -72,6 +72,11 @@ struct open_options {
   /// Where not empty, nobody asks for entries of other keys: what a DCP folder says of them is passed over, and its
   /// catalog has few others or none. Formats that gain nothing by it show everything.
   std::vector<std::string> only_keys = {};
+  /// Of DCP folders whose ranks saved without collectives, and may hold different values under one key: the rank whose
+  /// values are read. Without a rank such a key is a conflict (errc::disagreement when it is read, a warning before).
+  std::optional<std::int32_t> rank = {};
+  /// Shows each rank's value of such a key as an entry KEY@RANK.
+  bool keys_at_ranks = false;
   /// Where files are opened; without it each checkpoint has a pool of its own, of `max_open_files`. For programs that
   /// keep many checkpoints open.
   std::optional<file_pool> files = {};

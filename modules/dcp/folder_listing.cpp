@@ -8,6 +8,7 @@ module;
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -22,6 +23,7 @@ module shardmesh.dcp;
 import :file_times;
 import :flattened;
 import :folder_listing;
+import :item_comparison;
 
 namespace shardmesh::dcp {
 namespace fs = std::filesystem;
@@ -56,6 +58,43 @@ result<metadata> read_file_of_metadata(const fs::path& file, std::span<const std
   return parse_metadata(std::move(bytes), file.string(), &budget);
 }
 
+// Keys as the files have them: KEY@RANK is KEY there.
+std::vector<std::string> stored_keys(const open_options& options) {
+  std::vector<std::string> keys = options.only_keys;
+  if (!options.keys_at_ranks) return keys;
+  for (const std::string& key : options.only_keys)
+    if (const auto at = key.rfind('@'); at != std::string::npos) keys.push_back(key.substr(0, at));
+  return keys;
+}
+
+// The descriptions of all ranks, as one.
+metadata merge_ranks(const fs::path& folder, std::vector<metadata> parts, std::vector<std::int64_t> ranks,
+                     const open_options& options) {
+  std::map<std::string, std::int32_t> numbers;
+  std::vector<std::string> names;
+  for (const metadata& part : parts)
+    for (const std::string& name : part.contents.files)
+      if (numbers.try_emplace(name, static_cast<std::int32_t>(names.size())).second) names.push_back(name);
+  folder_files files(folder, names, options.pool());
+  item_comparison comparison;
+  const auto source_of = [&](const std::string& file, const stored_range& place) {
+    return files.section(numbers.at(file), place.offset, place.length);
+  };
+  merge_rules rules{.ranks = std::move(ranks), .keys_at_ranks = options.keys_at_ranks};
+  if (options.rank) rules.preferred = *options.rank;
+  rules.are_equal = [&](const std::string& file, const stored_range& place, const std::string& other_file,
+                        const stored_range& other) -> result<bool> {
+    SHARDMESH_TRY(const auto one, source_of(file, place));
+    SHARDMESH_TRY(const auto another, source_of(other_file, other));
+    return comparison.are_equal(*one, *another);
+  };
+  metadata made = merge_metadata(std::move(parts), rules);
+  for (error& warning : made.warnings)
+    if (warning.file.empty()) warning.file = folder.string();
+  for (auto& [key, conflict] : made.conflicts) conflict.file = folder.string();
+  return made;
+}
+
 }  // namespace
 
 result<folder_listing> list_folder(const fs::path& folder) {
@@ -86,16 +125,19 @@ result<folder_listing> list_folder(const fs::path& folder) {
       .with_file((folder / ".metadata").string());
 }
 
-result<metadata> read_metadata(const fs::path& folder, const folder_listing& listing,
-                               std::span<const std::string> only_keys, read_budget& budget) {
+result<metadata> read_metadata(const fs::path& folder, const folder_listing& listing, const open_options& options,
+                               read_budget& budget) {
   std::int64_t left = budget.limits().description_bytes;
-  if (listing.has_metadata) return read_file_of_metadata(folder / ".metadata", only_keys, budget, left);
+  if (listing.has_metadata) return read_file_of_metadata(folder / ".metadata", options.only_keys, budget, left);
+  const std::vector<std::string> keys = stored_keys(options);
   std::vector<metadata> parts;
+  std::vector<std::int64_t> ranks;
   for (const auto& [rank, file] : listing.rank_metadata) {
-    SHARDMESH_TRY(metadata part, read_file_of_metadata(folder / file, only_keys, budget, left));
+    SHARDMESH_TRY(metadata part, read_file_of_metadata(folder / file, keys, budget, left));
     parts.push_back(std::move(part));
+    ranks.push_back(rank);
   }
-  return merge_metadata(std::move(parts));
+  return merge_ranks(folder, std::move(parts), std::move(ranks), options);
 }
 
 void note_oddities(const fs::path& folder, const folder_listing& listing, metadata& description) {

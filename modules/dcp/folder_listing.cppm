@@ -6,6 +6,7 @@ module shardmesh.dcp:folder_listing;
 import shardmesh.std;
 import shardmesh.core;
 import shardmesh.storage;
+import shardmesh.catalog;
 import :metadata;
 
 namespace shardmesh::dcp {
@@ -20,10 +21,10 @@ struct folder_listing {
 // errc::io; errc::incomplete_save where there is no metadata.
 result<folder_listing> list_folder(const std::filesystem::path& folder);
 
-// `.metadata`, or those of the ranks together, which stay below the limit of one. Where `only_keys` is not empty, what
-// they say of other keys may be passed over.
+// `.metadata`, or those of the ranks together, which stay below the limit of one. With `only_keys` in the options,
+// descriptions of other keys may be passed over; `rank` and `keys_at_ranks` are for those of the ranks.
 result<metadata> read_metadata(const std::filesystem::path& folder, const folder_listing& listing,
-                               std::span<const std::string> only_keys, read_budget& budget);
+                               const open_options& options, read_budget& budget);
 
 // Adds to the description's problems and warnings what the folder has beside what it describes.
 void note_oddities(const std::filesystem::path& folder, const folder_listing& listing, metadata& description);

@@ -20,6 +20,8 @@ struct extras {
   std::vector<std::pair<std::string, pickle::value>> planner_entries;  // of planner_data, under names of no entry
   /// Texts of the safetensors files that it was made from: the attribute `safetensors_metadata`, a dict of str.
   std::vector<std::pair<std::string, std::string>> texts;
+  /// StorageMeta.save_id of a new save; empty: `attributes` hold a storage_meta or there is none.
+  std::string save_id;
   std::vector<side_file> side_files;  // to be copied beside
   /// Entries of the reader that lie in a side file, Megatron's common.pt: they go where it goes.
   std::set<std::string> common_keys;
@@ -34,6 +36,8 @@ struct metadata {
   dcp::extras extras;
   std::vector<error> problems;  // entries that cannot be used; the rest can
   std::vector<error> warnings;  // what is odd without making an entry unreadable
+  /// Errors of reading an entry, by its key: ranks hold different values under it.
+  std::map<std::string, error, std::less<>> conflicts;
 };
 
 /// Reads the pickle of a `.metadata` or `__N.metadata` file, of any PyTorch since 1.13. Unknown classes and attributes
@@ -49,9 +53,25 @@ inline constexpr std::string_view texts_attribute = "safetensors_metadata";
 inline constexpr std::string_view strides_attribute = "tensor_strides";
 inline constexpr std::string_view paths_attribute = "nested_paths";
 
-/// One description from the `__N.metadata` of every rank (at least one): chunks that several hold are one. Ranks that
-/// describe a tensor differently are problems. Cost: O(n log n) in chunks.
-metadata merge_metadata(std::vector<metadata> parts);
+/// How the descriptions of several ranks become one.
+struct merge_rules {
+  /// The rank of each part; empty: their positions.
+  std::vector<std::int64_t> ranks = {};
+  /// This rank's values win over those of others. Its shards are still merged with theirs.
+  std::optional<std::int64_t> preferred = {};
+  /// A key with different values becomes one entry KEY@RANK for each rank.
+  bool keys_at_ranks = false;
+  /// Whether two items, each with the name of its file, hold the same bytes. Null: all do.
+  std::function<result<bool>(const std::string& file, const stored_range& place, const std::string& other_file,
+                             const stored_range& other)>
+      are_equal = {};
+};
+
+/// One description from the `__N.metadata` of every rank (at least one). Equal boxes of several ranks are one chunk
+/// when their items hold the same bytes. Different values under one key, or different shapes and dtypes, are the
+/// preferred rank's, entries KEY@RANK, or one of the `conflicts`. Cost: O(n log n) in chunks, and a comparison of each
+/// item that several ranks hold (none with a preferred rank that holds it).
+metadata merge_metadata(std::vector<metadata> parts, const merge_rules& rules = {});
 
 /// Where a written entry lies: file, offset and length of its item.
 struct item_place {

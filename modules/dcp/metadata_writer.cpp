@@ -64,6 +64,7 @@ class metadata_writer {
       // The limit is far above any real attribute; what cannot be repeated becomes None rather than damage.
       if (!out_.value(value)) out_.none();
     }
+    write_storage_meta();
     write_texts();
     write_strides();
     write_joined_paths();
@@ -152,6 +153,22 @@ class metadata_writer {
       if (!out_.value(value)) out_.none();
     }
     out_.end_dict();
+  }
+
+  void write_storage_meta() {
+    if (extras_.save_id.empty()) return;
+    out_.text("storage_meta");
+    begin_object(metadata_module, "StorageMeta");
+    out_.text("checkpoint_id");
+    out_.none();
+    out_.text("save_id");
+    out_.text(extras_.save_id);
+    out_.text("load_id");
+    out_.none();
+    out_.text("modules");
+    out_.begin_list();
+    out_.end_list();
+    end_object();
   }
 
   void write_texts() {

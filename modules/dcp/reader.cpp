@@ -9,6 +9,7 @@ module;
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -40,6 +41,7 @@ class dcp_reader final : public checkpoint_reader, public torch_file::archived_o
     contents_ = std::move(description.contents);
     problems_ = std::move(description.problems);
     warnings_ = std::move(description.warnings);
+    conflicts_ = std::move(description.conflicts);
     path_ = std::move(folder);
   }
 
@@ -151,7 +153,12 @@ class dcp_reader final : public checkpoint_reader, public torch_file::archived_o
   // Everything that is copied of such entries is their archive, so every record of it counts.
   check_outcome check_whole(std::span<const whole_entry> entries, const check_options& options) override {
     return check_each(entries, options, [&](const whole_entry& entry) -> result<std::pair<std::int64_t, std::int64_t>> {
-      if (!entry.is_tensor) return check_item(contents_.objects[entry.index].place, options.quick);
+      if (!entry.is_tensor) {
+        const object_entry& object = contents_.objects[entry.index];
+        auto sums = check_item(object.place, options.quick);
+        if (!sums) return name_in(std::move(sums).error(), object.key, object.place);
+        return sums;
+      }
       const tensor_entry& tensor = contents_.tensors[entry.index];
       std::pair<std::int64_t, std::int64_t> total;
       for (std::int32_t chunk = tensor.first_chunk; chunk < tensor.first_chunk + tensor.chunk_count; ++chunk) {
@@ -211,6 +218,8 @@ class dcp_reader final : public checkpoint_reader, public torch_file::archived_o
   }
 
   error name_in(error e, const std::string& key, const stored_range& place) {
+    if (place.file < 0)
+      if (const auto conflict = conflicts_.find(key); conflict != conflicts_.end()) e = conflict->second;
     if (e.key.empty()) e.key = key;
     if (e.file.empty() && place.file >= 0) e.file = files_.path_of(place.file).string();
     return budget_->keep(std::move(e));
@@ -304,6 +313,7 @@ class dcp_reader final : public checkpoint_reader, public torch_file::archived_o
   }
 
   dcp::extras extras_;
+  std::map<std::string, error, std::less<>> conflicts_;  // keys under which ranks hold different values
   folder_files files_;
   chunk_cache cache_;
   std::shared_ptr<read_budget> budget_;
@@ -325,7 +335,7 @@ const extras& extras_of(const checkpoint_reader& reader) {
 result<std::unique_ptr<checkpoint_reader>> open(const fs::path& folder, const open_options& options) {
   SHARDMESH_TRY(const folder_listing listing, list_folder(folder));
   const auto budget = std::make_shared<read_budget>(options.limits);
-  SHARDMESH_TRY(metadata description, read_metadata(folder, listing, options.only_keys, *budget));
+  SHARDMESH_TRY(metadata description, read_metadata(folder, listing, options, *budget));
   if (options.only_keys.empty()) note_oddities(folder, listing, description);  // of what was left out nothing is known
   auto reader = std::make_unique<dcp_reader>(folder, std::move(description), options, budget);
   reader->check_repeats();

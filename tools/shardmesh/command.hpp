@@ -4,6 +4,7 @@
 #pragma once
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <optional>
 #include <stop_token>
 #include <string>
 
@@ -17,7 +18,10 @@ struct common_options {
   int threads = 0;                // 0: all cores
   std::int64_t limit_factor = 1;  // times the limits of what reading an untrusted file may cost
   bool all_parts = false;         // a folder of several checkpoints is seen as one
-  std::stop_token cancel{};       // of commands that write: SIGINT and SIGTERM (see signals.hpp)
+  /// Of folders whose ranks saved without collectives: whose values are read, or those of all, as KEY@RANK.
+  std::optional<std::int32_t> rank{};
+  bool keys_at_ranks = false;
+  std::stop_token cancel{};  // of commands that write: SIGINT and SIGTERM (see signals.hpp)
 };
 
 /// What a command does once its arguments are parsed; returns the exit status.

@@ -54,10 +54,19 @@ int run(int argc, char** argv) {
   tool::add_diff(app, call);
   tool::add_convert(app, call);
   tool::add_reshard(app, call);
-  for (const char* const reads : {"inspect", "verify", "diff", "convert", "reshard"})
-    app.get_subcommand(reads)->add_flag(
-        "--all", call.common.all_parts,
-        "Take every checkpoint in a folder (model, optimizer, ...) as one, with keys PART.KEY");
+  for (const char* const reads : {"inspect", "verify", "diff", "convert", "reshard"}) {
+    CLI::App* const command = app.get_subcommand(reads);
+    command->add_flag("--all", call.common.all_parts,
+                      "Take every checkpoint in a folder (model, optimizer, ...) as one, with keys PART.KEY");
+    CLI::Option* const rank =
+        command
+            ->add_option("--rank", call.common.rank,
+                         "Read rank N's value of a key under which ranks without collectives saved different ones")
+            ->type_name("N")
+            ->check(CLI::Range(0, INT32_MAX));
+    command->add_flag("--keys-at-ranks", call.common.keys_at_ranks, "List such a key as KEY@RANK for each rank")
+        ->excludes(rank);
+  }
   tool::add_layout(app, call);
   tool::add_plan(app, call);
   tool::add_check_shards(app, call);

@@ -17,7 +17,9 @@ namespace tool {
 inline shardmesh::result<std::unique_ptr<shardmesh::checkpoint_reader>> open_source(
     const std::string& path, const common_options& common, const std::vector<std::string>& only_keys = {}) {
   const shardmesh::open_options how{.limits = shardmesh::read_limits{}.times(common.limit_factor),
-                                    .only_keys = only_keys};
+                                    .only_keys = only_keys,
+                                    .rank = common.rank,
+                                    .keys_at_ranks = common.keys_at_ranks};
   return common.all_parts ? shardmesh::open_parts(path, how) : shardmesh::open_checkpoint(path, how);
 }
 
