@@ -9,11 +9,13 @@
 #include <vector>
 
 #include "errors.hpp"
+#include "interpreter.hpp"
 #include "module.hpp"
 #include "values.hpp"
 #include "waiting.hpp"
 
 import shardmesh;
+import shardmesh.dcp;
 
 namespace bindings {
 namespace py = pybind11;
@@ -23,19 +25,24 @@ namespace {
 
 using reader_pointer = std::shared_ptr<checkpoint_reader>;
 
-// options: limit_factor, only_keys, all_parts, dequantize, block_size, check_sums (of what is dequantized).
+// options: limit_factor, only_keys, rank (or None), keys_at_ranks, all_parts, dequantize, block_size, check_sums (of
+// what is dequantized).
 reader_pointer open(const py::str& path, const py::dict& given) {
   const std::string name = bytes_of(path);
   open_options how{.limits = read_limits{}.times(given["limit_factor"].cast<std::int64_t>())};
   for (const py::handle key : given["only_keys"]) how.only_keys.push_back(bytes_of(key));
+  if (!given["rank"].is_none()) how.rank = given["rank"].cast<std::int32_t>();
+  how.keys_at_ranks = given["keys_at_ranks"].cast<bool>();
   const bool all_parts = given["all_parts"].cast<bool>(), dequantize = given["dequantize"].cast<bool>();
   const dequantize_options numbers{.block_size = given["block_size"].cast<std::int64_t>(),
                                    .check_sums = given["check_sums"].cast<bool>()};
-  const py::gil_scoped_release released;
-  auto opened = all_parts ? open_parts(name, how) : open_checkpoint(name, how);
-  if (opened && dequantize) opened = dequantized(*std::move(opened), numbers);
-  if (opened) (*opened)->identify_opaque_tensors();
-  const py::gil_scoped_acquire held;
+  auto opened = [&] {
+    const released unlocked;
+    auto made = all_parts ? open_parts(name, how) : open_checkpoint(name, how);
+    if (made && dequantize) made = dequantized(*std::move(made), numbers);
+    if (made) (*made)->identify_opaque_tensors();
+    return made;
+  }();
   return reader_pointer(value_of(std::move(opened)));
 }
 
@@ -57,25 +64,47 @@ py::list objects(const checkpoint_reader& reader) {
   return made;
 }
 
-// (offsets, sizes, file, offset, length)
+// Of an item: (file, offset, length, transform); the file is "" where it is not known.
+py::tuple place_of(const catalog& contents, const stored_range& place) {
+  const std::string_view file =
+      place.file < 0 ? std::string_view() : contents.files[static_cast<std::size_t>(place.file)];
+  const std::string& transform = contents.transforms[static_cast<std::size_t>(place.transform)];
+  return py::make_tuple(text(file), place.offset, place.length, text(transform));
+}
+
+// Of each object.
+py::list object_places(const checkpoint_reader& reader) {
+  py::list made;
+  for (const object_entry& object : reader.contents().objects) made.append(place_of(reader.contents(), object.place));
+  return made;
+}
+
+// StorageMeta.save_id of a DCP folder; "" where there is none.
+py::str save_id(const checkpoint_reader& reader) {
+  for (const auto& [name, value] : dcp::extras_of(reader).attributes) {
+    if (name != "storage_meta") continue;
+    for (const auto [field, id] : value.state().pairs())
+      if (field.text() == "save_id") return text(id.text().value_or(""));
+  }
+  return text("");
+}
+
+// (offsets, sizes, file, offset, length, transform)
 py::list chunks(const checkpoint_reader& reader, std::size_t index) {
   const catalog& contents = reader.contents();
   const tensor_entry& tensor = contents.tensors.at(index);
   py::list made;
   for (std::int32_t i = tensor.first_chunk; i < tensor.first_chunk + tensor.chunk_count; ++i) {
     const box where = contents.chunk_box(tensor, i);
-    const stored_range& place = contents.chunk_places[static_cast<std::size_t>(i)];
-    const std::string_view file =
-        place.file < 0 ? std::string_view() : contents.files[static_cast<std::size_t>(place.file)];
-    made.append(
-        py::make_tuple(to_python(where.offsets), to_python(where.sizes), text(file), place.offset, place.length));
+    const py::tuple place = place_of(contents, contents.chunk_places[static_cast<std::size_t>(i)]);
+    made.append(py::make_tuple(to_python(where.offsets), to_python(where.sizes)) + place);
   }
   return made;
 }
 
 py::bytes object_archive(checkpoint_reader& reader, std::size_t index) {
   result<std::vector<std::byte>> made = [&] {
-    const py::gil_scoped_release released;
+    const released unlocked;
     return reader.object_archive(index);
   }();
   const std::vector<std::byte> archive = value_of(std::move(made));
@@ -93,7 +122,7 @@ class arrivals {
   explicit arrivals(const py::object& told) : told_(told) {}
   bool wanted() const { return !told_.is_none(); }
   void tell(const std::string& key, watch& watching) {
-    const py::gil_scoped_acquire held;
+    const acquired held;
     if (raised_) return;
     try {
       told_(text(key));
@@ -172,6 +201,8 @@ void add_checkpoint(py::module_& native) {
       .def_property_readonly("problems", [](const checkpoint_reader& r) { return to_python(r.problems()); })
       .def_property_readonly("notes", [](const checkpoint_reader& r) { return lines(r.notes()); })
       .def_property_readonly("texts", &texts)
+      .def_property_readonly("save_id", &save_id)
+      .def("object_places", &object_places)
       .def("tensors", &tensors)
       .def("objects", &objects)
       .def("chunks", &chunks, py::arg("tensor"))

@@ -33,8 +33,13 @@ py::str text(std::string_view bytes) {
 std::string bytes_of(const py::handle& text) {
   const auto encoded =
       py::reinterpret_steal<py::bytes>(PyUnicode_AsEncodedString(text.ptr(), "utf-8", "surrogateescape"));
-  if (!encoded) throw py::error_already_set();
-  return encoded;
+  if (encoded) return encoded;
+  if (PyErr_ExceptionMatches(PyExc_UnicodeError) == 0) throw py::error_already_set();
+  PyErr_Clear();
+  const auto spelled = py::reinterpret_steal<py::str>(PyObject_ASCII(text.ptr()));
+  if (!spelled) throw py::error_already_set();
+  raise(fail(errc::invalid_argument, "a text holds a surrogate without its pair, which UTF-8 cannot spell")
+            .with_values("valid Unicode", std::string(spelled)));
 }
 
 py::object to_python(const error& e) {

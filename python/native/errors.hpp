@@ -14,7 +14,7 @@ namespace bindings {
 
 /// A str. Bytes that are no UTF-8 (keys and paths may have such) come out as Python's own surrogate escapes.
 pybind11::str text(std::string_view bytes);
-/// The way back.
+/// The way back. Raises invalid_argument for other surrogates.
 std::string bytes_of(const pybind11::handle& text);
 
 /// An instance of shardmesh.Error with the error's fields and its text.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "errors.hpp"
+#include "interpreter.hpp"
 #include "module.hpp"
 #include "values.hpp"
 
@@ -35,7 +36,7 @@ class reader_map {
     const bool is_whole = where.is_none();
     const box wanted = is_whole ? box{} : to_box(where);
     auto mapped = [&] {
-      const py::gil_scoped_release released;
+      const released unlocked;
       return is_whole ? tensors_.tensor(name) : tensors_.tensor(name, wanted);
     }();
     return value_of(std::move(mapped));

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "errors.hpp"
+#include "interpreter.hpp"
 
 import shardmesh;
 
@@ -25,6 +26,11 @@ PYBIND11_MODULE(_native, native) {
       PyErr_SetObject(py::type::of(made).ptr(), made.ptr());
     }
   });
+  native.def("end_running_work", [] {
+    bindings::end_running_work();
+    bindings::discard_rank_folders();
+  });
+  py::module_::import("atexit").attr("register")(native.attr("end_running_work"));
   native.def(
       "prefer_large_pages",
       [](std::uintptr_t address, std::size_t size_bytes) {

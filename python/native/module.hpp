@@ -9,6 +9,7 @@ void add_checkpoint(pybind11::module_& native);   // one opened checkpoint: what
 void add_mapping(pybind11::module_& native);      // its tensors where they lie in the files
 void add_saving(pybind11::module_& native);       // save, from one process
 void add_commands(pybind11::module_& native);     // verify, diff, convert, reshard
+void discard_rank_folders();                      // that the ending program has not committed
 void add_rank_folder(pybind11::module_& native);  // a DCP folder that several processes write
 void add_layouts(pybind11::module_& native);      // who holds which boxes of a tensor
 void add_ranks(pybind11::module_& native);        // processes as ranks, and tensors that move between them

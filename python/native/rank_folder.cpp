@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // A DCP folder that several processes write, each its own file, and that one of them puts in place: what
 // shardmesh.dcp.StorageWriter is made of. Who tells whom what was written is Python's part.
+#include <unistd.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -36,13 +39,33 @@ class rank_folder {
   static std::unique_ptr<rank_folder> join(const py::str& folder) {
     return std::make_unique<rank_folder>(value_of(staged_output::join(bytes_of(folder))), false);
   }
-  rank_folder(staged_output output, bool commits) : output_(std::move(output)), commits_(commits) {}
+  rank_folder(staged_output output, bool commits) : output_(std::move(output)), commits_(commits) {
+    if (commits_) open_folders().push_back(this);
+  }
+  rank_folder(const rank_folder&) = delete;
+  rank_folder& operator=(const rank_folder&) = delete;
+  ~rank_folder() {
+    std::erase(open_folders(), this);
+    if (!is_of_this_process() && output_) output_->release();  // the parent goes on with it
+  }
+  // Those that are not committed. Python's lock guards them. Never destroyed: Python's objects may live longer.
+  static std::vector<rank_folder*>& open_folders() {
+    static auto* const folders = new std::vector<rank_folder*>;
+    return *folders;
+  }
+  void discard() {
+    if (is_of_this_process()) output_.reset();
+  }
 
-  py::str folder() const { return text(output_.folder().native()); }
+  py::str folder() const {
+    check_open();
+    return text(output_->folder().native());
+  }
 
   // This rank's file, and what became of it: the places of the objects, then of the tensors, as (file, offset, length),
   // and the checksums, as (file, offset, length, digits). archives: bytes each. tensors: (key, memory) each.
   py::tuple write(std::int32_t rank, const py::sequence& archives, const py::sequence& tensors, const py::dict& given) {
+    check_open();
     std::vector<std::string_view> objects;
     for (const py::handle archive : archives) objects.push_back(py::reinterpret_borrow<py::bytes>(archive));
     view_source source;
@@ -52,7 +75,7 @@ class rank_folder {
       chunks.push_back(chunk_of(bytes_of(pair[0]), rank, to_view(pair[1]), source));
     }
     const plain_saving saving(given);
-    dcp::rank_files files(output_, rank);
+    dcp::rank_files files(*output_, rank);
     check(waited(given["report"], [&](watch& watching) {
       return write_items(files, rank, objects, chunks, source, saving.with(watching));
     }));
@@ -65,6 +88,7 @@ class rank_folder {
 
   // Adds the metadata and the record of checksums, and puts the folder in place. Returns notes for the user.
   py::list commit(const py::bytes& metadata, const py::sequence& sums) {
+    check_open();
     std::vector<checksum_range> ranges;
     for (const py::handle sum : sums) {
       const auto one = py::reinterpret_borrow<py::sequence>(sum);
@@ -73,11 +97,15 @@ class rank_folder {
     const std::string_view pickle = metadata;
     check(waited(py::none(), [&](watch&) { return finish(std::as_bytes(std::span(pickle)), std::move(ranges)); }));
     py::list notes;
-    for (const std::string& note : output_.notes()) notes.append(text(note));
+    for (const std::string& note : output_->notes()) notes.append(text(note));
     return notes;
   }
 
  private:
+  bool is_of_this_process() const { return process_ == ::getpid(); }
+  void check_open() const {
+    if (!output_) raise(fail(errc::cancelled, "the save was discarded because the program ends"));
+  }
   static output_tensor chunk_of(std::string key, std::int32_t rank, const tensor_view& view, view_source& source) {
     output_tensor made;
     made.key = std::move(key);
@@ -101,10 +129,10 @@ class rank_folder {
     }
     for (output_tensor& chunk : chunks)
       if (auto placed = files.place_tensor(chunk); !placed) return std::move(placed).error().with_key(chunk.key);
-    if (auto room = output_.reserve(dcp::data_bytes_of(chunks)); !room) return room;
+    if (auto room = output_->reserve(dcp::data_bytes_of(chunks)); !room) return room;
     if (auto done = files.write_tensors(chunks, source, run_options_of(options)); !done) return done;
-    if (auto done = output_.prepare(); !done) return done;
-    if (!commits_) output_.release();
+    if (auto done = output_->prepare(); !done) return done;
+    if (!commits_) output_->release();
     return {};
   }
 
@@ -113,20 +141,26 @@ class rank_folder {
     ranges.push_back({".metadata", 0, static_cast<std::int64_t>(metadata.size()), to_hex(xxh3(metadata))});
     const std::string record = format_checksums(ranges);
     if (auto done = write_file(checksum_file_name, std::as_bytes(std::span(record))); !done) return done;
-    return output_.commit();
+    return output_->commit();
   }
 
   result<void> write_file(std::string_view name, std::span<const std::byte> bytes) {
-    auto file = output_.add_file(name);
+    auto file = output_->add_file(name);
     if (!file) return std::move(file).error();
-    return output_.write(*file, 0, bytes);
+    return output_->write(*file, 0, bytes);
   }
 
-  staged_output output_;
+  std::optional<staged_output> output_;  // none once it was discarded
   bool commits_;
+  pid_t process_ = ::getpid();
 };
 
 }  // namespace
+
+void discard_rank_folders() {
+  const auto folders = rank_folder::open_folders();
+  for (rank_folder* folder : folders) folder->discard();
+}
 
 void add_rank_folder(py::module_& native) {
   py::class_<rank_folder>(native, "RankFolder")

@@ -18,6 +18,7 @@
 
 #include "errors.hpp"
 #include "foreign_ranks.hpp"
+#include "interpreter.hpp"
 #include "module.hpp"
 #include "values.hpp"
 #include "waiting.hpp"
@@ -42,14 +43,15 @@ call_options within(const std::optional<double>& seconds) {
 
 // Asked by a rank that waits. Where a signal's handler raised (Ctrl-C), the exception stays set in this thread.
 bool no_signal_came() {
-  const py::gil_scoped_acquire held;
+  if (is_overtaken()) return false;
+  const acquired held;
   return PyErr_Occurred() == nullptr && PyErr_CheckSignals() == 0;
 }
 
 // Short work, in this thread, without the interpreter's lock.
 template <std::invocable<> Work>
 std::invoke_result_t<Work> unlocked(const Work& work) {
-  const py::gil_scoped_release released;
+  const released unlocked;
   return work();
 }
 
@@ -99,7 +101,7 @@ class ranks {
     std::exception_ptr thrown;  // by the report: the call ends, on all ranks
     const auto tell = [&](std::int64_t more) {
       bytes += more;
-      const py::gil_scoped_acquire held;
+      const acquired held;
       try {
         if (!thrown) report(bytes);
       } catch (...) {

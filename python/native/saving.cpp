@@ -91,11 +91,13 @@ py::dict save_state(const py::str& destination, const py::sequence& tensors, con
                                                                ? torch_checkpointing::payload::safetensors
                                                                : torch_checkpointing::payload::torch,
                                                   .item = bytes_of(given["item"])};
+  dcp::extras extras = dcp::new_extras();
+  extras.save_id = bytes_of(given["save_id"]);
   const plain_saving saving(given);
   return told(waited(given["report"], [&](watch& watching) {
     const save_options options = replacing_checkpoints(saving.with(watching));
     if (to == target_format::dcp)
-      return dcp::save(path, std::move(state.tensors), state.objects, state.source, dcp::new_extras(), options);
+      return dcp::save(path, std::move(state.tensors), state.objects, state.source, extras, options);
     if (to == target_format::pt)
       return torch_file::save(path, std::move(state.tensors), state.objects, state.source, options);
     if (to == target_format::torch_checkpointing)

@@ -3,6 +3,8 @@
 
 #include <exception>
 
+#include "interpreter.hpp"
+
 import shardmesh;
 
 namespace bindings {
@@ -12,7 +14,7 @@ namespace {
 
 // What Python has to say: a signal's exception, or that of the caller's own function.
 std::exception_ptr ask_python(const py::object& report, std::int64_t bytes, std::int64_t& told) {
-  const py::gil_scoped_acquire held;
+  const acquired held;
   try {
     if (PyErr_CheckSignals() != 0) throw py::error_already_set();
     told = bytes;
@@ -30,14 +32,15 @@ void wait_for(const std::function<void(watch&)>& work, const py::object& report)
   std::exception_ptr thrown, interruption;
   std::int64_t told = -1;
   {
-    const py::gil_scoped_release released;
+    const released unlocked([&watching] { watching.stop.request_stop(); });
     const auto look = [&] {
-      if (interruption) return;
+      if (interruption || is_overtaken()) return;
       interruption = ask_python(report, watching.bytes, told);
       if (interruption) watching.stop.request_stop();
     };
     thrown = watching.run(work, look, in_a_moment);
-    if (!interruption && told != watching.bytes) interruption = ask_python(report, watching.bytes, told);
+    if (!interruption && !is_overtaken() && told != watching.bytes)
+      interruption = ask_python(report, watching.bytes, told);
   }
   if (interruption) std::rethrow_exception(interruption);
   if (thrown) std::rethrow_exception(thrown);

@@ -17,7 +17,8 @@ import shardmesh;
 namespace bindings {
 
 /// Runs `work` and waits for it, without the interpreter's lock. `report` (None, or a callable) gets the bytes so far
-/// now and then, before a destination is put in place and at the end, not twice the same. A signal's exception, or one of `report`, asks the work to stop, waits until it has, and is raised.
+/// now and then, before a destination is put in place and at the end, not twice the same. A signal's exception, or one
+/// of `report`, asks the work to stop, waits until it has, and is raised.
 void wait_for(const std::function<void(watch&)>& work, const pybind11::object& report);
 
 /// The same for work that makes something.

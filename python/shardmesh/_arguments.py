@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import operator
 import os
+import re
+import urllib.parse
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -12,24 +14,35 @@ from ._error import Error, failure
 if TYPE_CHECKING:
     import torch
 
+#: Of "s3://bucket/x". One letter would be a drive of Windows.
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
+
 #: The largest number of threads, and of anything else.
 _MOST_THREADS = 2**31 - 1
 _MOST = 2**63 - 1
 
 
-def _wrong(name: str, expected: str, found: Any, key: str = "") -> Error:
-    shown = repr(found)
+def shown(value: Any) -> str:
+    """Its repr, of at most a hundred characters."""
+    try:
+        made = repr(value)
+    except Exception:  # of the caller's class
+        made = object.__repr__(value)
+    return made if len(made) <= 100 else f"{made[:97]}..."
+
+
+def wrong(name: str, expected: str, found: Any, key: str = "") -> Error:
     return failure("invalid_argument", f"the argument {name} is not what it can be", key=key, expected=expected,
-                   found=shown if len(shown) <= 100 else f"{shown[:97]}...")
+                   found=shown(found))
 
 
 def number(name: str, value: Any, least: int = 0, most: int = _MOST) -> int:
     try:
         made = operator.index(value)
-    except TypeError:
+    except Exception:  # not only TypeError: an array of several values
         made = None
     if made is None or not least <= made <= most:
-        raise _wrong(name, f"an integer from {least} to {most}" if most != _MOST else f"an integer of at least {least}", value)
+        raise wrong(name, f"an integer from {least} to {most}" if most != _MOST else f"an integer of at least {least}", value)
     return made
 
 
@@ -42,11 +55,25 @@ def fraction(name: str, value: Any) -> float:
     """A number that is not negative, and is one."""
     try:
         made = float(value)
-    except (TypeError, ValueError):
+    except Exception:
         made = -1.0
     if not made >= 0 or isinstance(value, str):
-        raise _wrong(name, "a number of at least 0", value)
+        raise wrong(name, "a number of at least 0", value)
     return made
+
+
+def flag(name: str, value: Any) -> bool:
+    try:
+        return bool(value)
+    except Exception as cause:  # an array of several values
+        raise wrong(name, "True or False", value) from cause
+
+
+def callback(name: str, value: Any) -> Any:
+    """A function, or None."""
+    if value is not None and not callable(value):
+        raise wrong(name, "a function", value)
+    return value
 
 
 def seconds(name: str, value: Any) -> float | None:
@@ -55,7 +82,7 @@ def seconds(name: str, value: Any) -> float | None:
 
 def text(name: str, value: Any) -> str:
     if not isinstance(value, str):
-        raise _wrong(name, "text", value)
+        raise wrong(name, "text", value)
     return value
 
 
@@ -63,17 +90,53 @@ def texts(name: str, value: Any) -> list[str]:
     """Of several, or of one by itself."""
     if isinstance(value, str):
         return [value]
-    made = list(value) if isinstance(value, Iterable) and not isinstance(value, (bytes, bytearray)) else [None]
+    made = _listed(value) if not isinstance(value, (bytes, bytearray)) else None
+    made = [None] if made is None else made
     if not all(isinstance(one, str) for one in made):
-        raise _wrong(name, "a sequence of texts", value)
+        raise wrong(name, "a sequence of texts", value)
     return made
+
+
+def _listed(value: Any) -> list | None:
+    """None for what cannot be iterated over."""
+    try:
+        return list(value) if isinstance(value, Iterable) else None
+    except Exception:  # an array of no dimensions, a generator that raises
+        return None
 
 
 def path(value: str | bytes | os.PathLike[str] | os.PathLike[bytes]) -> str:
-    made = os.fsdecode(value)
+    """A path of this machine, or "file://" and one. Raises Error for other URLs."""
+    try:
+        made = os.fsdecode(value)
+    except Exception as cause:
+        raise wrong("path", "a path: text, bytes or os.PathLike", value) from cause
     if "\0" in made:  # the system would end the name there
-        raise _wrong("path", "a path without a null character", made)
-    return made
+        raise wrong("path", "a path without a null character", made)
+    scheme = _SCHEME.match(made)
+    return made if scheme is None else _local(made, scheme[1])
+
+
+def _local(url: str, scheme: str) -> str:
+    """The path that a file:// URL names."""
+    if scheme.lower() != "file":
+        raise failure("unsupported", f"is a URL of a store ({scheme}://), which shardmesh does not read or write",
+                      path=url, expected="a path of this machine, or file://",
+                      hint="mount or copy it, or take torch.distributed.checkpoint's FsspecReader and FsspecWriter")
+    host, _, below = url[len("file://"):].partition("/")
+    if host not in ("", "localhost"):
+        raise failure("unsupported", "is a file:// URL of another machine", path=url, expected="file:///path",
+                      found=f"host {host}")
+    return "/" + urllib.parse.unquote(below, errors="surrogateescape")
+
+
+def is_path(value: Any) -> bool:
+    """Whether `path` takes it."""
+    try:
+        path(value)
+    except Error:
+        return False
+    return True
 
 
 def key(value: Any) -> str:
@@ -84,20 +147,20 @@ def box(value: Any, key: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """(offsets, sizes)."""
     try:
         offsets, sizes = (tuple(map(operator.index, part)) for part in value)
-    except (TypeError, ValueError):
+    except Exception:  # of iteration, of __index__
         offsets = sizes = None
     if offsets is None or not all(-_MOST <= one <= _MOST for one in (*offsets, *sizes)):
-        raise _wrong("box", "(offsets, sizes), each a sequence of integers", value, key)
+        raise wrong("box", "(offsets, sizes), each a sequence of integers", value, key)
     return offsets, sizes
 
 
 def wanted(value: Any) -> list[tuple[Any, Any, Any]]:
     """(key, box or None, tensor) each."""
     made = [(key, None, one) for key, one in value.items()] if isinstance(value, Mapping) else None
-    if made is None and isinstance(value, Iterable) and not isinstance(value, (str, bytes)):
-        made = list(value)
+    if made is None and not isinstance(value, (str, bytes)):
+        made = _listed(value)
     if made is None or not all(isinstance(one, (tuple, list)) and len(one) == 3 for one in made):
-        raise _wrong("wanted", "{key: tensor}, or a sequence of (key, box, tensor)", value)
+        raise wrong("wanted", "{key: tensor}, or a sequence of (key, box, tensor)", value)
     return made
 
 

@@ -2,8 +2,10 @@
 """One opened checkpoint of any format: a mapping from keys to entries, and loading."""
 from __future__ import annotations
 
+import contextlib
 import io
 import os
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Union
@@ -12,8 +14,9 @@ from . import _arguments, _native, _plain_pickle
 from ._error import Box, Error, failure
 from ._loading import Loading
 from ._mapped import MappedTensor
+from ._process import of_another
 from ._progress import Progress, reporting
-from ._tensors import Destination, dtype_named, fresh
+from ._tensors import Destination, check_apart, dtype_named, fresh
 
 if TYPE_CHECKING:
     import torch
@@ -50,7 +53,7 @@ class TensorEntry:
     def chunks(self) -> list[Chunk]:
         """How the tensor is cut, in the file's order."""
         return [Chunk(Box(offsets, sizes), file, offset, length)
-                for offsets, sizes, file, offset, length in self._checkpoint._native.chunks(self._index)]
+                for offsets, sizes, file, offset, length, _ in self._checkpoint._native.chunks(self._index)]
 
     def load(self, box: Where | None = None) -> torch.Tensor:
         return self._checkpoint.load(self.key, box)
@@ -95,10 +98,16 @@ Entry = Union[TensorEntry, ObjectEntry]
 
 
 class Checkpoint(Mapping[str, Entry]):
-    """Made by `shardmesh.open`. Files are opened when they are read; several threads may load at once."""
+    """Made by `shardmesh.open`. Files are opened when they are read; several threads may load at once.
+
+    A forked child may go on with it, unless another thread was reading at the fork: then every call raises Error.
+    """
 
     def __init__(self, native: _native.Checkpoint) -> None:
-        self._native = native
+        self._reader = native
+        self._calls = 0  # that are under way
+        self._stuck_since = 0  # the process at whose fork a thread was in a call, and held what it locks
+        _open_checkpoints[id(self)] = self
         self._maps: dict[bool, _native.TensorMap] = {}
         self._entries: dict[str, Entry] = {}
         for i, (key, dtype, shape, path, _, requires_grad, foreign) in enumerate(native.tensors()):
@@ -107,8 +116,24 @@ class Checkpoint(Mapping[str, Entry]):
             self._entries[key] = ObjectEntry(key, path, self, i)
 
     @property
+    def _native(self) -> _native.Checkpoint:
+        if self._stuck_since:
+            raise of_another("a checkpoint that a thread was reading at the fork", self._stuck_since,
+                             "open the checkpoint in each process", self._reader.path)
+        return self._reader
+
+    @contextlib.contextmanager
+    def _calling(self) -> Iterator[_native.Checkpoint]:
+        native = self._native
+        self._calls += 1
+        try:
+            yield native
+        finally:
+            self._calls -= 1
+
+    @property
     def path(self) -> str:
-        return self._native.path
+        return self._reader.path
 
     @property
     def format(self) -> str:
@@ -198,11 +223,13 @@ class Checkpoint(Mapping[str, Entry]):
         """Fills tensors in place: {key: tensor}, or (key, box, tensor) of which the box may be None (the whole).
 
         A tensor may have any strides, any dtype that the stored one converts to, and be on any device. Nothing is read
-        when any of them does not fit. What several of them share is read once. allow_shape_mismatch: tensors of as many
+        when any of them does not fit, or two of them fill one byte. The same memory under several keys (tied weights) is
+        filled when all have the same values, else Error "disagreement". What several of them share is read once. allow_shape_mismatch: tensors of as many
         dimensions may have other sizes, and boxes reach beyond what is stored: indices stay, zeros are loaded where
         nothing is stored. check: compare the checksums of what is read, which reads it twice (Error
         "checksum_mismatch").
         """
+        allow_shape_mismatch = _arguments.flag("allow_shape_mismatch", allow_shape_mismatch)
         destinations, requests = self._destinations(wanted, allow_shape_mismatch)
         total = sum(to.tensor.nbytes for to in destinations)
         with reporting(progress, total, "load") as report:
@@ -223,8 +250,10 @@ class Checkpoint(Mapping[str, Entry]):
         time; what it raises ends the load, and `Loading.wait` raises it. Nobody else touches a tensor before its key has
         arrived. Tensors without memory, and whole tensors of another shape, are refused at once; the rest by `wait`.
         """
+        allow_shape_mismatch = _arguments.flag("allow_shape_mismatch", allow_shape_mismatch)
         destinations, requests = self._destinations(wanted, allow_shape_mismatch)
         threads = _arguments.threads(threads)
+        on_arrival = _arguments.callback("on_arrival", on_arrival)
         by_key: dict[str, list[Destination]] = {}
         for to in destinations:
             by_key.setdefault(to.key, []).append(to)
@@ -248,8 +277,10 @@ class Checkpoint(Mapping[str, Entry]):
         (compressed, several chunks, dequantized); unaligned; io.
         """
         box = None if box is None else _arguments.box(box, _arguments.key(key))
-        tensors = self._maps.setdefault(allow_unaligned, _native.TensorMap.make(self._native, allow_unaligned))
-        return MappedTensor(key, self.path, tensors.tensor(_arguments.key(key), box))
+        allow_unaligned = _arguments.flag("allow_unaligned", allow_unaligned)
+        with self._calling() as native:
+            tensors = self._maps.setdefault(allow_unaligned, _native.TensorMap.make(native, allow_unaligned))
+            return MappedTensor(key, self.path, tensors.tensor(_arguments.key(key), box))
 
     def _destinations(self, wanted: Any, allow_shape_mismatch: bool) -> tuple[list[Destination], list]:
         """What is filled, and the C++ half's requests."""
@@ -263,8 +294,10 @@ class Checkpoint(Mapping[str, Entry]):
                 self._native.load_whole(key, to.memory, None)  # raises: the shape that the memory has and needs
             destinations.append(to)
             where = ((0,) * tensor.ndim, tuple(tensor.shape)) if box is None else _arguments.box(box, key)
-            requests.append((key, where, to.memory))
-        return destinations, requests
+            requests.append((key, where))
+        repeated = set(check_apart(destinations, [where for _, where in requests]))
+        return destinations, [(*request, to.memory) for number, (request, to) in enumerate(zip(requests, destinations))
+                              if number not in repeated]
 
     def load_object(self, key: str, weights_only: bool = True) -> Any:
         """The object of that key. Its pickle is run by PyTorch, where weights_only=True refuses all but plain data (and of
@@ -279,7 +312,8 @@ class Checkpoint(Mapping[str, Entry]):
                 return torch.load(stream, map_location="cpu", weights_only=weights_only)
             except Exception as cause:
                 if not weights_only:
-                    raise
+                    raise failure("bad_pickle", f"its pickle could not be run: {type(cause).__name__}: {cause}", key=key,
+                                  path=self.path) from cause
                 entry = self._entries[key]
                 kind = entry.type if isinstance(entry, ObjectEntry) else ""
                 raise failure("unsupported", f"is a {kind}, which is more than plain data", key=key, path=self.path,
@@ -287,34 +321,58 @@ class Checkpoint(Mapping[str, Entry]):
 
     def object_bytes(self, key: str) -> bytes:
         """What `torch.save` would write of the object."""
-        entry = self._entries.get(key)
+        entry = self._entries.get(_arguments.key(key))
         if not isinstance(entry, ObjectEntry):
             raise failure("missing_key", "there is no object of this key", key=key, path=self.path)
-        return self._native.object_archive(entry._index)
+        with self._calling() as native:
+            return native.object_archive(entry._index)
 
     def _load(self, requests: list, threads: int, allow_narrowing: bool, report: Any = None, check: bool = False,
               arrived: Any = None, allow_shape_mismatch: bool = False) -> None:
-        options = {"threads": _arguments.threads(threads), "allow_narrowing": bool(allow_narrowing), "check": bool(check),
-                   "allow_shape_mismatch": bool(allow_shape_mismatch)}
-        self._native.load(requests, options, arrived, report)
+        options = {"threads": _arguments.threads(threads), "check": _arguments.flag("check", check),
+                   "allow_narrowing": _arguments.flag("allow_narrowing", allow_narrowing),
+                   "allow_shape_mismatch": allow_shape_mismatch}
+        with self._calling() as native:
+            native.load(requests, options, arrived, report)
+
+
+#: For children that are forked while threads read.
+_open_checkpoints: weakref.WeakValueDictionary[int, Checkpoint] = weakref.WeakValueDictionary()
+
+
+def _mark_stuck() -> None:
+    for checkpoint in list(_open_checkpoints.values()):
+        if checkpoint._calls:
+            checkpoint._stuck_since = os.getppid()
+
+
+os.register_at_fork(after_in_child=_mark_stuck)
+
+
+def _is_range(index: Any) -> bool:
+    try:
+        return isinstance(index, slice) and index.step in (None, 1) and bool(index.indices(0))
+    except Exception:  # bounds that are no integers
+        return False
 
 
 def box_of_slices(shape: tuple[int, ...], index: Any, key: str) -> Box:
     """The box of `tensor[index]`: slices of step 1, and an ellipsis."""
     given = list(index) if isinstance(index, tuple) else [index]
-    if Ellipsis in given:
-        at = given.index(Ellipsis)
+    at = next((number for number, one in enumerate(given) if one is Ellipsis), None)
+    if at is not None:
         given[at:at + 1] = [slice(None)] * (len(shape) - len(given) + 1)
     given += [slice(None)] * (len(shape) - len(given))
-    if len(given) > len(shape) or not all(isinstance(one, slice) and one.step in (None, 1) for one in given):
+    if len(given) > len(shape) or not all(_is_range(one) for one in given):
         raise failure("invalid_argument", "an entry is indexed with a box", key=key, expected="slices of step 1",
-                      found=repr(index), hint="index the loaded tensor for anything else")
+                      found=_arguments.shown(index), hint="index the loaded tensor for anything else")
     bounds = [one.indices(size) for one, size in zip(given, shape)]
     return Box(tuple(begin for begin, _, _ in bounds), tuple(max(0, end - begin) for begin, end, _ in bounds))
 
 
 def open(path: str | os.PathLike[str], *, only_keys: Sequence[str] = (), all_parts: bool = False,
-         dequantize: bool = False, block_size: int = 128, limit_factor: int = 1) -> Checkpoint:
+         dequantize: bool = False, block_size: int = 128, limit_factor: int = 1, rank: int | None = None,
+         keys_at_ranks: bool = False) -> Checkpoint:
     """A DCP folder, a .pt file, a safetensors file, a Hugging Face folder, or whatever else docs/formats.md lists. No
     pickle is run.
 
@@ -322,34 +380,44 @@ def open(path: str | os.PathLike[str], *, only_keys: Sequence[str] = (), all_par
     all_parts: everything that lies in a folder as one checkpoint, of keys "PART.KEY". dequantize: FP8 weights with
     scales of blocks (of block_size rows and columns) and MXFP4 are the float32 numbers that they stand for.
     limit_factor: allow so many times what reading a file may cost before it is taken for an attack.
+
+    rank, keys_at_ranks: of folders that PyTorch's ranks saved with use_collectives=False, where each rank may have another
+    value under one key. To read such a key raises Error "disagreement", unless `rank` says whose value it is to be, or
+    `keys_at_ranks` lists it as "KEY@RANK" of each rank. Shards are merged anyway.
     """
     return Checkpoint(opened(path, only_keys=only_keys, all_parts=all_parts, dequantize=dequantize,
-                             block_size=block_size, limit_factor=limit_factor))
+                             block_size=block_size, limit_factor=limit_factor, rank=rank, keys_at_ranks=keys_at_ranks))
 
 
 def opened(path: str | os.PathLike[str], *, only_keys: Sequence[str] = (), all_parts: bool = False,
-           dequantize: bool = False, block_size: int = 128, check_sums: bool = False,
-           limit_factor: int = 1) -> _native.Checkpoint:
+           dequantize: bool = False, block_size: int = 128, check_sums: bool = False, limit_factor: int = 1,
+           rank: int | None = None, keys_at_ranks: bool = False) -> _native.Checkpoint:
     """The C++ half's checkpoint. check_sums: what is dequantized is held against its checksums."""
-    options = {"only_keys": _arguments.texts("only_keys", only_keys), "all_parts": bool(all_parts),
-               "dequantize": bool(dequantize), "block_size": _arguments.number("block_size", block_size, 1),
+    keys_at_ranks = _arguments.flag("keys_at_ranks", keys_at_ranks)
+    if rank is not None:
+        rank = _arguments.number("rank", rank, most=2**31 - 1)
+        if keys_at_ranks:
+            raise failure("invalid_argument", "say either rank or keys_at_ranks")
+    options = {"only_keys": _arguments.texts("only_keys", only_keys), "rank": rank, "keys_at_ranks": keys_at_ranks,
+               "all_parts": _arguments.flag("all_parts", all_parts), "dequantize": _arguments.flag("dequantize", dequantize), "block_size": _arguments.number("block_size", block_size, 1),
                "check_sums": check_sums, "limit_factor": _arguments.number("limit_factor", limit_factor, 1)}
     return _native.open(_arguments.path(path), options)
 
 
-def load(path: str | os.PathLike[str], key: str, box: Where | None = None, *, weights_only: bool = True) -> Any:
-    """One tensor, one box of it, or one object of a checkpoint of any format. See `Checkpoint.load`."""
-    return _opened_for(path, key).load(key, box, weights_only=weights_only)
+def load(path: str | os.PathLike[str], key: str, box: Where | None = None, *, weights_only: bool = True,
+         rank: int | None = None, keys_at_ranks: bool = False) -> Any:
+    """One tensor, one box of it, or one object of a checkpoint of any format. See `Checkpoint.load`, and `open`."""
+    return _opened_for(path, key, rank, keys_at_ranks).load(key, box, weights_only=weights_only)
 
 
-def map_tensor(path: str | os.PathLike[str], key: str, box: Where | None = None, *,
-               allow_unaligned: bool = False) -> MappedTensor:
+def map_tensor(path: str | os.PathLike[str], key: str, box: Where | None = None, *, allow_unaligned: bool = False,
+               rank: int | None = None, keys_at_ranks: bool = False) -> MappedTensor:
     """One tensor, or a box of it, where it lies in its file. See `Checkpoint.map_tensor`; of many tensors that is
     cheaper."""
-    return _opened_for(path, key).map_tensor(key, box, allow_unaligned=allow_unaligned)
+    return _opened_for(path, key, rank, keys_at_ranks).map_tensor(key, box, allow_unaligned=allow_unaligned)
 
 
-def _opened_for(path: str | os.PathLike[str], key: str) -> Checkpoint:
+def _opened_for(path: str | os.PathLike[str], key: str, rank: int | None, keys_at_ranks: bool) -> Checkpoint:
     """Of little more than that key; of everything where it is not there, for the error to name the nearest."""
-    made = open(path, only_keys=(_arguments.key(key),))
-    return made if key in made else open(path)
+    made = open(path, only_keys=(_arguments.key(key),), rank=rank, keys_at_ranks=keys_at_ranks)
+    return made if key in made else open(path, rank=rank, keys_at_ranks=keys_at_ranks)

@@ -14,9 +14,11 @@ from ._saving import MAX_SHARD_BYTES, SaveReport
 
 
 
-def inspect(path: str | os.PathLike[str], *, all_parts: bool = False) -> Checkpoint:
-    """What a checkpoint holds: the opened checkpoint itself, a mapping of entries; `str` of an entry is one line."""
-    return open(path, all_parts=all_parts)
+def inspect(path: str | os.PathLike[str], *, all_parts: bool = False, rank: int | None = None,
+            keys_at_ranks: bool = False) -> Checkpoint:
+    """What a checkpoint holds: the opened checkpoint itself, a mapping of entries; `str` of an entry is one line.
+    rank, keys_at_ranks: as of `open`, here and below."""
+    return open(path, all_parts=all_parts, rank=rank, keys_at_ranks=keys_at_ranks)
 
 
 @dataclass(frozen=True)
@@ -41,20 +43,22 @@ class VerifyReport:
         return not self.problems and not self.more_problems
 
 
-def verify(path: str | os.PathLike[str], *, quick: bool = False, all_parts: bool = False, threads: int = 0,
-           progress: Progress = None) -> VerifyReport:
+def verify(path: str | os.PathLike[str], *, quick: bool = False, all_parts: bool = False, rank: int | None = None,
+           keys_at_ranks: bool = False, threads: int = 0, progress: Progress = None) -> VerifyReport:
     """Is the checkpoint whole: every chunk present, readable, of the declared dtype and shape, without overlap or gap,
     and unchanged where there are checksums? quick: open everything, but read no tensor's bytes.
 
     A checkpoint that cannot be opened is a report with that problem.
     """
-    threads = _arguments.threads(threads)
+    threads, path = _arguments.threads(threads), _arguments.path(path)
     try:
-        checkpoint = opened(path, all_parts=all_parts)
+        checkpoint = opened(path, all_parts=all_parts, rank=rank, keys_at_ranks=keys_at_ranks)
     except Error as problem:
+        if problem.code == "invalid_argument" and not problem.path:  # of the caller, not of the checkpoint
+            raise
         return VerifyReport([problem], 0, [], 0, 0, 0, 0, 0, 0)
     with reporting(progress, checkpoint.tensor_bytes, "verify") as report:
-        return VerifyReport(**_native.verify(checkpoint, bool(quick), threads, report))
+        return VerifyReport(**_native.verify(checkpoint, _arguments.flag("quick", quick), threads, report))
 
 
 @dataclass(frozen=True)
@@ -92,15 +96,16 @@ class DiffReport:
 
 
 def diff(left: str | os.PathLike[str], right: str | os.PathLike[str], *, tolerance: float = 0.0, layout: bool = False,
-         ignore_dtype: bool = False, all_parts: bool = False, threads: int = 0,
-         progress: Progress = None) -> DiffReport:
+         ignore_dtype: bool = False, all_parts: bool = False, rank: int | None = None, keys_at_ranks: bool = False,
+         threads: int = 0, progress: Progress = None) -> DiffReport:
     """What differs between two checkpoints of any formats.
 
     tolerance: 0 compares bits (NaN equals NaN, -0 equals 0), else |a - b| <= T + T * |b|. layout: how tensors are cut,
     too. ignore_dtype: compare values across dtypes.
     """
-    how = (_arguments.fraction("tolerance", tolerance), bool(layout), bool(ignore_dtype), _arguments.threads(threads))
-    sides = [opened(path, all_parts=all_parts) for path in (left, right)]
+    how = (_arguments.fraction("tolerance", tolerance), _arguments.flag("layout", layout),
+           _arguments.flag("ignore_dtype", ignore_dtype), _arguments.threads(threads))
+    sides = [opened(path, all_parts=all_parts, rank=rank, keys_at_ranks=keys_at_ranks) for path in (left, right)]
     with reporting(progress, sum(side.tensor_bytes for side in sides), "diff") as report:
         made = _native.diff(*sides, *how, report)
     made["differences"] = [Difference(**one) for one in made["differences"]]
@@ -131,9 +136,20 @@ class Selection:
             made[name] = _arguments.texts(name, made[name])
         _arguments.text("strip_prefix", made["strip_prefix"])
         for name in ("no_optimizer", "allow_unused", "optimizer_follows"):
-            made[name] = bool(made[name])
+            made[name] = _arguments.flag(name, made[name])
         made["state_follows"] = made.pop("optimizer_follows")  # reshard's own are placements
         return made
+
+
+def _flags(**values: object) -> dict[str, bool]:
+    return {name: _arguments.flag(name, value) for name, value in values.items()}
+
+
+def _options_of(selection: Selection) -> dict:
+    if not isinstance(selection, Selection):
+        raise failure("invalid_argument", "the argument selection is not what it can be", expected="a Selection",
+                      found=type(selection).__name__)
+    return selection.options()
 
 
 def convert(source: str | os.PathLike[str], destination: str | os.PathLike[str], format: str | None = None, *,
@@ -141,8 +157,8 @@ def convert(source: str | os.PathLike[str], destination: str | os.PathLike[str],
             skip_objects: bool = False, skip_unsupported: bool = False, dedup: str = "none", nest: bool = False,
             components: bool = False, payload: str = "torch", item: str = "",
             like: str | os.PathLike[str] | None = None, allow_shape_mismatch: bool = False, dequantize: bool = False,
-            all_parts: bool = False, threads: int = 0, memory_bytes: int = 0,
-            progress: Progress = None) -> SaveReport:
+            all_parts: bool = False, rank: int | None = None, keys_at_ranks: bool = False, threads: int = 0,
+            memory_bytes: int = 0, progress: Progress = None) -> SaveReport:
     """Rewrites a checkpoint as "dcp", "safetensors", "hf", "pt" or "torch-checkpointing", streaming; whole or not at all.
     Every checksum that the source has is compared before the destination appears.
 
@@ -158,16 +174,17 @@ def convert(source: str | os.PathLike[str], destination: str | os.PathLike[str],
         if format is None:
             raise failure("invalid_argument", "say which format: dcp, safetensors, hf, pt or torch-checkpointing",
                           path=_arguments.path(destination))
-    if dedup not in ("none", "tied", "equal"):
-        raise failure("invalid_argument", "no way to write tensors once", expected="none, tied or equal", found=dedup)
-    options = {"format": _arguments.text("format", format), "overwrite": bool(overwrite),
+    if not isinstance(dedup, str) or dedup not in ("none", "tied", "equal"):
+        raise failure("invalid_argument", "no way to write tensors once", expected="none, tied or equal", found=_arguments.shown(dedup))
+    options = {"format": _arguments.text("format", format), "overwrite": _arguments.flag("overwrite", overwrite),
                "max_shard_bytes": _arguments.number("max_shard_bytes", max_shard_bytes, 1),
-               "skip_objects": bool(skip_objects), "skip_unsupported": bool(skip_unsupported), "dedup": dedup,
-               "nest": bool(nest), "components": bool(components), "payload": _arguments.text("payload", payload),
-               "item": _arguments.text("item", item), "allow_shape_mismatch": bool(allow_shape_mismatch),
+               **_flags(skip_objects=skip_objects, skip_unsupported=skip_unsupported, nest=nest, components=components,
+                        allow_shape_mismatch=allow_shape_mismatch),
+               "dedup": dedup, "payload": _arguments.text("payload", payload), "item": _arguments.text("item", item),
                "threads": _arguments.threads(threads), "memory_bytes": _arguments.number("memory_bytes", memory_bytes),
-               **selection.options()}
-    checkpoint = opened(source, dequantize=dequantize, check_sums=dequantize, all_parts=all_parts)
+               **_options_of(selection)}
+    checkpoint = opened(source, dequantize=dequantize, check_sums=_arguments.flag("dequantize", dequantize),
+                        all_parts=all_parts, rank=rank, keys_at_ranks=keys_at_ranks)
     other = None if like is None else opened(like)
     with reporting(progress, checkpoint.tensor_bytes, "convert") as report:
         return SaveReport(**_native.convert(checkpoint, _arguments.path(destination), {**options, "report": report}, other))
@@ -176,8 +193,9 @@ def convert(source: str | os.PathLike[str], destination: str | os.PathLike[str],
 def reshard(source: str | os.PathLike[str], destination: str | os.PathLike[str], mesh: str | int | None = None, *,
             place: Sequence[str] = (), default: str | None = None, like: str | os.PathLike[str] | None = None,
             optimizer_follows: bool = True, selection: Selection = Selection(), overwrite: bool = False,
-            skip_unsupported: bool = False, dequantize: bool = False, all_parts: bool = False, threads: int = 0,
-            memory_bytes: int = 0, progress: Progress = None) -> SaveReport:
+            skip_unsupported: bool = False, dequantize: bool = False, all_parts: bool = False, rank: int | None = None,
+            keys_at_ranks: bool = False, threads: int = 0, memory_bytes: int = 0,
+            progress: Progress = None) -> SaveReport:
     """Rewrites a checkpoint as DCP for another mesh: each rank's bytes in its own file.
 
     mesh: 3, "2,4" or "dp=2,tp=4"; place: "RE=S(0),R", the first that matches a key decides; default: placements of the
@@ -188,10 +206,11 @@ def reshard(source: str | os.PathLike[str], destination: str | os.PathLike[str],
     options = {"mesh": None if mesh is None else _arguments.text("mesh", str(mesh) if isinstance(mesh, int) else mesh),
                "place": _arguments.texts("place", place),
                "default": None if default is None else _arguments.text("default", default),
-               "optimizer_follows": bool(optimizer_follows), "overwrite": bool(overwrite),
-               "skip_unsupported": bool(skip_unsupported), "threads": _arguments.threads(threads),
-               "memory_bytes": _arguments.number("memory_bytes", memory_bytes), **selection.options()}
-    checkpoint = opened(source, dequantize=dequantize, check_sums=dequantize, all_parts=all_parts)
+               **_flags(optimizer_follows=optimizer_follows, overwrite=overwrite, skip_unsupported=skip_unsupported),
+               "threads": _arguments.threads(threads),
+               "memory_bytes": _arguments.number("memory_bytes", memory_bytes), **_options_of(selection)}
+    checkpoint = opened(source, dequantize=dequantize, check_sums=_arguments.flag("dequantize", dequantize),
+                        all_parts=all_parts, rank=rank, keys_at_ranks=keys_at_ranks)
     other = None if like is None else opened(like)
     with reporting(progress, checkpoint.tensor_bytes, "reshard") as report:
         return SaveReport(**_native.reshard(checkpoint, _arguments.path(destination), {**options, "report": report}, other))

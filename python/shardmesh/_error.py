@@ -45,11 +45,12 @@ class Error(Exception):
 
     def __reduce__(self):
         # Errors travel between ranks.
-        return _rebuilt, (str(self), dict(self.__dict__))
+        return _rebuilt, (type(self), str(self), dict(self.__dict__))
 
 
-def _rebuilt(text: str, fields: dict) -> Error:
-    made = Error(fields["code"], text)
+def _rebuilt(kind: type, text: str, fields: dict) -> Error:
+    made = kind.__new__(kind, text)  # subclasses are made of other arguments
+    made.args = (text,)
     made.__dict__.update(fields)
     return made
 
@@ -65,5 +66,16 @@ def failure(code: str, message: str, *, key: str = "", path: str = "", ranks: tu
         text += f": {', '.join(said)}"
     if hint:
         text += f"; {hint}"
+    if not text.isascii():
+        text = _printable(text)
     return Error(code, text, message=message, key=key, path=path, ranks=ranks, expected=expected, found=found,
                  hint=hint)
+
+
+def _printable(text: str) -> str:
+    """Surrogates of paths stay as Python has them; others, which no stream takes, are spelled out."""
+    try:
+        text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "backslashreplace").decode()
+    return text

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from . import _native
-from ._error import Box, failure
+from . import _arguments, _native
+from ._error import Box, Error, failure
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
@@ -36,6 +36,10 @@ class Layout(NamedTuple):
     @classmethod
     def of(cls, tensor: DTensor) -> Layout:
         """That of a DTensor. Raises Error: unsupported for partials of other kinds than reductions."""
+        from torch.distributed.tensor import DTensor
+
+        if not isinstance(tensor, DTensor):
+            raise _wrong("tensor", "a DTensor", tensor)
         spec = tensor._spec
         sizes, ranks = mesh_of(spec.mesh)
         return _in_order(cls(tuple(tensor.shape), sizes, ranks, spelled(spec.placements)), spec)
@@ -43,21 +47,45 @@ class Layout(NamedTuple):
     @classmethod
     def on(cls, device_mesh: DeviceMesh, placements: Sequence[Placement], shape: Sequence[int]) -> Layout:
         """That of a tensor of this shape on a mesh of PyTorch."""
-        return cls(tuple(shape), *mesh_of(device_mesh), spelled(placements))
+        try:
+            return cls(tuple(shape), *mesh_of(device_mesh), spelled(placements))
+        except Error:
+            raise
+        except Exception as cause:
+            raise _wrong("device_mesh, placements or shape", "a DeviceMesh, placements and integers",
+                         (device_mesh, placements, shape)) from cause
 
     def local_shape(self, rank: int) -> tuple[int, ...]:
         """Sizes of a rank's local tensor. Raises Error: invalid_argument for a rank that is not in the mesh."""
+        rank = _arguments.number("rank", rank, most=2**31 - 1)
+        native = _made(_native_layout, self)
         if rank not in self.ranks:
             raise failure("invalid_argument", f"the mesh has no such rank: {self}", ranks=(rank,))
-        return _native_layout(self).local_shape(rank)
+        return native.local_shape(rank)
 
     def boxes(self, rank: int) -> list[PlacedBox]:
         """A rank's boxes, in the order of its local tensor; several where a strided shard has gaps; none for a rank that
         holds nothing. Raises Error when the placements do not fit the shape and the mesh."""
-        return [PlacedBox(box, local) for _, box, local in distribution(self).boxes(rank)]
+        rank = _arguments.number("rank", rank, most=2**31 - 1)
+        return [PlacedBox(box, local) for _, box, local in _made(distribution, self).boxes(rank)]
 
     def __str__(self) -> str:
         return f"{list(self.shape)} on {list(self.mesh_sizes)} as {self.placements}"
+
+
+def _wrong(name: str, expected: str, found: object) -> Error:
+    return _arguments.wrong(name, expected, found)
+
+
+def _made(make: Callable[[Layout], Any], layout: Layout) -> Any:
+    """Of a layout that a caller may have put together of anything."""
+    try:
+        return make(layout)
+    except Error:
+        raise
+    except Exception as cause:
+        raise _wrong("layout", "tuples of integers for shape, mesh sizes and ranks, and placements as text",
+                     tuple(layout)) from cause
 
 
 @functools.lru_cache(maxsize=4096)

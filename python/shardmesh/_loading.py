@@ -6,7 +6,9 @@ import queue
 import threading
 from collections.abc import Callable, Iterator
 
+from . import _arguments
 from ._error import failure
+from ._process import Owner
 from ._progress import Progress, reporting
 
 #: Behind the last key.
@@ -22,11 +24,13 @@ class Loading:
                 use(state[key])
 
     Left by an exception, the `with` block cancels the load; left otherwise, it waits. A program that ends waits, too.
-    One thread iterates; the rest may be called by any.
+    One thread iterates; the rest may be called by any. A process that was forked meanwhile has no such load: `wait`,
+    `done` and the iteration raise Error there.
     """
 
     def __init__(self, load: Callable[[Callable[[str], None], Callable[[int], None]], None],
                  on_arrival: Callable[[str], None] | None, progress: Progress, total: int) -> None:
+        self._owner = Owner()
         self._queue: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._on_arrival = on_arrival
         self._is_cancelled = False
@@ -48,6 +52,7 @@ class Loading:
 
     def done(self) -> bool:
         """True when `wait` would not block."""
+        self._check_process()
         return self._ended.is_set()
 
     def cancel(self) -> None:
@@ -58,8 +63,10 @@ class Loading:
     def wait(self, timeout: float | None = None) -> bool:
         """Blocks until the load has come to its end, or for so many seconds; True when it has. Raises what ended it:
         Error, or what `on_arrival` or `progress` raised. Ctrl-C ends the waiting, not the load."""
+        timeout = _arguments.seconds("timeout", timeout)
         self._refuse_in_callback()
-        if not self._ended.wait(timeout):
+        self._check_process()
+        if not self._ended.wait(None if timeout is None else min(timeout, threading.TIMEOUT_MAX)):
             return False
         if self._error is not None:
             raise self._error
@@ -67,10 +74,14 @@ class Loading:
 
     def __iter__(self) -> Iterator[str]:
         self._refuse_in_callback()
-        while (key := self._queue.get()) is not _END:
+        while (key := self._next()) is not _END:
             yield key
         self._queue.put(_END)  # for who asks again
         self.wait()
+
+    def _next(self) -> str | None:
+        self._check_process()
+        return self._queue.get()
 
     def __enter__(self) -> Loading:
         return self
@@ -78,9 +89,12 @@ class Loading:
     def __exit__(self, kind: object, *_: object) -> None:
         if kind is None:
             self.wait()
-        else:
+        elif self._owner.is_here:
             self.cancel()
             self._ended.wait()
+
+    def _check_process(self) -> None:
+        self._owner.check("a load in the background", "begin a load of its own in each process")
 
     def _refuse_in_callback(self) -> None:
         if threading.get_ident() in self._calling:

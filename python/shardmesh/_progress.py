@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Union
 
+from . import _arguments
 from ._error import failure
 
 #: None: a bar when tqdm is installed and stderr is a terminal. True: a bar. False: nothing. A function: it is called
@@ -19,6 +20,8 @@ Report = Callable[[int], None]
 @contextlib.contextmanager
 def reporting(progress: Progress, total: int, title: str) -> Iterator[Report | None]:
     """What the C++ half is to call with the bytes so far."""
+    if not (progress is None or progress is True or progress is False or callable(progress)):
+        raise _arguments.wrong("progress", "None, True, False or a function of the bytes done and in all", progress)
     if callable(progress):
         yield lambda done: progress(min(done, total), total)
         return

@@ -18,6 +18,7 @@ from torch.distributed import distributed_c10d
 
 from . import _native
 from ._error import failure
+from ._process import of_another
 
 
 class Members(NamedTuple):
@@ -27,6 +28,7 @@ class Members(NamedTuple):
     ranks: tuple[int, ...]
     meeting: str = ""  # where in the store they met
     group: dist.ProcessGroup | None = None  # that the native ones need
+    process: int = 0  # that met the others: a forked child is none of them
 
     def number_of(self, rank: int) -> int:
         """The communicator's number of a rank of the default group."""
@@ -78,7 +80,9 @@ def members(ranks: set[int], group: dist.ProcessGroup | None, timeout: float | N
         raise failure("invalid_argument", "the process group lacks ranks of the meshes", ranks=tuple(missing))
     known = _made.setdefault(whole, {})
     if chosen not in known:
-        known[chosen] = _meet(chosen, dist.get_rank(), timeout)
+        known[chosen] = _meet(chosen, dist.get_rank(), timeout)._replace(process=os.getpid())
+    if known[chosen].process != os.getpid():
+        raise of_another("a group of ranks", known[chosen].process, "initialize a process group in each process")
     return known[chosen]
 
 

@@ -19,6 +19,7 @@ from ._error import failure
 from ._layouts import Layout, distribution, local_shape, mesh_of
 from ._progress import Progress, reporting
 from ._ranks import Members, members
+from ._saving import check_containers
 from ._tensors import Destination, fresh, memory_of, name_of, readable
 
 Distributed = Union[DTensor, ShardedTensor]
@@ -51,8 +52,12 @@ def redistribute(tensor: Distributed, device_mesh: Optional[DeviceMesh] = None,
         if not isinstance(tensor, DTensor):
             raise failure("invalid_argument", "a ShardedTensor has no mesh to stay on", hint="device_mesh=...")
         device_mesh = tensor.device_mesh
+    if not isinstance(device_mesh, DeviceMesh):
+        raise _arguments.wrong("device_mesh", "a DeviceMesh", device_mesh)
     if placements is None:
         placements = [Replicate()] * device_mesh.ndim
+    if not isinstance(placements, Sequence) or not all(isinstance(one, Placement) for one in placements):
+        raise _arguments.wrong("placements", "a sequence of placements", placements)
     if isinstance(tensor, DTensor) and tensor.requires_grad and torch.is_grad_enabled():
         return _Redistribute.apply(tensor, device_mesh, tuple(placements), options)
     return _to_dtensor(tensor, device_mesh, placements, options)
@@ -81,6 +86,12 @@ def full_state_dict(state_dict: Mapping[str, Any], *, rank: Optional[int] = None
     rank: of the process group (else of all ranks); only it gets tensors, the others None for each. None: every rank
     gets them. In dicts and lists they are whole, too, all of an entry at a time. Other values are given as they are. Collective over the process group: every rank takes every entry.
     """
+    if not isinstance(state_dict, Mapping):
+        raise failure("invalid_argument", "a state dict is a mapping", found=type(state_dict).__name__)
+    check_containers(state_dict)
+    if not dist.is_initialized():
+        raise failure("unsupported", "the default process group has not been initialized",
+                      hint="torch.distributed.init_process_group")
     ranks = set(dist.get_process_group_ranks(process_group) if process_group is not None
                 else range(dist.get_world_size()))
     of_group = tuple(sorted(ranks))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 import os
+import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from . import _arguments, _native
 from ._error import failure
+from ._parents import made_parents
 from ._progress import Progress, reporting
 from ._tensors import memory_of, readable
 
@@ -42,29 +44,31 @@ def save(state_dict: Mapping[str, Any], path: str | os.PathLike[str], format: st
     or not at all. Nested dicts are flattened as PyTorch flattens them, and nested again in "pt" and the latter, which
     therefore take no keys but text ("pt": and integers). Of a module or optimizer (Stateful) in it, its state_dict() is saved.
 
-    payload, item: of torch-checkpointing. "safetensors" writes items of nothing but tensors so; everything goes below
+    Parent folders of the path are made. payload, item: of torch-checkpointing. "safetensors" writes items of nothing but tensors so; everything goes below
     that item (else the outermost names are the items, with a file each).
 
     overwrite: replace what is there, once the new one is on the disk. memory_bytes: for staging; 0: the default.
     Raises Error: destination_exists; unsupported for tensors without plain memory (sparse, quantized, meta,
     subclasses), DTensors and ShardedTensors among them; and what the format cannot hold.
     """
-    options = {"format": _arguments.text("format", format), "overwrite": bool(overwrite),
+    options = {"format": _arguments.text("format", format), "overwrite": _arguments.flag("overwrite", overwrite),
                "max_shard_bytes": _arguments.number("max_shard_bytes", max_shard_bytes, 1),
                "payload": _arguments.text("payload", payload), "item": _arguments.text("item", item),
-               "threads": _arguments.threads(threads), "memory_bytes": _arguments.number("memory_bytes", memory_bytes)}
+               "threads": _arguments.threads(threads), "memory_bytes": _arguments.number("memory_bytes", memory_bytes),
+               "save_id": str(uuid.uuid4())}
+    path = _arguments.path(path)
     tensors, objects, kept = [], [], []
     for key, where, value in _flattened(state_dict, format):
         plain = _plain(value, key)
         if plain is None:
             _refuse_inside(value, key)
-            objects.append((key, where, _archive(value)))
+            objects.append((key, where, _archive(value, key)))
             continue
         kept.append(plain)
         tensors.append((key, where, memory_of(plain), value.requires_grad))
     total = sum(tensor.nbytes for tensor in kept)
-    with reporting(progress, total, "save") as report:
-        return SaveReport(**_native.save(_arguments.path(path), tensors, objects, {**options, "report": report}))
+    with reporting(progress, total, "save") as report, made_parents(path):
+        return SaveReport(**_native.save(path, tensors, objects, {**options, "report": report}))
 
 
 def _flattened(state_dict: Mapping[str, Any], format: str) -> list[tuple[str, tuple, Any]]:
@@ -74,6 +78,7 @@ def _flattened(state_dict: Mapping[str, Any], format: str) -> list[tuple[str, tu
     if not isinstance(state_dict, Mapping):
         raise failure("invalid_argument", "a state dict is a mapping", found=type(state_dict).__name__)
     plain = {key: value.state_dict() if isinstance(value, Stateful) else value for key, value in state_dict.items()}
+    check_containers(plain)
     if format in ("pt", "torch-checkpointing"):
         _refuse_other_keys(plain, (str, int) if format == "pt" else (str,))
     try:
@@ -81,6 +86,47 @@ def _flattened(state_dict: Mapping[str, Any], format: str) -> list[tuple[str, tu
     except ValueError as cause:  # two entries have one name
         raise failure("duplicate_key", str(cause)) from cause
     return [(key, _with_integer_keys(paths[key], plain), value) for key, value in flat.items()] + list(_empty(plain))
+
+
+#: Deeper than any state dict, and less than Python's own limit for the functions that descend it.
+_MOST_LEVELS = 200
+
+
+def check_containers(value: Any, key: str = "", above: tuple[int, ...] = ()) -> None:
+    """Raises Error, of code "invalid_argument", for containers that hold themselves or are nested too deeply, and for
+    keys that are no valid Unicode or no 64-bit integers."""
+    if not isinstance(value, (Mapping, list, tuple)):
+        return
+    if id(value) in above:
+        raise failure("invalid_argument", f"a {type(value).__name__} holds itself", key=key)
+    if len(above) == _MOST_LEVELS:
+        raise failure("invalid_argument", "containers are nested too deeply", key=key[:200],
+                      expected=f"at most {_MOST_LEVELS} levels")
+    if isinstance(value, Mapping):
+        for name in value:
+            check_name(name, key)
+    for name, one in value.items() if isinstance(value, Mapping) else enumerate(value):
+        if isinstance(one, (Mapping, list, tuple)):
+            check_containers(one, f"{key}.{name}" if key else str(name), (*above, id(value)))
+
+
+def check_name(name: Any, key: str) -> None:
+    """Of a dict's key. Other kinds of keys become text when the state dict is flattened."""
+    if not isinstance(name, (str, int)):
+        try:
+            name = str(name)
+        except Exception as cause:
+            raise failure("invalid_argument", "a key of a state dict has no text", key=key,
+                          found=type(name).__name__) from cause
+    if isinstance(name, str):
+        try:
+            name.encode()
+        except UnicodeEncodeError as cause:
+            raise failure("invalid_argument", "a key of a state dict is no valid Unicode", key=ascii(key) if key else "",
+                          expected="text without surrogates", found=ascii(name)) from cause
+    elif type(name) is int and not -2**63 <= name < 2**63:
+        raise failure("invalid_argument", "an integer key of a state dict does not fit in 64 bits", key=key,
+                      found=hex(name)[:100])
 
 
 def _empty(value: Any, path: tuple = ()) -> Iterator[tuple[str, tuple, Any]]:
@@ -148,9 +194,12 @@ def _refuse_inside(value: Any, key: str) -> None:
             _plain(one, key)
 
 
-def _archive(value: Any) -> bytes:
+def _archive(value: Any, key: str) -> bytes:
     import torch
 
     with io.BytesIO() as stream:
-        torch.save(value, stream)
+        try:
+            torch.save(value, stream)
+        except Exception as cause:  # of pickle, or of the object's own class
+            raise failure("unsupported", f"cannot be pickled: {type(cause).__name__}: {cause}", key=key) from cause
         return stream.getvalue()

@@ -13,8 +13,10 @@ from torch.distributed._shard.sharding_spec import ShardMetadata
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Placement
 
+from . import _arguments
 from ._error import Box, failure
 from ._layouts import Layout
+from ._saving import check_containers
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,7 @@ class Shards:
     @classmethod
     def of(cls, tensor: Union[DTensor, ShardedTensor]) -> Shards:
         """Its boxes. Raises Error: unsupported for a tensor with terms that are still to be combined (Partial)."""
+        tensor = _arguments.distributed(tensor)
         if isinstance(tensor, ShardedTensor):
             boxes = sorted((shard.placement.rank(), _box(shard)) for shard in tensor.metadata().shards_metadata)
             local = tuple((_box(shard.metadata), shard.tensor) for shard in tensor.local_shards())
@@ -94,6 +97,9 @@ def flatten_sharded_tensors(state_dict: Mapping[str, Any]) -> dict[str, Any]:
     more than once; results share the storage. They know this rank's shards and where all others begin, but of a foreign
     inner shard not which rank holds it: meant for saving and loading, as there.
     """
+    if not isinstance(state_dict, Mapping):
+        raise failure("invalid_argument", "a state dict is a mapping", found=type(state_dict).__name__)
+    check_containers(state_dict)
     return {key: _flat(value) for key, value in state_dict.items()}
 
 
