@@ -142,8 +142,11 @@ class FailureTest(common.WorkTest):
         self.assertEqual(self.left_in_work(), [])
 
     def test_a_folder_that_cannot_be_made_is_an_error_on_all_ranks(self):
-        problems = run_ranks(RANKS, saving, str(self.work / "no" / "folder"), [{"w": torch.ones(1)}] * RANKS)
-        self.same_on_all(problems, problems[0].code)
+        (self.work / "file").write_bytes(b"")
+        problems = run_ranks(RANKS, saving, str(self.work / "file" / "folder"), [{"w": torch.ones(1)}] * RANKS)
+        self.assertIn(str(self.work / "file"), self.same_on_all(problems, problems[0].code).path)
+        problems = run_ranks(RANKS, saving, str(self.work / "a" / "b"), [{"w": torch.ones(1)}, {"w": torch.ones(1), "b": lambda: 1}])
+        self.assertEqual(self.left_in_work(), ["file"])  # parents that were made for nothing
 
 
 if __name__ == "__main__":

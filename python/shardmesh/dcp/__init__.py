@@ -4,10 +4,12 @@
     torch.distributed.checkpoint.load(state_dict, storage_reader=shardmesh.dcp.StorageReader(path))
     torch.distributed.checkpoint.save(state_dict, storage_writer=shardmesh.dcp.StorageWriter(path))
 
-or `shardmesh.dcp.load(state_dict, checkpoint_id=path)` and `save`, which do that and raise shardmesh.Error on all ranks.
+or `shardmesh.dcp.load(state_dict, checkpoint_id=path)`, `save` and `async_save`, which do that and raise one
+shardmesh.Error on all ranks.
 """
-from ._calls import LoadPlanner, load, save
+from ._calls import LoadPlanner, async_save, load, save
+from ._errors import CheckpointError
 from ._reader import StorageReader
 from ._writer import StorageWriter
 
-__all__ = ["LoadPlanner", "StorageReader", "StorageWriter", "load", "save"]
+__all__ = ["CheckpointError", "LoadPlanner", "StorageReader", "StorageWriter", "async_save", "load", "save"]

@@ -6,6 +6,7 @@ import contextlib
 import os
 import traceback
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from typing import Any
 
 import torch
@@ -15,15 +16,29 @@ from torch.distributed.checkpoint import metadata as dcp
 from torch.distributed.checkpoint import planner as planning
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.default_planner import create_default_local_load_plan
+from torch.distributed.checkpoint.state_dict_saver import AsyncCheckpointerType
 from torch.distributed.checkpoint.stateful import Stateful
 from torch.distributed.tensor import DTensor
 
-from .._error import Error, failure
+from .. import _arguments
+from .._error import failure
 from .._layouts import Layout
+from .._process import Owner
 from .._progress import Progress
+from .._saving import check_containers
 from .._tensors import name_of
+from ._errors import one_error
 from ._reader import Piece, StorageReader
-from ._writer import StorageWriter
+from ._writer import StorageWriter, refuse_options
+
+
+class _SavePlanner(torch_checkpoint.DefaultSavePlanner):
+    """PyTorch's planner; a state dict that cannot be saved is a shardmesh.Error that names the key."""
+
+    def set_up_planner(self, state_dict: Any, storage_meta: dcp.StorageMeta | None = None,
+                       is_coordinator: bool = False) -> None:
+        check_containers(state_dict)
+        super().set_up_planner(state_dict, storage_meta, is_coordinator)
 
 
 class LoadPlanner(torch_checkpoint.DefaultLoadPlanner):
@@ -106,36 +121,61 @@ def _pieces_of(key: str, value: Any) -> list[Piece] | None:
 
 def load(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[str],
          process_group: dist.ProcessGroup | None = None, planner: planning.LoadPlanner | None = None,
-         allow_partial_load: bool = False, allow_narrowing: bool = True, threads: int = 0,
-         progress: Progress = False) -> None:
+         no_dist: bool = False, allow_partial_load: bool = False, allow_narrowing: bool = True, threads: int = 0,
+         progress: Progress = False, rank: int | None = None, extension_registry: Any = None) -> None:
     """Collective. Fills the tensors of a state dict (plain ones, DTensors, ShardedTensors) in place and replaces its
     objects, from a checkpoint of any format, however it was cut. As torch.distributed.checkpoint.load.
 
-    Raises shardmesh.Error, the same on all ranks: that of the lowest rank that has one.
+    no_dist: this process alone, whatever process groups there are. rank, extension_registry: as of `StorageReader`.
+
+    Raises shardmesh.Error, the same on all ranks: that of the lowest rank that has one. It is a CheckpointError, which
+    PyTorch's CheckpointException catches, too.
     """
-    reader = StorageReader(checkpoint_id, threads=threads, allow_narrowing=allow_narrowing, progress=progress)
-    with one_error():
+    no_dist = _arguments.flag("no_dist", no_dist)
+    with one_error("load", process_group, no_dist):
+        group_rank = _rank_in(process_group, no_dist) if rank is None else rank
+        reader = StorageReader(checkpoint_id, threads=threads, allow_narrowing=allow_narrowing, progress=progress,
+                               rank=group_rank, extension_registry=extension_registry)
         if planner is not None:
-            torch_checkpoint.load(state_dict, storage_reader=reader, process_group=process_group, planner=planner)
+            torch_checkpoint.load(state_dict, storage_reader=reader, process_group=process_group, planner=planner,
+                                  no_dist=no_dist)
         else:
-            _load(state_dict, reader, LoadPlanner(reader, allow_partial_load=allow_partial_load), process_group)
+            _load(state_dict, reader, LoadPlanner(reader, allow_partial_load=allow_partial_load), process_group, no_dist)
+
+
+def _refuse_other_state(state_dict: Any) -> None:
+    if not isinstance(state_dict, dict):
+        raise failure("invalid_argument", "a state dict is a dict", found=type(state_dict).__name__)
+    for key in state_dict:
+        if not isinstance(key, str):
+            raise failure("invalid_argument", "a state dict has names", expected="text", found=repr(key)[:100])
+
+
+def _rank_in(process_group: dist.ProcessGroup | None, no_dist: bool) -> int | None:
+    if not dist.is_available() or not dist.is_initialized():
+        return None
+    rank = dist.get_rank(None if no_dist else process_group)
+    return rank if rank >= 0 else None  # none of the group
 
 
 def _load(state_dict: dict[str, Any], reader: StorageReader, planner: LoadPlanner,
-          process_group: dist.ProcessGroup | None) -> None:
+          process_group: dist.ProcessGroup | None, no_dist: bool) -> None:
     """As torch.distributed.checkpoint.load, whose ranks send their plans to one and get them back: this planner's
     global plan is the local ones, so only errors are exchanged, before anything is read and after it."""
-    flat = {key: value.state_dict() if isinstance(value, Stateful) else value
-            for key, value in sorted(state_dict.items())}
+    flat: dict[str, Any] = {}
 
     def plan() -> tuple[list[Piece], planning.LoadPlan]:
-        metadata = reader.read_metadata()
+        _refuse_other_state(state_dict)
+        for key, value in sorted(state_dict.items()):
+            flat[key] = value.state_dict() if isinstance(value, Stateful) else value
+        check_containers(flat)
+        metadata = reader.read_metadata(with_places=False)
         planner.set_up_planner(flat, metadata, False)
         reader.set_up_storage_reader(metadata, False)
         return planner.pieces_and_plan()
 
-    planned = _on_all_ranks(plan, process_group)
-    _on_all_ranks(lambda: reader.fill(*planned, planner), process_group)
+    planned = _on_all_ranks(plan, process_group, no_dist)
+    _on_all_ranks(lambda: reader.fill(*planned, planner), process_group, no_dist)
     for key, value in flat.items():
         if isinstance(state_dict[key], Stateful):
             state_dict[key].load_state_dict(value)
@@ -143,7 +183,7 @@ def _load(state_dict: dict[str, Any], reader: StorageReader, planner: LoadPlanne
             state_dict[key] = value
 
 
-def _on_all_ranks(step: Callable[[], Any], process_group: dist.ProcessGroup | None) -> Any:
+def _on_all_ranks(step: Callable[[], Any], process_group: dist.ProcessGroup | None, no_dist: bool) -> Any:
     """What the step gives. Raises CheckpointException on all ranks when it raises on any."""
     made, problem = None, None
     try:
@@ -151,7 +191,7 @@ def _on_all_ranks(step: Callable[[], Any], process_group: dist.ProcessGroup | No
     except Exception as raised:
         problem = (raised, traceback.extract_tb(raised.__traceback__))
     problems = [problem]
-    if dist.is_available() and dist.is_initialized() and dist.get_world_size(process_group) > 1:
+    if not no_dist and dist.is_available() and dist.is_initialized() and dist.get_world_size(process_group) > 1:
         problems = [None] * dist.get_world_size(process_group)
         dist.all_gather_object(problems, problem, group=process_group)
     failures = {rank: one for rank, one in enumerate(problems) if one is not None}
@@ -162,33 +202,85 @@ def _on_all_ranks(step: Callable[[], Any], process_group: dist.ProcessGroup | No
 
 def save(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[str],
          process_group: dist.ProcessGroup | None = None, planner: planning.SavePlanner | None = None,
-         overwrite: bool = False, threads: int = 0, memory_bytes: int = 0, progress: Progress = False) -> dcp.Metadata:
+         no_dist: bool = False, use_collectives: bool = True, overwrite: bool = False, threads: int = 0,
+         memory_bytes: int = 0, progress: Progress = False) -> dcp.Metadata:
     """Collective. Writes a state dict (plain tensors, DTensors, ShardedTensors, objects) as one DCP folder, which appears
     whole or not at all. As torch.distributed.checkpoint.save.
 
-    Raises shardmesh.Error, the same on all ranks: that of the lowest rank that has one. The destination is as it was
-    then.
+    no_dist: this process alone, whatever process groups there are. use_collectives=False is refused.
+
+    Raises shardmesh.Error, the same on all ranks: that of the lowest rank that has one. It is a CheckpointError, which
+    PyTorch's CheckpointException catches, too. The destination is as it was then.
     """
-    writer = StorageWriter(checkpoint_id, overwrite=overwrite, threads=threads, memory_bytes=memory_bytes,
-                           progress=progress)
-    try:
-        with one_error():
+    no_dist = _arguments.flag("no_dist", no_dist)
+    with one_error("save", process_group, no_dist):
+        refuse_options(use_collectives=use_collectives)
+        _refuse_other_state(state_dict)
+        writer = StorageWriter(checkpoint_id, overwrite=overwrite, threads=threads, memory_bytes=memory_bytes,
+                               progress=progress)
+        try:
             return torch_checkpoint.save(state_dict, storage_writer=writer, process_group=process_group,
-                                         planner=planner)
-    finally:
-        writer.reset()
+                                         planner=planner or _SavePlanner(), no_dist=no_dist)
+        finally:
+            writer.reset()
 
 
-@contextlib.contextmanager
-def one_error() -> Iterator[None]:
-    """PyTorch tells every rank of every rank's failure: out of that comes the first, with the ranks that have it."""
-    try:
-        yield
-    except CheckpointException as failed:
-        of_ranks = {rank: wrapped[0] for rank, wrapped in sorted(failed.failures.items())}
-        ours = [problem for problem in of_ranks.values() if isinstance(problem, Error)]
-        if not ours:  # a callback's, a planner's
-            raise next(iter(of_ranks.values())) from failed
-        first, others = ours[0], [problem for problem in ours[1:] if str(problem) != str(ours[0])]
-        first.others = (*first.others, *others)
-        raise first from failed
+def async_save(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[str],
+               process_group: dist.ProcessGroup | None = None, planner: planning.SavePlanner | None = None,
+               async_checkpointer_type: Any = AsyncCheckpointerType.THREAD, async_stager: Any = None,
+               no_dist: bool = False, use_collectives: bool = True, overwrite: bool = False, threads: int = 0,
+               memory_bytes: int = 0, progress: Progress = False) -> Any:
+    """Collective. `save` in the background, after the state dict was copied. As torch.distributed.checkpoint.async_save:
+    returns its Future of the Metadata, or its AsyncSaveResponse when the stager copies in the background, too. The
+    futures raise what `save` raises.
+    """
+    no_dist = _arguments.flag("no_dist", no_dist)
+    with one_error("save", process_group, no_dist):
+        refuse_options(use_collectives=use_collectives)
+        _refuse_other_state(state_dict)
+        writer = StorageWriter(checkpoint_id, overwrite=overwrite, threads=threads, memory_bytes=memory_bytes,
+                               progress=progress)
+        begun = torch_checkpoint.async_save(state_dict, storage_writer=writer, process_group=process_group,
+                                            planner=planner or _SavePlanner(), async_checkpointer_type=async_checkpointer_type,
+                                            async_stager=async_stager, no_dist=no_dist)
+    if isinstance(begun, Future):
+        return _with_one_error(begun, writer)
+    begun.upload_completion = _with_one_error(begun.upload_completion, writer)
+    return begun
+
+
+class _SaveFuture(Future):
+    """That of a process which was forked meanwhile never ends: there it is an error."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._owner = Owner()
+
+    def _check(self) -> None:
+        self._owner.check("a save in the background", "begin a save of its own in each process")
+
+    def result(self, timeout: float | None = None) -> dcp.Metadata:
+        self._check()
+        return super().result(timeout)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        self._check()
+        return super().exception(timeout)
+
+
+def _with_one_error(upload: Future, writer: StorageWriter) -> Future:
+    made = _SaveFuture()
+    made.set_running_or_notify_cancel()
+
+    def finish(done: Future) -> None:
+        try:
+            with one_error("save", None, True):
+                metadata = done.result()
+        except BaseException as problem:
+            writer.reset()
+            made.set_exception(problem)
+        else:
+            made.set_result(metadata)
+
+    upload.add_done_callback(finish)
+    return made

@@ -5,20 +5,24 @@ from __future__ import annotations
 
 import io
 import os
+import uuid
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
-from torch.distributed.checkpoint import metadata as dcp
+import torch.distributed as dist
 from torch.distributed.checkpoint import planner as planning
 from torch.distributed.checkpoint import storage
+from torch.distributed.checkpoint.metadata import Metadata
 from torch.futures import Future
 
 from .. import _arguments
-from .._checkpoint import Checkpoint, ObjectEntry, TensorEntry, open
+from .._checkpoint import Checkpoint, open
 from .._error import failure
 from .._progress import Progress, reporting
-from .._tensors import Destination
+from .._tensors import Destination, check_apart
+from ._description import description_of, is_of_ranks, transforms_of
+from ._transforms import Transforms
 
 
 class Piece(NamedTuple):
@@ -30,20 +34,28 @@ class Piece(NamedTuple):
 
 
 class StorageReader(storage.StorageReader):
-    """For torch.distributed.checkpoint.load and all that takes such a reader.
+    """For torch.distributed.checkpoint.load and all that takes such a reader. It may be used again: each load opens the
+    checkpoint anew.
 
     allow_narrowing: a tensor may be loaded into a dtype that holds less, as PyTorch does without a word. threads: of
-    this rank; 0: all cores divided among the ranks of this machine, as LOCAL_WORLD_SIZE says.
+    this rank; 0: all cores divided among the ranks of this machine, as LOCAL_WORLD_SIZE says. rank: whose values are
+    read, where ranks that saved with use_collectives=False have different ones under a key; None: this process's rank,
+    and without process groups Error "disagreement". extension_registry: PyTorch's ExtensionRegistry, for items that were
+    written through stream extensions of your own (zstd needs none).
     """
 
     def __init__(self, path: str | os.PathLike[str], *, threads: int = 0, allow_narrowing: bool = True,
-                 progress: Progress = False) -> None:
+                 progress: Progress = False, rank: int | None = None, extension_registry: Any = None) -> None:
         super().__init__()
-        self.path = _arguments.path(path)
+        self.path = self._checked(path)
+        self.load_id = str(uuid.uuid4())
         self._threads = _arguments.threads(threads) or default_threads()
-        self._allow_narrowing = allow_narrowing
+        self._allow_narrowing = _arguments.flag("allow_narrowing", allow_narrowing)
         self._progress = progress
+        self._rank = None if rank is None else _arguments.number("rank", rank, most=2**31 - 1)
+        self._transforms = Transforms(extension_registry)
         self._opened: Checkpoint | None = None
+        self._opened_as: int | None = None
         self._failure: Exception | None = None
 
     @property
@@ -52,29 +64,45 @@ class StorageReader(storage.StorageReader):
 
     @property
     def checkpoint(self) -> Checkpoint:
-        """The checkpoint; opened when it is first asked for."""
+        """The checkpoint as it was at the last `read_metadata`; opened when it is first asked for."""
         if self._opened is None:
-            self._opened = open(self.path)
+            self._open(self._default_rank())
         return self._opened
 
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
         if checkpoint_id is not None:
-            self.path = _arguments.path(checkpoint_id)
+            self.path = self._checked(checkpoint_id)
+        self.load_id = str(uuid.uuid4())
         self._opened = self._failure = None
 
-    def read_metadata(self, *args: Any, **kwargs: Any) -> dcp.Metadata:
+    def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
         # PyTorch would take an exception from here for a folder without `.metadata`, go on to look for one per rank and
         # say "metadata is None": it is raised in the next call, which all ranks hear of.
+        self._opened = self._failure = None  # the files may be others than at the last load
         try:
-            return metadata_of(self.checkpoint)
+            own = self._default_rank()
+            self._open(kwargs.get("rank", own) if self._rank is None else own)
+            return description_of(self.checkpoint, self.load_id, with_places=kwargs.get("with_places", True))
         except Exception as problem:
             self._failure = problem
-            return dcp.Metadata({}, planner_data={}, storage_data={})
+            return Metadata({}, planner_data={}, storage_data={})
 
-    def set_up_storage_reader(self, metadata: dcp.Metadata, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
+    def set_up_storage_reader(self, metadata: Metadata, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
         if self._failure is not None:
             problem, self._failure = self._failure, None
             raise problem
+        rank = kwargs.get("rank")  # of the process group, or 0 without one
+        if (self._rank is None and rank is not None and rank != self._opened_as and _has_ranks()
+                and self._opened is not None and is_of_ranks(self._opened)):
+            self._open(rank)
+
+    def _default_rank(self) -> int | None:
+        if self._rank is not None:
+            return self._rank
+        return dist.get_rank() if _has_ranks() else None
+
+    def _open(self, rank: int | None) -> None:
+        self._opened, self._opened_as = open(self.path, rank=rank), rank
 
     def prepare_local_plan(self, plan: planning.LoadPlan) -> planning.LoadPlan:
         return plan
@@ -91,10 +119,13 @@ class StorageReader(storage.StorageReader):
     def fill(self, pieces: Sequence[Piece], plan: planning.LoadPlan, planner: planning.LoadPlanner) -> None:
         """The pieces, and what the plan says: all in one call."""
         pieces, committed = list(pieces), []
+        transforms = transforms_of(self.checkpoint) if self._transforms.are_known else {}
         for item in plan.items:
             key = item.storage_index.fqn
+            through = transforms.get(key)
             if item.type == planning.LoadItemType.BYTE_IO:
-                planner.load_bytes(item, io.BytesIO(self.checkpoint.object_bytes(key)))
+                archive = self._transforms.object_of(self.checkpoint, key, through) if through else None
+                planner.load_bytes(item, io.BytesIO(self.checkpoint.object_bytes(key) if archive is None else archive))
                 continue
             target = planner.resolve_tensor(item)
             if tuple(target.shape) != tuple(item.lengths):
@@ -104,7 +135,17 @@ class StorageReader(storage.StorageReader):
             offsets = tuple(begin + more for begin, more in zip(origin, item.storage_offsets))
             pieces.append(Piece(key, (offsets, tuple(item.lengths)), target))
             committed.append((item, target))
+        self._read([piece for piece in pieces if piece.key not in transforms])
+        for piece in pieces:
+            if piece.key in transforms:
+                self._transforms.fill(self.checkpoint, piece.key, piece.where, piece.target, transforms[piece.key])
+        for item, target in committed:
+            planner.commit_tensor(item, target)
+
+    def _read(self, pieces: list[Piece]) -> None:
         destinations = [Destination(piece.target, piece.key) for piece in pieces]
+        # Stored chunks that overlap give one key's element twice; other keys must not.
+        check_apart(destinations, [piece.where for piece in pieces], of_one_key=False)
         total = sum(piece.target.nbytes for piece in pieces)
         with reporting(self._progress, total, "load") as report:
             self.checkpoint._load([(piece.key, piece.where, to.memory) for piece, to in zip(pieces, destinations)],
@@ -113,36 +154,27 @@ class StorageReader(storage.StorageReader):
                 report(total)
         for to in destinations:
             to.finish()
-        for item, target in committed:
-            planner.commit_tensor(item, target)
+
+    def _checked(self, checkpoint_id: str | os.PathLike[str]) -> str:
+        path = _arguments.path(checkpoint_id)
+        if not self.validate_checkpoint_id(checkpoint_id):
+            raise failure("invalid_argument", "validate_checkpoint_id of the reader refuses it", path=path)
+        return path
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
-        return "://" not in _arguments.path(checkpoint_id)
+        """Whether it is a path of this machine, or file:// and one."""
+        return _arguments.is_path(checkpoint_id)
+
+
+def _has_ranks() -> bool:
+    return dist.is_available() and dist.is_initialized()
 
 
 def default_threads() -> int:
     """A rank's share of the cores: ranks of one machine read at the same time."""
-    return max(1, len(os.sched_getaffinity(0)) // max(1, int(os.environ.get("LOCAL_WORLD_SIZE", "1"))))
-
-
-def metadata_of(checkpoint: Checkpoint) -> dcp.Metadata:
-    """The description as PyTorch's planners read it."""
-    described: dict[str, Any] = {}
-    paths: dict[str, tuple] = {}
-    for key, entry in checkpoint.items():
-        paths[key] = entry.path
-        if isinstance(entry, ObjectEntry):
-            described[key] = dcp.BytesStorageMetadata()
-        else:
-            described[key] = _tensor(entry, checkpoint)
-    return dcp.Metadata(described, planner_data=paths, storage_data={}, storage_meta=dcp.StorageMeta(checkpoint.path))
-
-
-def _tensor(entry: TensorEntry, checkpoint: Checkpoint) -> dcp.TensorStorageMetadata:
-    # A dtype that this PyTorch lacks, or a representation that shardmesh does not read: whoever wants it gets the error.
-    dtype = getattr(torch, entry.dtype, torch.uint8)
-    chunks = [dcp.ChunkStorageMetadata(torch.Size(offsets), torch.Size(sizes))
-              for offsets, sizes, *_ in checkpoint._native.chunks(entry._index)]
-    return dcp.TensorStorageMetadata(dcp.TensorProperties(dtype=dtype, requires_grad=entry.requires_grad),
-                                     torch.Size(entry.shape), chunks)
+    try:
+        ranks = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    except ValueError:
+        ranks = 1
+    return max(1, len(os.sched_getaffinity(0)) // max(1, ranks))

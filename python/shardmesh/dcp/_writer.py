@@ -6,6 +6,8 @@ from __future__ import annotations
 import dataclasses
 import os
 import pickle
+import threading
+import uuid
 from typing import Any, NamedTuple
 
 import torch.distributed as dist
@@ -17,16 +19,40 @@ from torch.futures import Future
 
 from .. import _arguments, _native
 from .._error import failure
+from .._parents import make_parents, remove_parents
+from .._process import Owner
 from .._progress import Progress, reporting
+from .._saving import check_name
 from .._tensors import memory_of, readable
 from ._reader import default_threads
 
 
-class _Place(NamedTuple):
-    """What the coordinator tells a rank: the folder under its temporary name, and whose file to write."""
+class _Place:
+    """What the coordinator tells a rank: the folder under its temporary name, and whose file to write.
 
-    folder: str
-    rank: int
+    A planner that caches plans sends a rank an empty plan that carries this one, and then goes on with the plan of an
+    earlier save: so the rank takes the place that arrived last in this thread, not the one of its plan.
+    """
+
+    def __init__(self, folder: str, rank: int) -> None:
+        self.folder = folder
+        self.rank = rank
+
+    @property
+    def prefix(self) -> str:
+        """For PyTorch's own writer, when it gets the plan from its cache."""
+        return f"__{self.rank}_"
+
+    def __reduce__(self) -> Any:
+        return _arrived, (self.folder, self.rank)
+
+
+_of_thread = threading.local()
+
+
+def _arrived(folder: str, rank: int) -> _Place:
+    _of_thread.place = place = _Place(folder, rank)
+    return place
 
 
 class _Written(NamedTuple):
@@ -38,23 +64,42 @@ class _Written(NamedTuple):
     digits: str
 
 
+def _pickled(item: planning.WriteItem, planner: planning.SavePlanner) -> Any:
+    try:
+        return planner.resolve_data(item)
+    except Exception as cause:  # of pickle, of the object's own class, of the caller's planner
+        raise failure("unsupported", f"cannot be pickled: {type(cause).__name__}: {cause}", key=item.index.fqn) from cause
+
+
 class StorageWriter(storage.StorageWriter):
     """For torch.distributed.checkpoint.save and all that takes such a writer.
 
     overwrite: replace the checkpoint that is there, once the new one is on the disk; without it, one that is there is
-    an error (PyTorch's own writer adds to the folder). All ranks see the folder. Do not use it with planners that cache
-    their plans (enable_plan_caching): a plan names the folder of one save.
+    an error (PyTorch's own writer adds to the folder). All ranks see the folder. Parent folders are made.
+
+    The other arguments are those of PyTorch's FileSystemWriter. thread_count is `threads`. Of the rest only the default
+    is taken: another value raises Error, of code "unsupported", that says what to do instead.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, overwrite: bool = False, threads: int = 0,
-                 memory_bytes: int = 0, progress: Progress = False) -> None:
+                 memory_bytes: int = 0, progress: Progress = False, thread_count: int | None = None,
+                 single_file_per_rank: bool = True, sync_files: bool = True, per_thread_copy_ahead: int | None = None,
+                 cache_staged_state_dict: bool = False, _extensions: Any = None, serialization_format: Any = None) -> None:
         super().__init__()
-        self.path = _arguments.path(path)
-        self._overwrite = overwrite
+        refuse_options(single_file_per_rank=single_file_per_rank, sync_files=sync_files,
+                       per_thread_copy_ahead=per_thread_copy_ahead, cache_staged_state_dict=cache_staged_state_dict,
+                       _extensions=_extensions, serialization_format=serialization_format)
+        self.path = self._checked(path)
+        self.save_id = str(uuid.uuid4())
+        self._overwrite = _arguments.flag("overwrite", overwrite)
+        if thread_count is not None:
+            threads = _arguments.number("thread_count", thread_count, 1, 2**31 - 1)
         self._threads = _arguments.threads(threads) or default_threads()
         self._memory_bytes = _arguments.number("memory_bytes", memory_bytes)
         self._progress = progress
         self._folder: _native.RankFolder | None = None
+        self._parents: list[str] = []  # that this save made
+        self._owner = Owner()
 
     @property
     def checkpoint_id(self) -> str:
@@ -63,36 +108,58 @@ class StorageWriter(storage.StorageWriter):
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
         """Takes away what a save that failed has staged."""
         if checkpoint_id is not None:
-            self.path = _arguments.path(checkpoint_id)
+            self.path = self._checked(checkpoint_id)
+        self.save_id = str(uuid.uuid4())
+        self._discard()
+
+    def _discard(self) -> None:
         self._folder = None
+        if self._owner.is_here:
+            remove_parents(self._parents)
+        self._parents = []
 
     def set_up_storage_writer(self, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
-        self._folder = None
-        if not kwargs.get("use_collectives", True):
-            raise failure("unsupported", "ranks that save without telling each other", path=self.path,
-                          hint="use_collectives=True, or torch.distributed.checkpoint.FileSystemWriter")
+        self._discard()
+        self._owner = Owner()
+        _of_thread.place = None
+        refuse_options(use_collectives=kwargs.get("use_collectives", True))
+        # Before any plan: a planner that caches plans keeps half of them when the global step fails.
+        if is_coordinator:
+            self._begin()
+
+    def _begin(self) -> None:
+        self._parents = make_parents(self.path)
+        try:
+            self._folder = _native.RankFolder.make(self.path, self._overwrite)
+        except BaseException:
+            self._discard()
+            raise
 
     def prepare_local_plan(self, plan: planning.SavePlan) -> planning.SavePlan:
         return plan
 
     def prepare_global_plan(self, plans: list[planning.SavePlan]) -> list[planning.SavePlan]:
-        self._folder = _native.RankFolder.make(self.path, self._overwrite)
-        return [dataclasses.replace(plan, storage_data=_Place(self._folder.folder, rank))
-                for rank, plan in enumerate(plans)]
+        if self._folder is None:
+            self._begin()
+        places = [_Place(self._folder.folder, rank) for rank in range(len(plans))]
+        _of_thread.place = places[0]  # without process groups nothing is sent
+        return [dataclasses.replace(plan, storage_data=place) for plan, place in zip(plans, places)]
 
     def write_data(self, plan: planning.SavePlan, planner: planning.SavePlanner) -> Future[list[storage.WriteResult]]:
-        place = plan.storage_data
+        self._owner.check("a save", "begin a save in each process", self.path)
+        place = getattr(_of_thread, "place", None) or plan.storage_data
         if not isinstance(place, _Place) or (self._folder is not None and self._folder.folder != place.folder):
             raise failure("unsupported", "the plan is not of this save", path=self.path,
-                          hint="a planner with enable_plan_caching=False")
+                          hint="call prepare_global_plan in the thread that writes, or send its plans there")
         archives, tensors, kept, order = [], [], [], []
         for item in plan.items:
-            data = planner.resolve_data(item)
+            check_name(item.index.fqn, "")
             if item.type == planning.WriteItemType.BYTE_IO:
+                data = _pickled(item, planner)
                 archives.append(data.getvalue())
                 order.append((0, len(archives) - 1))
                 continue
-            key = item.index.fqn
+            key, data = item.index.fqn, planner.resolve_data(item)
             kept.append(readable(data, key))
             tensors.append((key, memory_of(kept[-1])))
             order.append((1, len(tensors) - 1))
@@ -120,19 +187,55 @@ class StorageWriter(storage.StorageWriter):
         return done
 
     def finish(self, metadata: dcp.Metadata, results: list[list[storage.WriteResult]]) -> None:
+        self._owner.check("a save", "begin a save in each process", self.path)
         folder, self._folder = self._folder, None
+        if folder is None:
+            raise failure("unsupported", "there is no save to finish", path=self.path, hint="call prepare_global_plan first")
         written = [result for of_rank in results for result in of_rank]
         metadata.version = filesystem.CURRENT_DCP_VERSION
         metadata.storage_data = {result.index: filesystem._StorageInfo(*result.storage_data[:3]) for result in written}
         metadata.storage_meta = self.storage_meta()
         try:
             folder.commit(pickle.dumps(metadata), [tuple(result.storage_data) for result in written])
+            self._parents = []
+        except BaseException:
+            folder = None
+            self._discard()
+            raise
         finally:
             folder = None
 
     def storage_meta(self) -> dcp.StorageMeta:
-        return dcp.StorageMeta(checkpoint_id=self.path)
+        return dcp.StorageMeta(checkpoint_id=self.path, save_id=self.save_id)
+
+    def _checked(self, checkpoint_id: str | os.PathLike[str]) -> str:
+        path = _arguments.path(checkpoint_id)
+        if not self.validate_checkpoint_id(checkpoint_id):
+            raise failure("invalid_argument", "validate_checkpoint_id of the writer refuses it", path=path)
+        return path
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
-        return "://" not in _arguments.path(checkpoint_id)
+        """Whether it is a path of this machine, or file:// and one."""
+        return _arguments.is_path(checkpoint_id)
+
+
+#: Options of PyTorch's that shardmesh has not: the values that change nothing, and what to do instead.
+_REFUSED = {
+    "single_file_per_rank": ((True,), "leave it out: every rank writes one file, or let PyTorch's FileSystemWriter write"),
+    "sync_files": ((True,), "leave it out: a checkpoint appears when it is on the disk"),
+    "per_thread_copy_ahead": ((None,), "memory_bytes= bounds the memory for staging"),
+    "cache_staged_state_dict": ((False,), "give async_save a stager that you keep: async_stager=DefaultStager(...)"),
+    "_extensions": ((None, (), []), "let PyTorch's FileSystemWriter write; StorageReader(extension_registry=) reads it"),
+    "serialization_format": ((None, filesystem.SerializationFormat.TORCH_SAVE),
+                             "shardmesh.convert writes safetensors from a checkpoint"),
+    "use_collectives": ((True,), "leave it out, or let PyTorch's FileSystemWriter write; shardmesh reads what it writes"),
+}
+
+
+def refuse_options(**given: Any) -> None:
+    for name, value in given.items():
+        plain, instead = _REFUSED[name]
+        if not any(type(value) is type(one) and value == one for one in plain):
+            raise failure("unsupported", f"the option {name} of PyTorch's writer has no counterpart here",
+                          expected=repr(plain[0]), found=_arguments.shown(value), hint=instead)

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A checkpoint's description as PyTorch's planners and PyTorch's own reader have it."""
+from __future__ import annotations
+
+import glob
+import os
+from typing import Any
+
+import torch
+from torch.distributed.checkpoint import filesystem
+from torch.distributed.checkpoint import metadata as dcp
+
+from .._checkpoint import Checkpoint, ObjectEntry, TensorEntry
+
+
+def description_of(checkpoint: Checkpoint, load_id: str, *, with_places: bool = True) -> dcp.Metadata:
+    """with_places: fill storage_data, which planners do without."""
+    described: dict[str, Any] = {}
+    paths: dict[str, tuple] = {}
+    places: dict[dcp.MetadataIndex, Any] | None = {} if with_places else None
+    of_objects = checkpoint._native.object_places() if with_places else []
+    for key, entry in checkpoint.items():
+        paths[key] = entry.path
+        if isinstance(entry, ObjectEntry):
+            described[key] = dcp.BytesStorageMetadata()
+            if places is not None:
+                _add_place(places, dcp.MetadataIndex(key), of_objects[entry._index])
+        else:
+            described[key] = _tensor(entry, checkpoint, places)
+    of_save = dcp.StorageMeta(checkpoint_id=checkpoint.path, save_id=checkpoint._native.save_id or None, load_id=load_id)
+    return dcp.Metadata(described, planner_data=paths, storage_data=places or {}, storage_meta=of_save,
+                        version=checkpoint._native.version or None)
+
+
+def _tensor(entry: TensorEntry, checkpoint: Checkpoint, places: dict | None) -> dcp.TensorStorageMetadata:
+    # A dtype that this PyTorch lacks, or a representation that shardmesh does not read: whoever wants it gets the error.
+    dtype = getattr(torch, entry.dtype, torch.uint8)
+    chunks = []
+    for number, (offsets, sizes, *place) in enumerate(checkpoint._native.chunks(entry._index)):
+        chunks.append(dcp.ChunkStorageMetadata(torch.Size(offsets), torch.Size(sizes)))
+        if places is not None:
+            _add_place(places, dcp.MetadataIndex(entry.key, offsets, number), place)
+    return dcp.TensorStorageMetadata(dcp.TensorProperties(dtype=dtype, requires_grad=entry.requires_grad),
+                                     torch.Size(entry.shape), chunks)
+
+
+def _add_place(places: dict, index: dcp.MetadataIndex, place: Any) -> None:
+    """Where it is known: not of tensors that are made of several."""
+    file, offset, length, transform = place
+    if not file:
+        return
+    info = filesystem._StorageInfo(file, offset, length)
+    if transform:
+        info.transform_descriptors = transform.split("+")  # a list, as PyTorch has it
+    places[index] = info
+
+
+def transforms_of(checkpoint: Checkpoint) -> dict[str, tuple[str, ...]]:
+    """The stream extensions of each entry that was written through some which shardmesh does not read."""
+    found: dict[str, tuple[str, ...]] = {}
+    if checkpoint.format != "dcp":
+        return found
+    of_objects = checkpoint._native.object_places()
+    for key, entry in checkpoint.items():
+        places = ([of_objects[entry._index]] if isinstance(entry, ObjectEntry)
+                  else [chunk[2:] for chunk in checkpoint._native.chunks(entry._index)])
+        for *_, transform in places:
+            if transform and (not transform.startswith("stream.zstd") or "+" in transform):
+                found[key] = tuple(transform.split("+"))
+    return found
+
+
+def is_of_ranks(checkpoint: Checkpoint) -> bool:
+    """Whether ranks described it one by one (use_collectives=False)."""
+    folder = checkpoint.path
+    return (checkpoint.format == "dcp" and not os.path.exists(os.path.join(folder, ".metadata"))
+            and bool(glob.glob("__*.metadata", root_dir=folder)))

@@ -1,0 +1,301 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whatever a caller gives, what comes out is a shardmesh.Error; and destinations that are one memory."""
+import math
+
+import common
+
+common.need_torch()
+import numpy  # noqa: E402
+import torch  # noqa: E402
+
+import shardmesh  # noqa: E402
+import shardmesh.dcp  # noqa: E402
+from shardmesh._shared_memory import overlapping_pairs, share_a_byte  # noqa: E402
+
+FOLDER = common.GOLDEN / "single_rank" / "checkpoint"
+
+
+class Evil:
+    """Raises whatever is asked of it."""
+
+    def __getattr__(self, name):
+        raise ZeroDivisionError(name)
+
+    def _raise(self, *arguments):
+        raise ZeroDivisionError("evil")
+
+    __bool__ = __index__ = __float__ = __iter__ = __len__ = __str__ = __repr__ = __eq__ = __fspath__ = _raise
+    __hash__ = object.__hash__
+
+
+VALUES = (None, True, -1, 0, 3, 1 << 70, 2.5, math.nan, "", "x", "\ud800", "\udc80", "a\0b", "s3://b/x", b"\xff", (), (1,),
+          [[]], [None], {}, {1: 2}, {"w": None}, object(), Evil(), numpy.zeros(2), numpy.float32(1), torch.zeros(2), len,
+          slice(None), ..., ((1 << 70,), (1,)), range(3), "S(0)", "1,2", shardmesh.Error("io", "x"))
+
+
+def cyclic():
+    made = {"w": torch.zeros(2)}
+    made["self"] = made
+    return made
+
+
+def cyclic_list():
+    made = [torch.zeros(2)]
+    made.append({"below": (made,)})
+    return {"a": {"b": made}}
+
+
+def deep():
+    made = {}
+    for _ in range(5000):
+        made = {"x": made}
+    return made
+
+
+class HostileTest(common.WorkTest):
+    def only_ours(self, name, call, *arguments, **options):
+        try:
+            call(*arguments, **options)
+        except shardmesh.Error as problem:
+            str(problem).encode("utf-8", "surrogateescape")
+            return problem
+        except BaseException as problem:
+            shown = [type(one).__name__ for one in (*arguments, *options.values())]
+            self.fail(f"{name} with {shown}, {list(options)}: {type(problem).__name__}: {problem}")
+
+    def calls(self):
+        to, opened = self.work / "out", shardmesh.open(FOLDER)
+        state = {"w": torch.zeros(2)}
+        entry = opened.tensors[0]
+        into = {entry.key: torch.zeros(entry.shape, dtype=getattr(torch, entry.dtype))}
+        return {
+            "open": lambda v: shardmesh.open(v),
+            "open file": lambda v: shardmesh.open(FOLDER / "__0_0.distcp", only_keys=v),
+            "load path": lambda v: shardmesh.load(v, "w"),
+            "load key": lambda v: shardmesh.load(FOLDER, v),
+            "load box": lambda v: shardmesh.load(FOLDER, entry.key, v),
+            "map": lambda v: shardmesh.map_tensor(FOLDER, entry.key, v),
+            "map key": lambda v: shardmesh.map_tensor(FOLDER, v),
+            "inspect": lambda v: shardmesh.inspect(v),
+            "verify": lambda v: shardmesh.verify(v),
+            "diff": lambda v: shardmesh.diff(FOLDER, v),
+            "convert to": lambda v: shardmesh.convert(FOLDER, v, "zip"),
+            "convert format": lambda v: shardmesh.convert(FOLDER, to, v, overwrite=True),
+            "convert like": lambda v: shardmesh.convert(FOLDER, to, "dcp", like=v, overwrite=True),
+            "convert dedup": lambda v: shardmesh.convert(FOLDER, to, "dcp", dedup=v, overwrite=True),
+            "convert selection": lambda v: shardmesh.convert(FOLDER, to, "dcp", selection=v, overwrite=True),
+            "reshard mesh": lambda v: shardmesh.reshard(FOLDER, to, v, place=".*=R", overwrite=True),
+            "reshard place": lambda v: shardmesh.reshard(FOLDER, to, 2, place=v, overwrite=True),
+            "reshard default": lambda v: shardmesh.reshard(FOLDER, to, 2, default=v, overwrite=True),
+            "save": lambda v: shardmesh.save(v, to, overwrite=True),
+            "save value": lambda v: shardmesh.save({"a": v}, to, overwrite=True),
+            "save key": lambda v: shardmesh.save({v: torch.ones(1), "o": {v: [1]}}, to, overwrite=True),
+            "save pt": lambda v: shardmesh.save({"a": {v: torch.ones(1)}, "b": v}, to / "x.pt", "pt", overwrite=True),
+            "save path": lambda v: shardmesh.save(state, v, format="zip"),
+            "save format": lambda v: shardmesh.save(state, to, v, overwrite=True),
+            "load_into": lambda v: opened.load_into(v),
+            "load_into tensor": lambda v: opened.load_into({entry.key: v}),
+            "load_into three": lambda v: opened.load_into([(entry.key, v, into[entry.key])]),
+            "start_load": lambda v: opened.start_load(v).wait(),
+            "on_arrival": lambda v: opened.start_load(into, on_arrival=v).wait() if not callable(v) else None,
+            "timeout": lambda v: opened.start_load(into).wait(v),
+            "progress": lambda v: opened.load_into(into, progress=v) if not callable(v) else None,
+            "index": lambda v: opened[entry.key][v],
+            "index slice": lambda v: opened[entry.key][v:v],
+            "object": lambda v: opened.load_object(v),
+            "object bytes": lambda v: opened.object_bytes(v),
+            "Layout": lambda v: shardmesh.Layout(v, (2,), (0, 1), "S(0)").boxes(0),
+            "Layout mesh": lambda v: shardmesh.Layout((4,), v, (0, 1), "S(0)").boxes(0),
+            "Layout ranks": lambda v: shardmesh.Layout((4,), (2,), v, "S(0)").boxes(0),
+            "Layout placements": lambda v: shardmesh.Layout((4,), (2,), (0, 1), v).boxes(0),
+            "Layout rank": lambda v: shardmesh.Layout((4,), (2,), (0, 1), "S(0)").boxes(v),
+            "Layout shape": lambda v: shardmesh.Layout((4,), (2,), (0, 1), "S(0)").local_shape(v),
+            "Layout.of": lambda v: shardmesh.Layout.of(v),
+            "Layout.on": lambda v: shardmesh.Layout.on(v, v, v),
+            "redistribute": lambda v: shardmesh.redistribute(v),
+            "full_state_dict": lambda v: list(shardmesh.full_state_dict(v)),
+            "Shards.of": lambda v: shardmesh.Shards.of(v),
+            "flatten": lambda v: shardmesh.flatten_sharded_tensors(v),
+            "dcp.load": lambda v: shardmesh.dcp.load(v, checkpoint_id=FOLDER),
+            "dcp.load id": lambda v: shardmesh.dcp.load(dict(into), checkpoint_id=v),
+            "dcp.load value": lambda v: shardmesh.dcp.load({entry.key: v}, checkpoint_id=FOLDER),
+            "dcp.save": lambda v: shardmesh.dcp.save(v, checkpoint_id=to, overwrite=True),
+            "dcp.save value": lambda v: shardmesh.dcp.save({"a": v}, checkpoint_id=to, overwrite=True),
+            "dcp.save key": lambda v: shardmesh.dcp.save({"a": {v: torch.ones(1)}}, checkpoint_id=to, overwrite=True),
+            "StorageReader": lambda v: shardmesh.dcp.StorageReader(v),
+            "StorageWriter": lambda v: shardmesh.dcp.StorageWriter(v),
+        }
+
+    def test_every_value_to_every_function(self):
+        for name, call in self.calls().items():
+            for value in VALUES:
+                if " key" in name or name == "save pt":
+                    try:
+                        hash(value)
+                    except TypeError:
+                        continue  # no key of a dict
+                with self.subTest(f"{name}: {type(value).__name__}"):
+                    self.only_ours(name, call, value)
+
+    def test_every_value_to_every_option(self):
+        opened, to = shardmesh.open(FOLDER), self.work / "out"
+        entry = opened.tensors[0]
+        into = {entry.key: torch.zeros(entry.shape, dtype=getattr(torch, entry.dtype))}
+        functions = {
+            "open": (lambda **o: shardmesh.open(FOLDER, **o), "only_keys all_parts dequantize block_size limit_factor rank keys_at_ranks"),
+            "load": (lambda **o: shardmesh.load(FOLDER, entry.key, **o), "weights_only rank keys_at_ranks"),
+            "map": (lambda **o: shardmesh.map_tensor(FOLDER, entry.key, **o), "allow_unaligned"),
+            "verify": (lambda **o: shardmesh.verify(FOLDER, **o), "quick all_parts rank keys_at_ranks threads progress"),
+            "diff": (lambda **o: shardmesh.diff(FOLDER, FOLDER, **o), "tolerance layout ignore_dtype all_parts rank threads progress"),
+            "convert": (lambda **o: shardmesh.convert(FOLDER, to, **{"format": "dcp", "overwrite": True, **o}),
+                        "overwrite max_shard_bytes skip_objects skip_unsupported nest components payload item "
+                        "allow_shape_mismatch dequantize all_parts rank keys_at_ranks threads memory_bytes progress"),
+            "reshard": (lambda **o: shardmesh.reshard(FOLDER, to, 2, **{"place": ".*=R", "overwrite": True, **o}),
+                        "optimizer_follows overwrite skip_unsupported dequantize all_parts rank threads memory_bytes"),
+            "save": (lambda **o: shardmesh.save({"w": torch.ones(2)}, to, **{"overwrite": True, **o}),
+                     "overwrite max_shard_bytes payload item threads memory_bytes progress"),
+            "load_into": (lambda **o: opened.load_into(into, **o), "threads allow_narrowing allow_shape_mismatch check progress"),
+            "dcp.load": (lambda **o: shardmesh.dcp.load(dict(into), checkpoint_id=FOLDER, **o),
+                         "no_dist allow_narrowing threads progress rank extension_registry"),
+            "dcp.save": (lambda **o: shardmesh.dcp.save({"w": torch.ones(2)}, checkpoint_id=to, **{"overwrite": True, **o}),
+                         "no_dist use_collectives overwrite threads memory_bytes progress"),
+            "StorageWriter": (lambda **o: shardmesh.dcp.StorageWriter(to, **o),
+                              "overwrite threads memory_bytes thread_count single_file_per_rank sync_files "
+                              "per_thread_copy_ahead cache_staged_state_dict _extensions serialization_format"),
+        }
+        for name, (call, options) in functions.items():
+            for option in options.split():
+                for value in VALUES:
+                    if option == "progress" and callable(value):
+                        continue  # what it raises is the caller's
+                    with self.subTest(f"{name} {option}: {type(value).__name__}"):
+                        self.only_ours(name, call, **{option: value})
+
+    def test_state_dicts_that_hold_themselves(self):
+        to = self.work / "out"
+        for made, key in ((cyclic, "self"), (cyclic_list, "a.b.1.below.0"), (deep, "x.x.x.")):
+            for format in ("dcp", "pt", "safetensors", "torch-checkpointing"):
+                with self.subTest(f"{made.__name__} as {format}"):
+                    problem = self.only_ours("save", shardmesh.save, made(), to, format)
+                    self.assertEqual(problem.code, "invalid_argument", str(problem))
+                    self.assertTrue(problem.key.startswith(key), problem.key)
+            for call in (shardmesh.dcp.save, shardmesh.dcp.load):
+                problem = self.only_ours("dcp", call, made(), checkpoint_id=to if call is shardmesh.dcp.save else FOLDER)
+                self.assertEqual(problem.code, "invalid_argument", str(problem))
+        self.assertEqual(self.left_in_work(), [])
+
+    def test_keys_that_are_no_unicode(self):
+        for call in (lambda state: shardmesh.save(state, self.work / "out"),
+                     lambda state: shardmesh.save(state, self.work / "out.pt", "pt"),
+                     lambda state: shardmesh.dcp.save(state, checkpoint_id=self.work / "out")):
+            for state in ({"a\ud800": torch.zeros(1)}, {"a": {"\udfff": 3}}, {"a": [{"\udc80b": torch.zeros(1)}]}):
+                problem = self.only_ours("save", call, state)
+                self.assertEqual(problem.code, "invalid_argument", str(problem))
+                self.assertIn("\\ud", str(problem))
+        self.assertEqual(self.left_in_work(), [])
+        problem = self.only_ours("load", shardmesh.load, FOLDER, "a\ud800")
+        self.assertEqual((problem.code, problem.found), ("invalid_argument", "'a\\ud800'"))
+
+    def test_objects_that_cannot_be_pickled(self):
+        class Unpicklable:
+            def __reduce__(self):
+                raise ZeroDivisionError("no")
+
+        for value in (lambda: 1, Unpicklable(), {1: lambda: 1}.values(), (lambda: 1,)):
+            problem = self.only_ours("save", shardmesh.save, {"a": value}, self.work / "out")
+            self.assertEqual((problem.code, problem.key), ("unsupported", "a"))
+        self.assertEqual(self.left_in_work(), [])
+
+
+class OneMemoryTest(common.WorkTest):
+    def setUp(self):
+        super().setUp()
+        shardmesh.save({"a": torch.arange(12.0).reshape(3, 4), "b": torch.arange(12.0).reshape(3, 4) + 1,
+                        "same": torch.arange(12.0).reshape(3, 4)}, self.work / "saved")
+        self.opened = shardmesh.open(self.work / "saved")
+
+    def loads(self):
+        return (lambda wanted: self.opened.load_into(wanted), lambda wanted: self.opened.start_load(wanted).wait())
+
+    def refused(self, wanted, code, *keys):
+        for load in self.loads():
+            with self.assertRaises(shardmesh.Error) as caught:
+                load(wanted)
+            self.assertEqual(caught.exception.code, code)
+            for key in keys:
+                self.assertIn(key, str(caught.exception))
+
+    def test_two_keys_that_fill_the_same_memory(self):
+        one = torch.zeros(3, 4)
+        self.refused({"a": one, "b": one}, "disagreement", "a", "b")
+        self.refused([("a", None, one), ("b", None, one.view(3, 4))], "disagreement")
+        for load in self.loads():  # tied weights
+            load({"a": one.zero_(), "same": one})
+            self.assertEqual(one.tolist(), torch.arange(12.0).reshape(3, 4).tolist())
+            load([("a", None, one.zero_()), ("a", None, one), ("same", None, one)])
+            self.assertEqual(one.tolist(), torch.arange(12.0).reshape(3, 4).tolist())
+
+    def test_memory_that_overlaps_in_part(self):
+        base = torch.zeros(64)
+        view = lambda offset, size, stride: base.as_strided(size, stride, offset)  # noqa: E731
+        for other in (view(1, (3, 4), (4, 1)), view(0, (3, 4), (1, 3)), view(11, (3, 4), (4, 1)), view(0, (3, 4), (8, 2)),
+                      view(2, (3, 4), (5, 1))):
+            self.refused({"a": view(0, (3, 4), (4, 1)), "b": other}, "overlap", "a", "b")
+        self.refused([("a", ((0, 0), (2, 4)), base[:8].view(2, 4)), ("a", ((1, 0), (2, 4)), base[4:12].view(2, 4))],
+                     "overlap", "a")
+        self.refused([("a", ((0, 0), (1, 4)), base[:4].view(1, 4)), ("a", ((1, 0), (1, 4)), base[:4].view(1, 4))], "overlap")
+        self.refused({"a": base[:12].view(3, 4), "b": base[8:20].view(torch.int32).view(3, 4).view(torch.float32)}, "overlap")
+        self.assertEqual(base.tolist(), [0.0] * 64)
+
+    def test_interleaved_memory_is_apart(self):
+        for load in self.loads():
+            base = torch.zeros(3, 8)
+            load({"a": base[:, 0::2], "b": base[:, 1::2]})
+            self.assertEqual(base[:, 0::2].tolist(), torch.arange(12.0).reshape(3, 4).tolist())
+            self.assertEqual(base[:, 1::2].tolist(), (torch.arange(12.0).reshape(3, 4) + 1).tolist())
+            base = torch.zeros(3, 8)
+            load({"a": base[:, :4], "b": base[:, 4:]})
+            self.assertEqual(base[:, 4:].tolist(), (torch.arange(12.0).reshape(3, 4) + 1).tolist())
+
+    def test_dcp_load_of_tied_weights(self):
+        one = torch.zeros(3, 4)
+        shardmesh.dcp.load({"a": one, "same": one}, checkpoint_id=self.work / "saved")
+        self.assertEqual(one.tolist(), torch.arange(12.0).reshape(3, 4).tolist())
+        with self.assertRaises(shardmesh.Error) as caught:
+            shardmesh.dcp.load({"a": one, "b": one}, checkpoint_id=self.work / "saved")
+        self.assertEqual(caught.exception.code, "disagreement")
+
+    def test_what_shares_a_byte_against_a_model(self):
+        import random
+
+        draw = random.Random(common.seed())
+        base = torch.zeros(400, dtype=torch.uint8)
+
+        def any_view():
+            dtype = draw.choice((torch.uint8, torch.int16, torch.float32, torch.float64))
+            flat = base[8 * draw.randrange(4):].view(torch.uint8)
+            flat = flat[:flat.numel() // 8 * 8].view(dtype)
+            rank = draw.randrange(4)
+            size = [draw.randrange(1, 5) for _ in range(rank)]
+            stride = [draw.choice((1, 2, 3, 4, 5, 8, 12)) for _ in range(rank)]
+            reach = sum((a - 1) * b for a, b in zip(size, stride))
+            if reach >= flat.numel():
+                return any_view()
+            return flat.as_strided(size, stride, flat.storage_offset() + draw.randrange(flat.numel() - reach))
+
+        def bytes_of(tensor):
+            reached = {tensor.data_ptr() - base.data_ptr()}
+            for size, stride in zip(tensor.shape, tensor.stride()):
+                reached = {at + number * stride * tensor.itemsize for at in reached for number in range(size)}
+            return {at + more for at in reached for more in range(tensor.itemsize)}
+
+        for _ in range(20000 if common.long_runs() else 2000):
+            a, b, c = any_view(), any_view(), any_view()
+            expected = bool(bytes_of(a) & bytes_of(b))
+            self.assertEqual(share_a_byte(a, b), expected, f"seed {common.seed()}: {a.shape} {a.stride()} {b.shape} {b.stride()}")
+            pairs = {(x, y) for x, y in ((0, 1), (0, 2), (1, 2)) if bytes_of((a, b, c)[x]) & bytes_of((a, b, c)[y])}
+            self.assertEqual(set(overlapping_pairs((a, b, c))), pairs, f"seed {common.seed()}")
+
+
+if __name__ == "__main__":
+    common.main()

@@ -1,0 +1,400 @@
+# SPDX-License-Identifier: Apache-2.0
+"""In PyTorch's place: readers that are used again, ids and places in descriptions, parent folders, URLs, plan caching,
+options of PyTorch's that shardmesh has not, exceptions that PyTorch's callers catch, stream extensions."""
+import io
+import os
+import pickle
+import shutil
+import warnings
+from pathlib import Path
+
+import common
+
+common.need_torch()
+import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
+import torch.distributed.checkpoint as torch_checkpoint  # noqa: E402
+from torch.distributed.checkpoint import DefaultSavePlanner, FileSystemReader, FileSystemWriter  # noqa: E402
+from torch.distributed.checkpoint._extension import ExtensionRegistry, StreamTransformExtension  # noqa: E402
+from torch.distributed.checkpoint.api import CheckpointException  # noqa: E402
+from torch.distributed.checkpoint.planner import SavePlanner  # noqa: E402
+
+import shardmesh  # noqa: E402
+import shardmesh.dcp  # noqa: E402
+from rank_group import run_ranks  # noqa: E402
+
+warnings.filterwarnings("ignore")
+
+
+def tensor(value, size=6):
+    return torch.full((size,), float(value))
+
+
+def load_with(reader, size=6):
+    state = {"w": torch.zeros(size), "epoch": 0}
+    torch_checkpoint.load(state, storage_reader=reader)
+    return state["w"][0].item(), state["epoch"]
+
+
+class ReaderTest(common.WorkTest):
+    def test_a_reader_that_is_used_again_reads_what_is_there(self):
+        path = self.work / "saved"
+        reader = shardmesh.dcp.StorageReader(path)
+
+        def ours(value):
+            shardmesh.save({"w": tensor(value), "epoch": value}, path, overwrite=True)
+
+        def removed_and_saved(value):
+            shutil.rmtree(path)
+            torch_checkpoint.save({"w": tensor(value), "epoch": value}, checkpoint_id=path)
+
+        def theirs_in_place(value):
+            torch_checkpoint.save({"w": tensor(value), "epoch": value}, checkpoint_id=path)
+
+        def other_layout(value):
+            shutil.rmtree(path)
+            shardmesh.save({"a": tensor(-1, 1000), "w": tensor(value), "epoch": value}, path)
+
+        for value, save in enumerate((ours, ours, removed_and_saved, theirs_in_place, other_layout, ours), start=1):
+            save(value)
+            self.assertEqual(load_with(reader), (float(value), value), save.__name__)
+
+    def test_a_link_that_moves(self):
+        for step in (1, 2):
+            shardmesh.save({"w": tensor(step), "epoch": step}, self.work / f"step-{step}")
+        link = self.work / "latest"
+        link.symlink_to("step-1")
+        reader = shardmesh.dcp.StorageReader(link)
+        self.assertEqual(load_with(reader), (1.0, 1))
+        link.unlink()
+        link.symlink_to("step-2")
+        self.assertEqual(load_with(reader), (2.0, 2))
+
+    def test_a_checkpoint_that_is_gone_is_an_error_of_a_reader_that_had_it(self):
+        shardmesh.save({"w": tensor(1), "epoch": 1}, self.work / "saved")
+        reader = shardmesh.dcp.StorageReader(self.work / "saved")
+        load_with(reader)
+        shutil.rmtree(self.work / "saved")
+        with self.assertRaises(CheckpointException) as caught:
+            load_with(reader)
+        self.assertIsInstance(caught.exception.failures[0][0], shardmesh.Error)
+
+    def test_ids_places_and_the_version(self):
+        path = self.work / "saved"
+        state = {"w": torch.arange(6.0).reshape(2, 3), "b": torch.ones(2), "epoch": 7}
+        writer = shardmesh.dcp.StorageWriter(path)
+        returned = torch_checkpoint.save(dict(state), storage_writer=writer)
+        stored = pickle.loads((path / ".metadata").read_bytes())
+        for metadata in (returned, stored):
+            self.assertEqual(metadata.version, "1.0.0")
+            self.assertEqual(metadata.storage_meta.save_id, writer.save_id)
+            self.assertEqual(metadata.storage_meta.checkpoint_id, str(path))
+            self.assertEqual(set(one.fqn for one in metadata.storage_data), {"w", "b", "epoch"})
+        reader, theirs = shardmesh.dcp.StorageReader(path), FileSystemReader(path)
+        ours, expected = reader.read_metadata(), theirs.read_metadata()
+        self.assertEqual(ours.storage_meta.save_id, expected.storage_meta.save_id)
+        self.assertEqual((ours.version, ours.storage_meta.load_id), (expected.version, reader.load_id))
+        self.assertEqual(ours.storage_data, expected.storage_data)
+        self.assertEqual({key: value.chunks for key, value in ours.state_dict_metadata.items() if hasattr(value, "chunks")},
+                         {key: value.chunks for key, value in expected.state_dict_metadata.items() if hasattr(value, "chunks")})
+
+    def test_ids_differ_from_save_to_save_and_from_load_to_load(self):
+        ids = set()
+        writer = shardmesh.dcp.StorageWriter(self.work / "a")
+        for name in ("a", "b"):
+            torch_checkpoint.save({"w": tensor(1)}, storage_writer=writer, checkpoint_id=self.work / name)
+            ids.add(pickle.loads((self.work / name / ".metadata").read_bytes()).storage_meta.save_id)
+        shardmesh.save({"w": tensor(1)}, self.work / "c")
+        ids.add(pickle.loads((self.work / "c" / ".metadata").read_bytes()).storage_meta.save_id)
+        self.assertEqual((len(ids), all(ids)), (3, True))
+        reader = shardmesh.dcp.StorageReader(self.work / "c")
+        loads = {reader.read_metadata().storage_meta.load_id}
+        reader.reset()
+        loads.add(reader.read_metadata().storage_meta.load_id)
+        self.assertEqual(len(loads), 2)
+        self.assertIn(reader.read_metadata().storage_meta.save_id, ids)
+        shardmesh.convert(self.work / "c", self.work / "d", "dcp")  # the same save, in another folder
+        self.assertIn(pickle.loads((self.work / "d" / ".metadata").read_bytes()).storage_meta.save_id, ids)
+
+    def test_places_of_golden_checkpoints_are_those_that_are_stored(self):
+        for name in ("fsdp2_4", "dtensor_2d_2x2", "nested_objects", "options_zstd", "sharded_tensor_chunk"):
+            path = common.GOLDEN / name / "checkpoint"
+            ours, theirs = (reader(path).read_metadata() for reader in (shardmesh.dcp.StorageReader, FileSystemReader))
+            self.assertEqual(ours.storage_data, theirs.storage_data, name)
+            self.assertEqual(ours.storage_meta.save_id, theirs.storage_meta.save_id, name)
+            self.assertEqual(ours.version, theirs.version, name)
+
+
+class DestinationTest(common.WorkTest):
+    def test_missing_parent_folders_are_made(self):
+        for number, save in enumerate((
+                lambda path: shardmesh.dcp.save({"w": tensor(1)}, checkpoint_id=path),
+                lambda path: torch_checkpoint.save({"w": tensor(1)}, storage_writer=shardmesh.dcp.StorageWriter(path)),
+                lambda path: shardmesh.save({"w": tensor(1)}, path))):
+            path = self.work / f"out{number}" / "checkpoints" / "step-1"
+            save(path)
+            self.assertTrue(torch.equal(shardmesh.load(path, "w"), tensor(1)))
+
+    def test_a_save_that_fails_leaves_no_parent_folders(self):
+        for save in (lambda path, state: shardmesh.dcp.save(state, checkpoint_id=path),
+                     lambda path, state: shardmesh.save(state, path)):
+            for state in ({"w": torch.ones(3).to_sparse()}, {"w": lambda: 1}):
+                with self.assertRaises(shardmesh.Error):
+                    save(self.work / "a" / "b" / "c", state)
+                self.assertEqual(self.left_in_work(), [])
+
+    def test_parents_that_cannot_be_made_are_named(self):
+        (self.work / "file").write_bytes(b"")
+        for call in (lambda path: shardmesh.save({"w": tensor(1)}, path),
+                     lambda path: shardmesh.dcp.save({"w": tensor(1)}, checkpoint_id=path)):
+            with self.assertRaises(shardmesh.Error) as caught:
+                call(self.work / "file" / "below" / "x")
+            self.assertIn(str(self.work / "file"), caught.exception.path)
+            self.assertEqual(caught.exception.code, "io")
+
+    def test_urls_of_stores_are_no_paths(self):
+        os.chdir(self.work)
+        for url in ("abc://x", "s3://bucket/run/step-1", "hf://user/model", "https://host/x.safetensors"):
+            for call in (lambda: shardmesh.open(url), lambda: shardmesh.verify(url), lambda: shardmesh.load(url, "w"),
+                         lambda: shardmesh.save({"w": tensor(1)}, url), lambda: shardmesh.dcp.StorageReader(url),
+                         lambda: shardmesh.dcp.StorageWriter(url), lambda: shardmesh.dcp.load({}, checkpoint_id=url),
+                         lambda: shardmesh.dcp.save({"w": tensor(1)}, checkpoint_id=url),
+                         lambda: shardmesh.convert(common.GOLDEN / "single_rank" / "checkpoint", url, "dcp")):
+                with self.assertRaises(shardmesh.Error) as caught:
+                    call()
+                self.assertEqual((caught.exception.code, caught.exception.path), ("unsupported", url))
+                self.assertIn("URL", str(caught.exception))
+            for kind in (shardmesh.dcp.StorageReader, shardmesh.dcp.StorageWriter):
+                self.assertFalse(kind.validate_checkpoint_id(url))
+        self.assertEqual(self.left_in_work(), [])
+
+    def test_file_urls_are_paths(self):
+        url = f"file://{self.work}/a%20folder/saved"
+        shardmesh.dcp.save({"w": tensor(4)}, checkpoint_id=url)
+        self.assertTrue((self.work / "a folder" / "saved" / ".metadata").exists())
+        state = {"w": torch.zeros(6)}
+        shardmesh.dcp.load(state, checkpoint_id=url)
+        self.assertEqual(state["w"][0].item(), 4.0)
+        self.assertTrue(shardmesh.verify(url).ok)
+        self.assertTrue(shardmesh.dcp.StorageReader.validate_checkpoint_id(url))
+        for value in (5, None, object(), "a\0b"):
+            self.assertFalse(shardmesh.dcp.StorageReader.validate_checkpoint_id(value))
+
+    def test_validate_checkpoint_id_is_asked(self):
+        class Only(shardmesh.dcp.StorageReader):
+            @classmethod
+            def validate_checkpoint_id(cls, checkpoint_id):
+                return "allowed" in str(checkpoint_id)
+
+        with self.assertRaises(shardmesh.Error):
+            Only(self.work / "other")
+        reader = Only(self.work / "allowed")
+        with self.assertRaises(shardmesh.Error):
+            reader.reset(self.work / "other")
+        self.assertEqual(reader.path, str(self.work / "allowed"))
+
+
+def clear_plan_caches():
+    for cache in (SavePlanner._cached_save_plan, SavePlanner._cached_final_save_plan, SavePlanner._cached_all_plans,
+                  SavePlanner._cached_global_plan, SavePlanner._cached_metadata):
+        cache.clear()
+
+
+def cached_saves(rank, world, work, group=None):
+    """Saves with cached plans, by our writer and PyTorch's in turns; what each gives back."""
+    clear_plan_caches()
+    wrong = []
+    writers = ["ours", "ours", "theirs", "ours", "failing", "ours", "reused", "reused", "theirs"]
+    kept = shardmesh.dcp.StorageWriter(f"{work}/kept")
+    for step, kind in enumerate(writers):
+        path = f"{work}/step-{step}"
+        size = 6 if step < 7 else 9  # the plans change once
+        state = {"mine": torch.full((size,), float(step)), f"of{rank}": torch.full((3,), float(100 * rank + step)),
+                 "epoch": step}
+        planner = DefaultSavePlanner(enable_plan_caching=True)
+        if kind == "failing":
+            os.makedirs(path, exist_ok=True)
+            Path(path, "file").write_bytes(b"x")
+            try:
+                torch_checkpoint.save(state, storage_writer=shardmesh.dcp.StorageWriter(path), planner=planner)
+                wrong.append("saved over a folder")
+            except CheckpointException:
+                pass
+            continue
+        if kind == "reused":
+            kept.reset(path)
+        writer = {"ours": lambda: shardmesh.dcp.StorageWriter(path), "theirs": lambda: FileSystemWriter(path),
+                  "reused": lambda: kept}[kind]()
+        torch_checkpoint.save(state, storage_writer=writer, planner=planner)
+        loaded = {key: torch.zeros_like(value) if isinstance(value, torch.Tensor) else -1 for key, value in state.items()}
+        torch_checkpoint.load(loaded, storage_reader=FileSystemReader(path))
+        for key, value in state.items():
+            same = torch.equal(loaded[key], value) if isinstance(value, torch.Tensor) else loaded[key] == value
+            if not same:
+                wrong.append((step, kind, key, loaded[key]))
+        if kind != "theirs" and not shardmesh.verify(path).ok:
+            wrong.append((step, str(shardmesh.verify(path).problems)))
+    return wrong
+
+
+def first_cached_save_fails(rank, world, work):
+    clear_plan_caches()
+    there = f"{work}/there"
+    os.makedirs(there, exist_ok=True)
+    Path(there, "file").write_bytes(b"x")
+    planner = DefaultSavePlanner(enable_plan_caching=True)
+    try:
+        torch_checkpoint.save({"w": tensor(1)}, storage_writer=shardmesh.dcp.StorageWriter(there), planner=planner)
+    except CheckpointException:
+        pass
+    if world > 1:
+        dist.barrier()
+    for number, kind in enumerate((FileSystemWriter, shardmesh.dcp.StorageWriter)):
+        torch_checkpoint.save({"w": tensor(number)}, storage_writer=kind(f"{work}/after{number}"),
+                              planner=DefaultSavePlanner(enable_plan_caching=True))
+    return [shardmesh.load(f"{work}/after{number}", "w")[0].item() for number in range(2)]
+
+
+class PlanCachingTest(common.WorkTest):
+    def test_plans_are_cached_in_one_process(self):
+        self.assertEqual(cached_saves(0, 1, self.work), [])
+        clear_plan_caches()
+
+    def test_plans_are_cached_on_ranks(self):
+        self.assertEqual(run_ranks(2, cached_saves, str(self.work)), [[], []])
+
+    def test_a_first_save_that_fails_spoils_no_cache(self):
+        self.assertEqual(first_cached_save_fails(0, 1, str(self.work)), [0.0, 1.0])
+        clear_plan_caches()
+        shutil.rmtree(self.work)
+        self.work.mkdir()
+        self.assertEqual(run_ranks(2, first_cached_save_fails, str(self.work)), [[0.0, 1.0]] * 2)
+
+
+def alone(rank, world, work):
+    """no_dist: each rank saves and loads its own folder, without the others."""
+    path = f"{work}/of-{rank}"
+    if rank == 1:
+        shardmesh.dcp.save({"w": tensor(rank)}, checkpoint_id=path, no_dist=True)
+        state = {"w": torch.zeros(6)}
+        shardmesh.dcp.load(state, checkpoint_id=path, no_dist=True)
+        return state["w"][0].item()
+    return 1.0
+
+
+def in_background(rank, world, path):
+    state = {"w": torch.full((4,), float(rank)), f"of{rank}": torch.ones(2)}
+    future = shardmesh.dcp.async_save({f"v{rank}": state["w"], "all": torch.arange(3.0)}, checkpoint_id=path)
+    state["w"].fill_(-1)  # it was copied
+    metadata = future.result(60)
+    loaded = {f"v{rank}": torch.zeros(4), "all": torch.zeros(3)}
+    shardmesh.dcp.load(loaded, checkpoint_id=path)
+    again = shardmesh.dcp.async_save({"w": tensor(1)}, checkpoint_id=path)
+    problem = again.exception(60)
+    return (metadata.version, loaded[f"v{rank}"].tolist(), loaded["all"].tolist(), type(problem).__name__, problem.code,
+            isinstance(problem, CheckpointException))
+
+
+class OptionsTest(common.WorkTest):
+    def test_no_dist(self):
+        self.assertEqual(run_ranks(2, alone, str(self.work)), [1.0, 1.0])
+        self.assertEqual(self.left_in_work(), ["of-1"])
+
+    def test_async_save(self):
+        expected = ("1.0.0", [0.0] * 4, [0.0, 1.0, 2.0], "CheckpointError", "destination_exists", True)
+        answers = run_ranks(2, in_background, str(self.work / "saved"))
+        self.assertEqual(answers[0], expected)
+        self.assertEqual(answers[1], (*expected[:1], [1.0] * 4, *expected[2:]))
+
+    def test_what_pytorchs_writer_has_is_taken_or_refused_by_name(self):
+        made = shardmesh.dcp.StorageWriter(self.work / "a", thread_count=3, single_file_per_rank=True, sync_files=True,
+                                           cache_staged_state_dict=False, _extensions=None)
+        torch_checkpoint.save({"w": tensor(1)}, storage_writer=made)
+        for name, value in (("single_file_per_rank", False), ("sync_files", False), ("per_thread_copy_ahead", 1),
+                            ("cache_staged_state_dict", True), ("_extensions", [object()]),
+                            ("serialization_format", "safetensors")):
+            with self.assertRaises(shardmesh.Error) as caught:
+                shardmesh.dcp.StorageWriter(self.work / "b", **{name: value})
+            self.assertEqual(caught.exception.code, "unsupported")
+            self.assertIn(name, str(caught.exception))
+            self.assertTrue(caught.exception.hint)
+        for save in (lambda: shardmesh.dcp.save({"w": tensor(1)}, checkpoint_id=self.work / "b", use_collectives=False),
+                     lambda: shardmesh.dcp.async_save({"w": tensor(1)}, checkpoint_id=self.work / "b", use_collectives=False)):
+            with self.assertRaises(shardmesh.Error) as caught:
+                save()
+            self.assertIn("use_collectives", str(caught.exception))
+        self.assertEqual(self.left_in_work(), ["a"])
+
+    def test_quantized_tensors_are_refused_by_name(self):
+        value = torch.quantize_per_tensor(torch.ones(3), 0.5, 0, torch.qint8)
+        with self.assertRaises(shardmesh.Error) as caught:
+            shardmesh.dcp.save({"q": value}, checkpoint_id=self.work / "a")
+        self.assertEqual((caught.exception.code, caught.exception.key), ("unsupported", "q"))
+        self.assertIn("int_repr", str(caught.exception))
+
+    def test_exceptions_that_pytorchs_callers_catch(self):
+        for call in (lambda: shardmesh.dcp.load({"w": torch.zeros(2)}, checkpoint_id=self.work / "nothing"),
+                     lambda: shardmesh.dcp.save({"w": torch.ones(3).to_sparse()}, checkpoint_id=self.work / "a"),
+                     lambda: shardmesh.dcp.load({"w": torch.zeros(2)}, checkpoint_id="s3://x/y")):
+            with self.assertRaises(CheckpointException) as caught:
+                call()
+            problem = caught.exception
+            self.assertIsInstance(problem, shardmesh.Error)
+            self.assertIsInstance(problem.failures[0][0], shardmesh.Error)
+            again = pickle.loads(pickle.dumps(problem))
+            self.assertEqual((str(again), again.code, again.path), (str(problem), problem.code, problem.path))
+            self.assertEqual(list(again.failures), [0])
+
+
+class Turned(StreamTransformExtension):
+    """Every byte turned round."""
+
+    @staticmethod
+    def registry_name():
+        return "stream.turned"
+
+    @staticmethod
+    def from_descriptor(version):
+        return Turned()
+
+    def get_descriptor(self):
+        return "stream.turned/1"
+
+    def transform_to(self, output):
+        class Writer(io.RawIOBase):
+            def writable(self):
+                return True
+
+            def write(self, data):
+                output.write(bytes(255 - one for one in bytes(data)))
+                return len(data)
+
+        return Writer()
+
+    def transform_from(self, input):
+        return io.BytesIO(bytes(255 - one for one in input.read()))
+
+
+class ExtensionTest(common.WorkTest):
+    def test_items_are_read_through_extensions_that_the_caller_registers(self):
+        path = self.work / "saved"
+        state = {"w": torch.arange(12.0).reshape(3, 4), "b": torch.ones(2, dtype=torch.int32), "epoch": {"n": 7}}
+        torch_checkpoint.save(dict(state), storage_writer=FileSystemWriter(path, _extensions=[Turned()]))
+        registry = ExtensionRegistry()
+        registry.register(Turned)
+        for load in (lambda into: torch_checkpoint.load(into, storage_reader=shardmesh.dcp.StorageReader(path, extension_registry=registry)),
+                     lambda into: shardmesh.dcp.load(into, checkpoint_id=path, extension_registry=registry)):
+            into = {"w": torch.zeros(3, 4), "b": torch.zeros(2, dtype=torch.int32), "epoch": {"n": 0}}
+            load(into)
+            self.assertTrue(torch.equal(into["w"], state["w"]) and torch.equal(into["b"], state["b"]))
+            self.assertEqual(into["epoch"], {"n": 7})
+        with self.assertRaises(shardmesh.Error) as caught:
+            shardmesh.dcp.load({"w": torch.zeros(3, 4)}, checkpoint_id=path)
+        self.assertIn("stream.turned/1", str(caught.exception))
+        with self.assertRaises(shardmesh.Error) as caught:
+            shardmesh.dcp.load({"w": torch.zeros(3, 4)}, checkpoint_id=path, extension_registry=ExtensionRegistry())
+        self.assertIn("stream.turned/1", str(caught.exception))
+
+
+if __name__ == "__main__":
+    common.main()
