@@ -336,7 +336,7 @@ def slopes(bench):
     """What one more tensor and one more move cost: see tests/oracle/counts.py."""
     counter, oracle = counts.Counter.of_build(bench.build), bench.build / "tests" / "oracle"
     work = counts.tool_work(bench.tool) | counts.program_work(bench.program, oracle / "rank_copy")
-    bench.slopes = counts.slopes(counter, work, bench.tool, bench.work / "slopes")
+    bench.slopes = counts.slopes(counter, work, bench.tool)
     bench.slopes |= counts.message_slopes(counter, counts.message_work(bench.build / "bin" / "shardmesh_rank_bench"))
     print("\nwhat one more tensor or move costs: system calls and allocations")
     for name, costs in bench.slopes.items():

@@ -27,13 +27,15 @@ class Counter:
     def of_build(cls, build):
         return cls(build / "tests" / "oracle" / "count_calls", build / "tests" / "oracle" / "resource_preload.so")
 
-    def count(self, line):
-        """{"calls", "allocations", "peak_bytes", "by_number"} of one run. CannotCount; RuntimeError when the run fails."""
-        with tempfile.TemporaryDirectory(prefix="shardmesh-counts-") as folder:
-            calls, allocations = Path(folder) / "calls", Path(folder) / "allocations"
+    def count(self, line, folder=None):
+        """{"calls", "allocations", "peak_bytes", "by_number"} of one run in `folder`.
+        CannotCount; RuntimeError when the run fails."""
+        with tempfile.TemporaryDirectory(prefix="shardmesh-counts-") as scratch:
+            calls, allocations = Path(scratch) / "calls", Path(scratch) / "allocations"
             preload = ["env", f"LD_PRELOAD={self.shim}", "FAULT_KIND=memory", f"FAULT_COUNT_FILE={allocations}"]
             whole = [str(word) for word in (self.tracer, calls, *preload, *line)]
-            done = subprocess.run(whole, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            done = subprocess.run(whole, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                                  text=True)
             if done.returncode == SKIPPED:
                 raise CannotCount("this machine lets no process trace another (ptrace, seccomp)")
             if done.returncode != 0:
@@ -42,9 +44,9 @@ class Counter:
             found["allocations"] = int(allocations.read_text())
             return found
 
-    def least(self, line, runs=2):
+    def least(self, line, runs=2, folder=None):
         """The least of each figure over some runs: threads that meet by chance add to a count, and never take away."""
-        found = [self.count(line) for _ in range(runs)]
+        found = [self.count(line, folder) for _ in range(runs)]
         return {name: min(one[name] for one in found) for name in ("calls", "allocations", "peak_bytes")}
 
 
@@ -75,10 +77,10 @@ class Samples:
             item.unlink()
 
     def line(self, words):
-        """A command with SRC the folder of samples and DST a place that is free."""
+        """A command to be run in the folder of samples, so that no count depends on where that lies; DST is free."""
         shutil.rmtree(self.folder / "made", ignore_errors=True)
         (self.folder / "made").mkdir()
-        return [str(word).replace("SRC", str(self.folder)).replace("DST", str(self.folder / "made")) for word in words]
+        return [str(word).replace("SRC/", "").replace("DST", "made") for word in words]
 
 
 def tool_work(tool):
@@ -103,14 +105,15 @@ def tool_work(tool):
                                                     "--no-sync"],
         "reshard dcp": ["reshard", "SRC/dcp", "DST/a", "--mesh", "4", "--place", ".*=S(0)", "--no-sync"],
     }
-    return {name: [tool, *line, "--threads", "2"] for name, line in lines.items()}
+    # One thread: two that need one thing at once may both make it.
+    return {name: [tool, *line, "--threads", "1"] for name, line in lines.items()}
 
 
 def program_work(bench=None, ranks=None):
     """Likewise of the library's functions: load into memory; ranks that load and save together."""
     work = {}
     if bench:
-        for what in ("dcp", "rows", "model.safetensors", "model.pt"):
+        for what in ("dcp", "model.safetensors", "model.pt"):
             work[f"load {what}"] = [bench, "load", f"SRC/{what}", "--repeat", "1", "--threads", "4"]
     if ranks:
         work["four ranks load and save dcp"] = [ranks, "SRC/dcp", "DST/a", "4"]
@@ -127,11 +130,14 @@ def slope(small, large, steps):
     return {name: round((large[name] - small[name]) / steps, 2) for name in ("calls", "allocations")}
 
 
-def slopes(counter, work, tool, folder, chosen=lambda name: True):
-    """Name -> what one more tensor costs; a line that fails is a RuntimeError."""
-    samples = [Samples(tool, folder, count) for count in SIZES]
+def slopes(counter, work, tool, chosen=lambda name: True):
+    """Name -> what one more tensor costs; a line that fails is a RuntimeError. In a folder whose path has always the same length:
+    some allocations go with it."""
     steps = SIZES[1] - SIZES[0]
-    return {name: slope(*(counter.least(of.line(line), 1) for of in samples), steps) for name, line in work.items() if chosen(name)}
+    with tempfile.TemporaryDirectory(prefix="shardmesh-counts-") as folder:
+        samples = [Samples(tool, folder, count) for count in SIZES]
+        return {name: slope(*(counter.least(of.line(line), 1, of.folder) for of in samples), steps)
+                for name, line in work.items() if chosen(name)}
 
 
 def message_slopes(counter, work, chosen=lambda name: True):

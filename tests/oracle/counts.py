@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""No system call and no allocation more for each chunk, tensor and message than benchmarks/baseline.json says. A count depends
+on the machine, the slope between two sizes does not: what 3,000 tensors cost more than 1,000, for each of the 2,000. One call
+more for each of them fails. `./dev bench --baseline slopes` writes the slopes. Needs no package."""
+import json
+import sys
+from pathlib import Path
+
+from common import SKIPPED, Oracle
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "benchmarks"))
+import counts  # noqa: E402
+
+ROOM = 0.5  # one call more for each tensor is twice as much; a vector that doubles is a hundredth
+
+
+def arguments(parser):
+    parser.add_argument("--tracer", type=Path, required=True, help="count_calls")
+    parser.add_argument("--shim", type=Path, required=True, help="resource_preload")
+    parser.add_argument("--ranks", type=Path, help="rank_copy")
+    parser.add_argument("--bench", type=Path, help="shardmesh_bench")
+    parser.add_argument("--moves", type=Path, help="shardmesh_rank_bench")
+    parser.add_argument("--baseline", type=Path, default=ROOT / "benchmarks" / "baseline.json")
+
+
+def check_the_counter(oracle, counter):
+    """What is known to make two calls for each byte, and one allocation for each line."""
+    def calls(count):
+        return counter.count(["dd", "if=/dev/zero", "of=/dev/null", "bs=1", f"count={count}"])["calls"]
+    found = (calls(3000) - calls(1000)) / 2000
+    oracle.check(abs(found - 2) < ROOM / 4, "dd", f"makes {found} calls for each block of a byte, not 2: is the tracer right?")
+
+
+def check_slopes(oracle, found, known):
+    for name, costs in found.items():
+        allowed = known.get(name)
+        if not oracle.check(allowed is not None, name, "is not in the baseline: ./dev bench --baseline slopes"):
+            continue
+        for what, cost in costs.items():
+            print(f"{name}: {cost:.2f} {what} each (baseline {allowed[what]:.2f})", flush=True)
+            oracle.check(cost <= allowed[what] + ROOM, name, f"{cost:.2f} {what} for each one more, {allowed[what]:.2f} before. "
+                         "Where that is meant: ./dev bench --baseline slopes")
+            if cost < allowed[what] - ROOM:
+                print(f"{name}: fewer than the baseline says; write it anew: ./dev bench --baseline slopes")
+
+
+def main():
+    oracle = Oracle(__doc__, arguments)
+    counter = counts.Counter(oracle.args.tracer.resolve(), oracle.args.shim.resolve())
+    try:
+        check_the_counter(oracle, counter)
+    except counts.CannotCount as why:
+        print(f"skipped: {why}")
+        sys.exit(SKIPPED)
+    work = counts.tool_work(oracle.tool) | counts.program_work(*(path and path.resolve() for path in (oracle.args.bench, oracle.args.ranks)))
+    known = json.loads(oracle.args.baseline.read_text())["slopes"]
+    chosen = lambda name: oracle.args.only in name  # noqa: E731
+    check_slopes(oracle, counts.slopes(counter, work, oracle.tool, chosen), known)
+    check_slopes(oracle, counts.message_slopes(counter, counts.message_work(oracle.args.moves and oracle.args.moves.resolve()), chosen), known)
+    oracle.finish()
+
+
+if __name__ == "__main__":
+    main()
