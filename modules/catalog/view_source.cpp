@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <range/v3/algorithm/sort.hpp>
-#include <range/v3/algorithm/stable_sort.hpp>
 #include <try.hpp>
 
 #include <algorithm>
@@ -26,6 +25,7 @@ constexpr std::size_t piece_bytes = std::size_t{8} << 20;
 struct plain_run {
   std::int64_t first_byte = 0;
   std::span<const std::byte> bytes;
+  std::size_t holder = 0;  // in owner order
 };
 
 // An item that lies in memory whole, its runs front to back.
@@ -60,9 +60,10 @@ std::optional<plain_item> in_memory(const tensor_transfer& transfer, const view_
     if (!first || view.where.type != device_type::cpu || view.type != transfer.to_type) return std::nullopt;
     const const_tensor_view part = subview(view, shifted(relative_to(common, holder.where), holder.local_offsets));
     if (!is_contiguous(part)) return std::nullopt;
-    made.runs.push_back({*first * width, {part.data, static_cast<std::size_t>(common.volume() * width)}});
+    made.runs.push_back(
+        {*first * width, {part.data, static_cast<std::size_t>(common.volume() * width)}, made.runs.size()});
   }
-  ranges::stable_sort(made.runs, {}, &plain_run::first_byte);
+  std::ranges::sort(made.runs, {}, [](const plain_run& run) { return std::pair(run.first_byte, run.holder); });
   // Replicas: the first in owner order serves.
   const auto same = [](const plain_run& a, const plain_run& b) {
     return a.first_byte == b.first_byte && a.bytes.size() == b.bytes.size();
@@ -125,8 +126,11 @@ result<void> write_items(std::span<const tensor_transfer> transfers, std::span<c
     if (!keys.empty()) rest_keys.push_back(keys[i]);
   }
   SHARDMESH_CHECK(run_to_items(rest, rest_keys, source.items(), sink, options));
-  // The largest first: the threads end together.
-  ranges::stable_sort(plain, [](const plain_item& a, const plain_item& b) { return a.size_bytes > b.size_bytes; });
+  // The largest first: the threads end together. Not range-v3's stable_sort, which loses what elements own: from 257
+  // elements on it moves them through a buffer.
+  std::ranges::sort(plain, {}, [](const plain_item& one) {
+    return std::tuple(-one.size_bytes, one.transfer, one.item.owner, one.item.slot);
+  });
   return parallel_for(options.threads, static_cast<std::int64_t>(plain.size()), [&](std::int64_t i) -> result<void> {
     const plain_item& item = plain[static_cast<std::size_t>(i)];
     auto done = write_plain(item, sink, options);

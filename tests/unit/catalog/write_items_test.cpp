@@ -11,6 +11,7 @@
 #include <numeric>
 #include <optional>
 #include <random>
+#include <random_seed.hpp>
 #include <span>
 #include <stop_token>
 #include <string>
@@ -119,8 +120,8 @@ distribution items_of(const extents& shape, const std::vector<box>& boxes) {
 }  // namespace
 
 TEST_CASE("items written from memory hold their elements, however memory and items are cut") {
-  const std::uint64_t seed = std::random_device{}();
-  INFO("seed " << seed);
+  const std::uint64_t seed = random_seed::seed();
+  INFO("SHARDMESH_SEED=" << seed);
   std::mt19937_64 random(seed);
   std::int64_t in_place = 0, copied = 0;
   for (int round = 0; round < 400; ++round) {
@@ -169,6 +170,28 @@ TEST_CASE("what lies in memory as it is written goes from there, at most 8 MiB a
   REQUIRE(write_items({&transfer, 1}, {}, memory.source, sink, {.threads = 1}));
   CHECK(sink.from_known == (12 + 2500 * 512 + 100) * 8);
   CHECK(sink.longest == std::size_t{8} << 20);
+}
+
+TEST_CASE("a thousand small tensors of many sizes are all written from memory") {
+  // Enough for a sort that moves its elements through a buffer.
+  held_boxes memory;
+  std::vector<tensor_transfer> transfers;
+  std::vector<extents> shapes;
+  for (std::int32_t i = 0; i < 1000; ++i) {
+    const extents& shape = shapes.emplace_back(extents{1 + i * 7 % 5, 1 + i % 3});
+    memory.add(shape, box::whole(shape), 0);
+    const fragment held{box::whole(shape), 0, i, {0, 0}, 0};
+    const distribution where = distribution::from_fragments(shape, {&held, 1}, owner_space::items).value();
+    transfers.push_back({where, where, dtype::int64, dtype::int64});
+  }
+  recording_sink sink;
+  REQUIRE(write_items(transfers, {}, memory.source, sink, {.threads = 2}));
+  for (std::int32_t i = 0; i < 1000; ++i) {
+    INFO("tensor " << i);
+    const auto wanted = indices(shapes[static_cast<std::size_t>(i)], box::whole(shapes[static_cast<std::size_t>(i)]));
+    REQUIRE(sink.bytes[i].size() == wanted.size() * 8);
+    CHECK(std::memcmp(sink.bytes[i].data(), wanted.data(), wanted.size() * 8) == 0);
+  }
 }
 
 TEST_CASE("an item of several shards is put together from their memory") {
