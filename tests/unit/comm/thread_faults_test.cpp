@@ -281,8 +281,9 @@ TEST_CASE("a group of no ranks cannot run") {
 TEST_CASE("after wait no buffer is touched, whoever failed") {
   const watchdog dog(120s);
   // Buffers die as soon as wait returns; the sanitizers see a late copy.
-  for (int round = 0; round < 200; ++round)
-    static_cast<void>(run_ranks(4, [&](any_communicator& comm) -> result<void> {
+  for (int round = 0; round < 200; ++round) {
+    INFO("round " << round);
+    const auto done = run_ranks(4, [&](any_communicator& comm) -> result<void> {
       for (int n = 0; n < 6; ++n) {
         std::vector<std::unique_ptr<bytes>> memory;
         std::vector<outgoing> sends;
@@ -304,7 +305,13 @@ TEST_CASE("after wait no buffer is touched, whoever failed") {
             return fail(errc::checksum_mismatch, "wrong bytes");
       }
       return {};
-    }));
+    });
+    REQUIRE_FALSE(done.has_value());
+    // What the rank that stopped said, and nothing of bytes.
+    CHECK(done.error().code == errc::cancelled);
+    CHECK(done.error().message == "enough");
+    CHECK(done.error().ranks == std::vector<std::int32_t>{round % 4});
+  }
 }
 
 TEST_CASE("lending and exchanging with each other is an error on both sides") {
