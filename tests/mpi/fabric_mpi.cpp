@@ -87,10 +87,8 @@ const std::vector<kind>& all() {
 }
 
 std::uint64_t seed() {
-  static const std::uint64_t value = [] {
-    if (const char* const text = std::getenv("SHARDMESH_SEED")) return std::strtoull(text, nullptr, 10);
-    return std::strtoull(tell_all(std::to_string(std::random_device{}())).front().c_str(), nullptr, 10);
-  }();
+  static const std::uint64_t value =
+      std::strtoull(tell_all(std::to_string(random_seed::seed())).front().c_str(), nullptr, 10);
   return value;
 }
 

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "random_seed.hpp"
 #include "shard_cells.hpp"
 
 namespace random_shards {
@@ -24,8 +25,7 @@ struct drawn {
 };
 
 inline std::uint64_t seed() {
-  if (const char* given = std::getenv("SHARDMESH_SEED")) return std::strtoull(given, nullptr, 10);
-  return std::random_device{}();
+  return random_seed::seed();
 }
 
 /// `usual` runs, many more with SHARDMESH_PROPERTY_RUNS=long.

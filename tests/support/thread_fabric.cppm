@@ -27,11 +27,7 @@ std::string run_on_threads(std::int32_t size, const fabric::rank_body& body) {
 
 /// SHARDMESH_SEED, or one of this run.
 std::uint64_t seed_of_run() {
-  static const std::uint64_t value = [] {
-    if (const char* const text = std::getenv("SHARDMESH_SEED")) return std::strtoull(text, nullptr, 10);
-    return static_cast<unsigned long long>(std::random_device{}());
-  }();
-  return value;
+  return random_seed::seed();
 }
 
 /// Whether random tests are to be many.

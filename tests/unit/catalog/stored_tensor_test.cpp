@@ -11,6 +11,7 @@
 #include <numeric>
 #include <optional>
 #include <random>
+#include <random_seed.hpp>
 #include <span>
 #include <string>
 #include <utility>
@@ -76,8 +77,8 @@ std::vector<std::byte> numbers(std::int64_t count, std::size_t before = 0) {
 }  // namespace
 
 TEST_CASE("any box of any strided tensor is read element by element right") {
-  const std::uint64_t seed = std::random_device{}();
-  INFO("seed " << seed);
+  const std::uint64_t seed = random_seed::seed();
+  INFO("SHARDMESH_SEED=" << seed);
   std::mt19937_64 random(seed);
   for (int round = 0; round < 500; ++round) {
     const std::size_t rank = random() % 4;
@@ -151,8 +152,8 @@ TEST_CASE("a box that leaves the stored tensor is refused with both boxes") {
 }
 
 TEST_CASE("columns are copied out of a mapped file where that is asked for, and nothing is read for them") {
-  const std::uint64_t seed = std::random_device{}();
-  INFO("seed " << seed);
+  const std::uint64_t seed = random_seed::seed();
+  INFO("SHARDMESH_SEED=" << seed);
   std::mt19937_64 random(seed);
   const stored_file file(numbers(40 * 30, 7));
   const stored_tensor tensor = contiguous_stored_tensor(dtype::int32, {40, 30}, 7, 40 * 30 * 4);

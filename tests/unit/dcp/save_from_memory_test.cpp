@@ -8,6 +8,7 @@
 #include <iterator>
 #include <map>
 #include <random>
+#include <random_seed.hpp>
 #include <scratch_folder.hpp>
 #include <span>
 #include <string>
@@ -67,8 +68,8 @@ struct flat_tensors {
 
 TEST_CASE("a folder written from memory without copies is byte for byte the one that went through slabs") {
   const scratch_folder scratch;
-  const std::uint32_t seed = std::random_device{}();
-  INFO("seed " << seed);
+  const auto seed = static_cast<std::uint32_t>(random_seed::seed());
+  INFO("SHARDMESH_SEED=" << seed);
   std::mt19937 random(seed);
   flat_tensors state(random);
   const save_options options{.output = {.durable = false}, .threads = 2};

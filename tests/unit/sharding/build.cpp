@@ -154,7 +154,7 @@ TEST_CASE("recalculated offsets are PyTorch's where shards are listed in rank or
 
 TEST_CASE("recalculation along any dimension of random shards makes up a tensor") {
   const auto seed = random_shards::seed();
-  INFO("seed " << seed);
+  INFO("SHARDMESH_SEED=" << seed);
   std::mt19937_64 random(seed);
   for (int run = 0; run < random_shards::runs(3000); ++run) {
     const auto rank = static_cast<std::size_t>(1 + random() % 4);
@@ -211,7 +211,7 @@ TEST_CASE("what cannot be recalculated is named with ranks, sizes and dimension"
 
 TEST_CASE("random layouts on several ranks are combined exactly when they make up the tensor") {
   const auto seed = random_shards::seed();
-  INFO("seed " << seed);
+  INFO("SHARDMESH_SEED=" << seed);
   std::mt19937_64 random(seed);
   for (int run = 0; run < random_shards::runs(3000); ++run) {
     auto drawn = random_shards::draw(random, 5);

@@ -65,7 +65,7 @@ std::string error_on_all(std::int32_t ranks, maker make) {
 
 TEST_CASE("random layouts over 1 to 8 ranks become sharded tensors, or one error everywhere") {
   const auto seed = random_shards::seed();
-  INFO("seed " << seed);
+  INFO("SHARDMESH_SEED=" << seed);
   std::mt19937_64 random(seed);
   for (int run = 0; run < random_shards::runs(400); ++run) {
     const auto ranks = static_cast<std::int32_t>(1 + random() % 8);
@@ -269,7 +269,7 @@ TEST_CASE("a rank that sends nonsense is named by every other") {
 
 TEST_CASE("messages of any length that are cut or changed anywhere give an answer, not a crash") {
   const auto seed = random_shards::seed();
-  INFO("seed " << seed);
+  INFO("SHARDMESH_SEED=" << seed);
   std::mt19937_64 random(seed);
   // What a rank really sends, overheard by a rank that sends something else.
   std::vector<std::byte> sound;

@@ -85,7 +85,7 @@ dtype random_dtype(std::mt19937_64& random) {
 
 TEST_CASE("any cut becomes any other, and comes together again, on 1 to 8 ranks") {
   const auto seed = random_shards::seed();
-  INFO("seed " << seed);
+  INFO("SHARDMESH_SEED=" << seed);
   std::mt19937_64 random(seed);
   for (int run = 0; run < random_shards::runs(300); ++run) {
     const auto group = random_group(random, static_cast<std::int32_t>(1 + random() % 8));

@@ -109,7 +109,7 @@ TEST_CASE("numbers near 2^63 are compared, not wrapped") {
 
 TEST_CASE("random layouts are judged as an array of cells judges them") {
   const auto seed = random_shards::seed();
-  INFO("seed " << seed);
+  INFO("SHARDMESH_SEED=" << seed);
   std::mt19937_64 random(seed);
   std::size_t wrong = 0;
   for (int run = 0; run < random_shards::runs(4000); ++run) {

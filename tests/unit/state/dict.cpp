@@ -10,6 +10,7 @@
 #include <map>
 #include <optional>
 #include <random>
+#include <random_seed.hpp>
 #include <string>
 #include <thread>
 #include <utility>
@@ -277,8 +278,8 @@ void numbers(const model& m, std::vector<int>& found) {
 }  // namespace
 
 TEST_CASE("random sets, erases and look-ups agree with nested maps") {
-  const std::uint64_t seed = std::random_device{}();
-  INFO("seed " << seed);
+  const std::uint64_t seed = random_seed::seed();
+  INFO("SHARDMESH_SEED=" << seed);
   std::mt19937_64 random(seed);
   const auto key = [&]() -> path_key {
     if (random() % 2 == 0) return std::string(1, static_cast<char>('a' + random() % 3));

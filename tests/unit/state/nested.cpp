@@ -14,6 +14,7 @@
 #include <memory>
 #include <optional>
 #include <random>
+#include <random_seed.hpp>
 #include <set>
 #include <span>
 #include <string>
@@ -209,8 +210,8 @@ error refused(sharded st, const nested_options& options = {}) {
 }  // namespace
 
 TEST_CASE("random nestings are flattened to the elements that every rank holds") {
-  const std::uint64_t seed = std::random_device{}();
-  INFO("seed " << seed);
+  const std::uint64_t seed = random_seed::seed();
+  INFO("SHARDMESH_SEED=" << seed);
   dice roll(seed);
   for (int run = 0, runs = is_long() ? 20000 : 500; run < runs; ++run) {
     INFO("run " << run);

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <optional>
 #include <random>
+#include <random_seed.hpp>
 #include <span>
 #include <string>
 #include <vector>
@@ -118,8 +119,8 @@ std::vector<std::int64_t> expected_values(const extents& shape, const box& where
 }  // namespace
 
 TEST_CASE("slabs tile a region in row-major order and are contiguous in every box they meet") {
-  const std::uint64_t seed = std::random_device{}();
-  INFO("seed " << seed);
+  const std::uint64_t seed = random_seed::seed();
+  INFO("SHARDMESH_SEED=" << seed);
   std::mt19937_64 random(seed);
   for (int round = 0; round < 300; ++round) {
     const extents shape = random_shape(random);
@@ -136,8 +137,8 @@ TEST_CASE("slabs tile a region in row-major order and are contiguous in every bo
 }
 
 TEST_CASE("rewriting items gives every destination its elements, front to back, for any two tilings") {
-  const std::uint64_t seed = std::random_device{}();
-  INFO("seed " << seed);
+  const std::uint64_t seed = random_seed::seed();
+  INFO("SHARDMESH_SEED=" << seed);
   std::mt19937_64 random(seed);
   for (int round = 0; round < 300; ++round) {
     const extents shape = random_shape(random);
@@ -161,8 +162,8 @@ TEST_CASE("rewriting items gives every destination its elements, front to back, 
 }
 
 TEST_CASE("loading fills any boxes of a tensor from any tiling") {
-  const std::uint64_t seed = std::random_device{}();
-  INFO("seed " << seed);
+  const std::uint64_t seed = random_seed::seed();
+  INFO("SHARDMESH_SEED=" << seed);
   std::mt19937_64 random(seed);
   for (int round = 0; round < 300; ++round) {
     const extents shape = random_shape(random);

@@ -4,6 +4,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>
 #include <random>
+#include <random_seed.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -74,8 +75,8 @@ std::size_t graft_all(model& m, const std::vector<leaf_graft>& grafts, const std
 }  // namespace
 
 TEST_CASE("edits of random trees equal trees that are built anew") {
-  const std::uint64_t seed = std::random_device{}();
-  INFO("seed " << seed);
+  const std::uint64_t seed = random_seed::seed();
+  INFO("SHARDMESH_SEED=" << seed);
   std::mt19937_64 random(seed);
   for (int run = 0; run < 3000; ++run) {
     model m;
