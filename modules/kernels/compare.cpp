@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
+#include <kernels/ieee_mode.hpp>
 #include <try.hpp>
 
 #include <algorithm>
@@ -188,9 +189,8 @@ std::string hex_text(std::uint64_t value, int width) {
   return text;
 }
 
-}  // namespace
-
-result<comparison> compare(const const_tensor_view& a, const const_tensor_view& b, const compare_options& options) {
+[[gnu::noinline]] result<comparison> compare_exactly(const const_tensor_view& a, const const_tensor_view& b,
+                                                     const compare_options& options) {
   SHARDMESH_CHECK(check_pair(a, b));
   if (a.type != b.type) {
     if (!options.ignore_dtype)
@@ -247,7 +247,23 @@ result<comparison> compare(const const_tensor_view& a, const const_tensor_view& 
   return found;
 }
 
+std::string text_of(const const_tensor_view& view, const extents& index);
+
+}  // namespace
+
+result<comparison> compare(const const_tensor_view& a, const const_tensor_view& b, const compare_options& options) {
+  const ieee_mode subnormals_count;
+  return compare_exactly(a, b, options);
+}
+
 std::string value_text(const const_tensor_view& view, const extents& index) {
+  const ieee_mode subnormals_count;
+  return text_of(view, index);
+}
+
+namespace {
+
+[[gnu::noinline]] std::string text_of(const const_tensor_view& view, const extents& index) {
   std::int64_t bit = 0;
   for (std::size_t d = 0; d < index.rank(); ++d) bit += index[d] * view.strides[d] * bits(view.type);
   const dtype type = type_of_bits(view.type);
@@ -274,4 +290,5 @@ std::string value_text(const const_tensor_view& view, const extents& index) {
   return "undefined";
 }
 
+}  // namespace
 }  // namespace shardmesh

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies between equal dtypes move runs of bytes; others go pass by pass through lanes.
 module;
+#include <kernels/ieee_mode.hpp>
 #include <kernels/runs.hpp>
 #include <try.hpp>
 
@@ -122,7 +123,7 @@ void convert_tiled(const tensor_view& to, const const_tensor_view& from, std::in
                     std::min(pass_length, rows.size - r));
 }
 
-void copy_converted(const tensor_view& to, const const_tensor_view& from) {
+[[gnu::noinline]] void copy_converted(const tensor_view& to, const const_tensor_view& from) {
   loop_nest nest = free_nest(to, from);
   if (bring_densest_inward(nest)) {
     return for_each_outer(nest, 2, [&](std::int64_t a, std::int64_t b) {
@@ -176,6 +177,7 @@ result<void> copy(const tensor_view& to, const const_tensor_view& from) {
                 "no conversion from " + std::string(name(from.type)) + " to " + std::string(name(to.type)));
   const const_tensor_view source = real_parts(from, to.type);
   if (source.type == to.type) return copy_bytes(to, source);
+  const ieee_mode subnormals_count;
   copy_converted(to, source);
   return {};
 }

@@ -95,6 +95,17 @@ Integer to_integer(Float value) {
   }
 }
 
+// uint32 from a value out of int32's and uint32's ranges: the low half of the 64-bit integer, as the kernels of devices
+// (shardmesh/kernels/elements.hpp) have it. `to_integer` agrees within those ranges, and vectorises.
+template <class Float>
+std::uint32_t low_half(Float value) {
+  return static_cast<std::uint32_t>(truncated<std::int64_t>(value));
+}
+template <class Float>
+bool fits_32_bits(Float value) {
+  return value >= Float(-2147483648.0) && value < Float(4294967296.0);
+}
+
 // The float32 bits that a lane's value has; through float32 is how PyTorch reaches every small float.
 std::uint32_t float_bits(std::uint32_t bits) {
   return bits;
@@ -168,6 +179,12 @@ void store_as(dtype type, dtype from, const pass_buffer& in, std::byte* to, std:
   const auto small = [&]<class Bits>(Bits (*convert)(std::uint32_t)) {
     store_run<Bits>(to, stride, count, [&](std::int64_t i) { return convert(float_bits(real(i))); });
   };
+  const auto unsigned_32 = [&](auto to_float) {
+    int misfits = 0;
+    for (std::int64_t i = 0; i < count; ++i) misfits |= fits_32_bits(to_float(real(i))) ? 0 : 1;
+    if (misfits == 0) return integers(std::uint32_t{});
+    store_run<std::uint32_t>(to, stride, count, [&](std::int64_t i) { return low_half(to_float(real(i))); });
+  };
   switch (type) {
     case dtype::boolean:
       return store_run<std::uint8_t>(to, stride, count, [&](std::int64_t i) {
@@ -186,7 +203,12 @@ void store_as(dtype type, dtype from, const pass_buffer& in, std::byte* to, std:
     case dtype::uint16:
       return integers(std::uint16_t{});
     case dtype::uint32:
-      return integers(std::uint32_t{});
+      if constexpr (std::is_same_v<Value, std::uint32_t>)
+        return unsigned_32([](std::uint32_t bits) { return as_float(bits); });
+      else if constexpr (std::is_same_v<Value, double>)
+        return unsigned_32([](double value) { return value; });
+      else
+        return integers(std::uint32_t{});
     case dtype::uint64:
       return integers(std::uint64_t{});
     case dtype::float16:

@@ -211,7 +211,6 @@ void add_piece(trial& t, std::uint32_t phases) {
     p.factor = kind == 6 ? -0.375 : 3;
   } else {
     p.from = t.add_slot(sizes, some_source(random, type), true);
-    special_views::specify(t.view(p.from), type);
     if (kind >= 3 && (p.reduction = reduction()) != reduce_op::none) p.op = batch_op::accumulate;
   }
   t.add(p);

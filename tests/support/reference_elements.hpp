@@ -201,6 +201,21 @@ inline long double load_part(dtype type, const std::byte* element) {
   return is_signed(type) ? static_cast<long double>(static_cast<std::int64_t>(value)) : static_cast<long double>(value);
 }
 
+// The integer in so many bits, or the smallest one (of NaNs, too).
+inline std::int64_t truncated_signed(long double value, int width) {
+  const long double limit = std::ldexp(1.0L, width - 1);
+  return static_cast<std::int64_t>(value >= -limit && value < limit ? std::trunc(value) : -limit);
+}
+// What a float becomes as an integer. In range there is one answer. Out of range all backends give this one: narrow
+// types have the low bits of the int32, uint32 those of the int64; uint64 wraps once.
+inline std::uint64_t truncated(dtype type, long double value) {
+  if (width_bits(type) < 32 || type == dtype::int32) return static_cast<std::uint64_t>(truncated_signed(value, 32));
+  const long double half = std::ldexp(1.0L, 63);
+  if (type == dtype::uint64 && value >= half)
+    return static_cast<std::uint64_t>(truncated_signed(value - half, 64)) ^ std::uint64_t{1} << 63;
+  return static_cast<std::uint64_t>(truncated_signed(value, 64));
+}
+
 inline void store_part(dtype type, long double value, std::byte* element) {
   if (type == dtype::float32) return put(element, static_cast<float>(value));
   if (type == dtype::float64) return put(element, static_cast<double>(value));
@@ -210,11 +225,7 @@ inline void store_part(dtype type, long double value, std::byte* element) {
     return width_bits(type) == 16 ? put(element, static_cast<std::uint16_t>(pattern))
                                   : put(element, static_cast<std::uint8_t>(pattern));
   }
-  const long double whole = std::trunc(value);
-  put_integer(
-      type,
-      whole < 0 ? static_cast<std::uint64_t>(static_cast<std::int64_t>(whole)) : static_cast<std::uint64_t>(whole),
-      element);
+  put_integer(type, truncated(type, value), element);
 }
 
 /// The value of one element.
@@ -231,6 +242,12 @@ inline void store(dtype type, const number& value, std::byte* element) {
   if (type == dtype::boolean) return put_integer(type, value.real != 0 || value.imaginary != 0, element);
   store_part(part, value.real, element);
   if (is_complex(type)) store_part(part, value.imaginary, element + width_bytes(part));
+}
+
+/// One element as another dtype. Integers wrap; what a float becomes out of range is said at `truncated`.
+inline void convert(dtype from, const std::byte* element, dtype to, std::byte* made) {
+  if (is_integral(from) && is_integral(to)) return put_integer(to, integer_at(from, element), made);
+  store(to, load(from, element), made);
 }
 
 inline bool has_values(dtype type) {

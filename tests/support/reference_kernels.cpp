@@ -90,7 +90,7 @@ bool same(dtype type, const std::byte* a, const std::byte* b) {
 void copy(const tensor_view& to, const const_tensor_view& from) {
   if (to.type == from.type) return copy_bits(to, from);
   indices::for_each(to.sizes, [&](const extents& index) {
-    store(to.type, load(from.type, element_at(from, index)), element_at(to, index));
+    reference_elements::convert(from.type, element_at(from, index), to.type, element_at(to, index));
   });
 }
 
@@ -101,7 +101,7 @@ void accumulate(const tensor_view& to, const const_tensor_view& from, reduce_op 
     if (from.type == to.type)
       std::memcpy(term, given, static_cast<std::size_t>(item_bytes(to.type)));
     else
-      store(to.type, load(from.type, given), term);
+      reference_elements::convert(from.type, given, to.type, term);
     combine(to.type, element_at(to, index), term, op);
   });
 }

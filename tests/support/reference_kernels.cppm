@@ -6,7 +6,8 @@
 // so it holds every value of every dtype, and a conversion rounds once, from the exact value to the nearest, ties to
 // even. Floats smaller than 32 bits are reached through float32, as in PyTorch: that is two roundings, and part of the
 // definition. What is not said here: the bits of a NaN (`same` takes all for one; tests/unit/kernels/casts_test.cpp has
-// PyTorch's), and what becomes of a float that an integer cannot hold (`is_specified`).
+// PyTorch's). What becomes of a float that an integer cannot hold is not PyTorch's, which gives several answers, but one
+// of ours, in every backend.
 module;
 #include <cstddef>
 #include <cstdint>
@@ -28,7 +29,7 @@ void store(shardmesh::dtype type, const number& value, std::byte* element);
 
 /// Whether the dtype has values at all, of whole bytes: those that convert to each other.
 bool has_values(shardmesh::dtype type);
-/// Whether the conversion of this element has one answer: floats beyond an integer's range have none.
+/// Whether the integer can hold the element.
 bool is_specified(shardmesh::dtype from, const std::byte* element, shardmesh::dtype to);
 /// Equal bytes, or NaN in the same parts.
 bool same(shardmesh::dtype type, const std::byte* a, const std::byte* b);

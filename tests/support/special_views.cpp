@@ -50,12 +50,6 @@ owned_view make(std::mt19937_64& random, const extents& sizes, dtype type, bool 
   return made;
 }
 
-void specify(const owned_view& from, dtype to) {
-  indices::for_each(from.view.sizes, [&](const extents& index) {
-    if (!reference::is_specified(from.view.type, from.at(index), to)) std::memset(from.at(index), 0, from.item);
-  });
-}
-
 tensor_view in_copy(const owned_view& v, std::vector<std::byte>& memory) {
   memory = v.memory;
   tensor_view moved = v.view;

@@ -17,8 +17,6 @@ export namespace special_views {
 /// Elements of random bytes, of special values and of small numbers, of which sums and products are exact.
 random_views::owned_view make(std::mt19937_64& random, const shardmesh::extents& sizes, shardmesh::dtype type,
                               bool broadcast);
-/// Elements of `from` whose conversion to `to` has no one answer become 0.
-void specify(const random_views::owned_view& from, shardmesh::dtype to);
 /// The same view in a copy of the memory.
 shardmesh::tensor_view in_copy(const random_views::owned_view& v, std::vector<std::byte>& memory);
 /// Where the memory of `got` is not as it is expected: "" when each element is the same and nothing else was touched.
