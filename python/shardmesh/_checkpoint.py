@@ -291,6 +291,7 @@ class Checkpoint(Mapping[str, Entry]):
             fits = (not isinstance(entry, TensorEntry) or entry.shape == tuple(tensor.shape)
                     or (allow_shape_mismatch and len(entry.shape) == tensor.ndim))
             if box is None and not fits:
+                self._raise_conflict(key)
                 self._native.load_whole(key, to.memory, None)  # raises: the shape that the memory has and needs
             destinations.append(to)
             where = ((0,) * tensor.ndim, tuple(tensor.shape)) if box is None else _arguments.box(box, key)
@@ -298,6 +299,12 @@ class Checkpoint(Mapping[str, Entry]):
         repeated = set(check_apart(destinations, [where for _, where in requests]))
         return destinations, [(*request, to.memory) for number, (request, to) in enumerate(zip(requests, destinations))
                               if number not in repeated]
+
+    def _raise_conflict(self, key: str) -> None:
+        """The error of a key under which ranks have different values, before one about the value of the lowest."""
+        for warning in self.warnings:
+            if warning.code == "disagreement" and warning.key == key:
+                raise warning
 
     def load_object(self, key: str, weights_only: bool = True) -> Any:
         """The object of that key. Its pickle is run by PyTorch, where weights_only=True refuses all but plain data (and of

@@ -139,6 +139,11 @@ class RankValuesTest(common.WorkTest):
         self.assertTrue(torch.equal(opened.load("shards"), FULL))
         self.assertTrue(torch.equal(opened.load("replica"), FULL + 1))
         self.assertEqual((opened.load("step"), opened.load("loader.epoch")), (7, 2))
+        for state in ({"many": torch.zeros(3)}, {"mixed": torch.zeros(7)}):  # the shape of none, or of another
+            for call in (opened.load_into, lambda state: shardmesh.dcp.load(state, checkpoint_id=self.folder)):
+                with self.assertRaises(shardmesh.Error) as caught:
+                    call(dict(state))
+                self.assertEqual((caught.exception.code, caught.exception.key), ("disagreement", *state))
         state = {"rng": torch.zeros(5)}
         for call in (lambda: shardmesh.dcp.load(state, checkpoint_id=self.folder),
                      lambda: torch_checkpoint.load(state, storage_reader=shardmesh.dcp.StorageReader(self.folder))):

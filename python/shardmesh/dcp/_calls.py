@@ -89,6 +89,7 @@ class LoadPlanner(torch_checkpoint.DefaultLoadPlanner):
         stored = self.metadata.state_dict_metadata if self.metadata else {}
         native = self._reader.checkpoint._native
         for key, value in self.state_dict.items():
+            self._reader.checkpoint._raise_conflict(key)
             found = stored.get(key)
             if found is None and not self.allow_partial_load:
                 self._reader.checkpoint._load([(key, ((), ()), (0, "uint8", (), ()))], 1, True)
