@@ -13,6 +13,7 @@ module;
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 module shardmesh.dcp;
@@ -51,9 +52,18 @@ class catalog_merge {
     auto conflict = conflict_in(all);
     if (!conflict) return add_seen_by(all, all.front(), key);
     if (!rules_.keys_at_ranks) return add_conflict(key, all.front(), std::move(*conflict));
-    for (const held_entry& entry : all) add_seen_by(all, entry, fmt::format("{}@{}", key, entry.rank));
+    for (const held_entry& entry : all) {
+      const std::string at_rank = fmt::format("{}@{}", key, entry.rank);
+      if (!stored_keys.contains(at_rank))
+        add_seen_by(all, entry, at_rank);
+      else
+        problems.push_back(fail(errc::duplicate_key, "the checkpoint has another entry of this name")
+                               .with_key(at_rank)
+                               .with_rank(static_cast<std::int32_t>(entry.rank)));
+    }
   }
 
+  std::unordered_set<std::string> stored_keys;  // of all ranks
   catalog merged;
   std::vector<error> problems, warnings;
   std::map<std::string, error, std::less<>> conflicts;
@@ -77,10 +87,6 @@ class catalog_merge {
 
   // The value of one rank; of a tensor also the chunks that only others have. `key`: its own, or KEY@RANK.
   void add_seen_by(const holders& all, const held_entry& own, const std::string& key) {
-    if (!keys_.insert(key).second)
-      return problems.push_back(fail(errc::duplicate_key, "the checkpoint has another entry of this name")
-                                    .with_key(key)
-                                    .with_rank(static_cast<std::int32_t>(own.rank)));
     if (own.object) {
       merged.objects.push_back(*own.object);
       merged.objects.back().place = renumber(*own.from, own.object->place);
@@ -127,7 +133,6 @@ class catalog_merge {
 
   // Listed, without a place to read it from.
   void add_conflict(const std::string& key, const held_entry& first, error conflict) {
-    keys_.insert(key);
     warnings.push_back(conflict);
     conflicts.emplace(key, std::move(conflict));
     if (first.object) {
@@ -199,7 +204,6 @@ class catalog_merge {
 
   const merge_rules& rules_;
   std::map<std::string, std::int32_t> files_, transforms_;
-  std::set<std::string> keys_;
 };
 
 }  // namespace
@@ -214,7 +218,10 @@ metadata merge_metadata(std::vector<metadata> parts, const merge_rules& rules) {
   std::vector<std::pair<std::string_view, holders>> groups;
   const auto add = [&](std::string_view key, const held_entry& entry) {
     const auto [group, added] = group_of.try_emplace(key, groups.size());
-    if (added) groups.emplace_back(key, holders());
+    if (added) {
+      groups.emplace_back(key, holders());
+      merge.stored_keys.emplace(key);
+    }
     groups[group->second].second.push_back(entry);
   };
   for (std::size_t part = 0; part < parts.size(); ++part) {

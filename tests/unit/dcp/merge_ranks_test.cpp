@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// Descriptions of several ranks as one: shards are merged, values of single ranks are not.
+#include <catch2/catch_test_macros.hpp>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+import shardmesh.dcp;
+
+using namespace shardmesh;
+
+namespace {
+
+std::string file_of(std::int64_t rank) {
+  return "__" + std::to_string(rank) + "_0.distcp";
+}
+
+// Rank R of `ranks`: rows R of "shards", the whole of "rng", an object "step", and "size" of R + 1 elements.
+dcp::metadata description_of(std::int64_t rank, std::int64_t ranks) {
+  dcp::metadata made;
+  catalog& contents = made.contents;
+  contents.files.push_back(file_of(rank));
+  const auto add = [&](const std::string& key, const extents& shape, const box& where, std::int64_t offset) {
+    tensor_entry tensor;
+    tensor.key = key;
+    tensor.where = path{key};
+    tensor.type = dtype::float32;
+    tensor.shape = shape;
+    tensor.first_chunk = static_cast<std::int32_t>(contents.chunk_places.size());
+    contents.tensors.push_back(std::move(tensor));
+    contents.add_chunk(where, {0, 0, offset, 100});
+  };
+  add("shards", {ranks, 2}, {{rank, 0}, {1, 2}}, 0);
+  add("rng", {5}, {{0}, {5}}, 100);
+  add("size", {rank + 1}, {{0}, {rank + 1}}, 200);
+  object_entry step;
+  step.key = "step";
+  step.where = path{"loader", "step"};
+  step.place = {0, 0, 300, 100};
+  contents.objects.push_back(std::move(step));
+  return made;
+}
+
+std::vector<dcp::metadata> all_of(std::int64_t ranks) {
+  std::vector<dcp::metadata> parts;
+  for (std::int64_t rank = 0; rank < ranks; ++rank) parts.push_back(description_of(rank, ranks));
+  return parts;
+}
+
+// Items at equal offsets of different files: those of "rng" and "step" differ.
+dcp::merge_rules rules_of(std::int64_t ranks) {
+  dcp::merge_rules rules;
+  for (std::int64_t rank = 0; rank < ranks; ++rank) rules.ranks.push_back(rank);
+  rules.are_equal = [](const std::string& file, const stored_range& at, const std::string& other,
+                       const stored_range&) -> result<bool> {
+    return file == other || (at.offset != 100 && at.offset != 300);
+  };
+  return rules;
+}
+
+std::string file_of_chunk(const catalog& contents, const std::string& key) {
+  const tensor_entry* const tensor = contents.find(key);
+  REQUIRE(tensor);
+  REQUIRE(tensor->chunk_count == 1);
+  const std::int32_t file = contents.chunk_places[static_cast<std::size_t>(tensor->first_chunk)].file;
+  return file < 0 ? "" : contents.files[static_cast<std::size_t>(file)];
+}
+
+}  // namespace
+
+TEST_CASE("shards of all ranks are one tensor, whoever reads") {
+  for (const bool is_rank : {false, true}) {
+    dcp::merge_rules rules = rules_of(3);
+    if (is_rank) rules.preferred = 1;
+    const dcp::metadata merged = dcp::merge_metadata(all_of(3), rules);
+    const tensor_entry* const shards = merged.contents.find("shards");
+    REQUIRE(shards);
+    CHECK(shards->chunk_count == 3);
+    CHECK(merged.problems.empty());
+  }
+}
+
+TEST_CASE("a rank's own values win") {
+  for (std::int64_t rank = 0; rank < 3; ++rank) {
+    dcp::merge_rules rules = rules_of(3);
+    rules.preferred = rank;
+    const dcp::metadata merged = dcp::merge_metadata(all_of(3), rules);
+    CHECK(merged.conflicts.empty());
+    CHECK(merged.warnings.empty());
+    CHECK(file_of_chunk(merged.contents, "rng") == file_of(rank));
+    CHECK(file_of_chunk(merged.contents, "size") == file_of(rank));
+    CHECK(merged.contents.find("size")->shape == extents{rank + 1});
+    const object_entry* const step = merged.contents.find_object("step");
+    REQUIRE(step);
+    CHECK(merged.contents.files[static_cast<std::size_t>(step->place.file)] == file_of(rank));
+  }
+}
+
+TEST_CASE("without a rank, different values are a conflict that names the key and the ranks") {
+  const dcp::metadata merged = dcp::merge_metadata(all_of(3), rules_of(3));
+  CHECK(merged.conflicts.size() == 3);
+  CHECK(merged.warnings.size() == 3);
+  for (const char* const key : {"rng", "size", "step"}) {
+    const auto conflict = merged.conflicts.find(key);
+    REQUIRE(conflict != merged.conflicts.end());
+    CHECK(conflict->second.code == errc::disagreement);
+    CHECK(conflict->second.key == key);
+    CHECK(conflict->second.ranks == std::vector<std::int32_t>{0, 1, 2});
+  }
+  CHECK(merged.conflicts.find("size")->second.expected == "float32 [1]");
+  CHECK(merged.conflicts.find("size")->second.found == "float32 [2]");
+  CHECK(file_of_chunk(merged.contents, "rng").empty());
+  CHECK(merged.contents.find_object("step")->place.file == -1);
+}
+
+TEST_CASE("each rank's value has a key of its own, and a name of another entry is a problem") {
+  std::vector<dcp::metadata> parts = all_of(2);
+  object_entry other;
+  other.key = "rng@1";
+  other.place = {0, 0, 400, 100};
+  parts[0].contents.objects.insert(parts[0].contents.objects.begin(), other);
+  dcp::merge_rules rules = rules_of(2);
+  rules.keys_at_ranks = true;
+  const dcp::metadata merged = dcp::merge_metadata(std::move(parts), rules);
+  CHECK(merged.conflicts.empty());
+  CHECK(file_of_chunk(merged.contents, "rng@0") == file_of(0));
+  CHECK(file_of_chunk(merged.contents, "size@1") == file_of(1));
+  const object_entry* const step = merged.contents.find_object("step@1");
+  REQUIRE(step);
+  CHECK(step->where == path{"loader", "step@1"});
+  REQUIRE(merged.problems.size() == 1);
+  CHECK(merged.problems[0].code == errc::duplicate_key);
+  CHECK(merged.problems[0].key == "rng@1");
+  CHECK(merged.contents.find_object("rng@1"));
+}
+
+TEST_CASE("an item that cannot be compared is a problem of its own") {
+  dcp::merge_rules rules = rules_of(2);
+  rules.are_equal = [](const std::string&, const stored_range&, const std::string& other,
+                       const stored_range&) -> result<bool> { return fail(errc::io, "is not there").with_file(other); };
+  const dcp::metadata merged = dcp::merge_metadata(all_of(2), rules);
+  CHECK(merged.conflicts.size() == 1);  // "size", whose shapes differ
+  REQUIRE(merged.problems.size() == 2);
+  CHECK(merged.problems[0].key == "rng");
+  CHECK(merged.problems[0].file == file_of(1));
+  CHECK(merged.problems[1].key == "step");
+}
