@@ -74,6 +74,36 @@ bool is_enum_member(const value& call) {
          is_harmless_global(module_name, type);
 }
 
+enum class risk : std::uint8_t { harmless, unknown, dangerous };
+
+// Whether getattr has a part in how a value is made.
+bool involves_getattr(const value& value, int depth = 0) {
+  if (is_getattr(value) || depth > 6) return true;
+  if (value.kind() == kind::tuple || value.kind() == kind::list) {
+    const items parts = value.items();
+    for (std::size_t i = 0; i < std::min<std::size_t>(parts.size(), 16); ++i)
+      if (involves_getattr(parts[i], depth + 1)) return true;
+    return false;
+  }
+  return value.kind() == kind::record &&
+         (involves_getattr(value.callable(), depth + 1) || involves_getattr(value.args(), depth + 1));
+}
+
+// Members of other enums, of the program that wrote the pickle: as much as the name of a class of it. What is got and
+// then called, attributes that are no plain names, and those of dangerous or harmless things are chains.
+risk risk_of_call(const value& call) {
+  if (is_enum_member(call)) return risk::harmless;
+  if (!involves_getattr(call)) return risk::unknown;
+  const items args = call.args().items();
+  if (!is_getattr(call.callable()) || args.size() != 2 || args[0].kind() != kind::global || !args[1].text())
+    return risk::dangerous;
+  const auto [module_name, type] = python3_name(args[0]);
+  const std::string_view member = *args[1].text();
+  const bool is_plain = !member.empty() && !member.starts_with('_') && member.find('.') == std::string_view::npos;
+  return is_plain && !is_dangerous_global(module_name, fmt::format("{}.{}", type, member)) ? risk::unknown
+                                                                                           : risk::dangerous;
+}
+
 // A storage of torch.save: ("storage", class, key, location, count).
 bool is_storage_id(const value& reference) {
   const value id = reference.persistent_id();
@@ -83,44 +113,48 @@ bool is_storage_id(const value& reference) {
 
 class naming {
  public:
-  void add(std::string text, bool harmless) {
-    if (names.size() >= most_names) text = "<more names than are listed>", harmless = false;
+  void add(std::string text, risk how = risk::unknown) {
+    if (names.size() >= most_names) {
+      text = "<more names than are listed>";
+      how = std::max(how, risk::unknown);
+    }
     const auto [known, is_new] = index_.try_emplace(text, names.size());
-    if (is_new) names.push_back({std::move(text), harmless, 0});
+    if (is_new) names.push_back({std::move(text), how == risk::harmless, 0});
     used_name& name = names[known->second];
-    name.harmless &= harmless;
+    name.harmless &= how == risk::harmless;
+    name.dangerous |= how == risk::dangerous;
     ++name.count;
   }
 
   void add(const pickle::trace& trace) {
-    const auto only_members = [&] {
-      std::size_t members = 0;
-      for (const pickle::event& event : trace.events) {
-        if (event.kind != event::what::call) continue;
-        if (!is_enum_member(event.value)) return false;
-        ++members;
-      }
-      return members > 0;
+    // That of getattr is the highest of its calls; a getattr that nobody calls is for a chain.
+    const auto risk_of_getattr = [&] {
+      risk highest = risk::harmless;
+      std::size_t calls = 0;
+      for (const pickle::event& event : trace.events)
+        if (event.kind == event::what::call) highest = std::max(highest, risk_of_call(event.value)), ++calls;
+      return calls == 0 || trace.is_cut ? risk::dangerous : highest;
     };
     for (const pickle::event& event : trace.events) switch (event.kind) {
         case event::what::global: {
           const auto [module_name, name] = python3_name(event.value);
           add(text_of_global(event.value),
-              is_getattr(event.value) ? only_members() : is_harmless_global(module_name, name));
+              is_getattr(event.value) ? risk_of_getattr() : risk_of_global(module_name, name));
           break;
         }
         case event::what::call:
-          if (!is_enum_member(event.value)) add("<call of " + expression(event.value) + ">", false);
+          if (const risk how = risk_of_call(event.value); how != risk::harmless)
+            add("<call of " + expression(event.value) + ">", how);
           break;
         case event::what::persistent:
-          if (!is_storage_id(event.value)) add("<persistent id that is no storage>", false);
+          if (!is_storage_id(event.value)) add("<persistent id that is no storage>");
           break;
         case event::what::extension:
-          add(fmt::format("<extension {}>", event.value.extension_code()), false);
+          add(fmt::format("<extension {}>", event.value.extension_code()));
           break;
         case event::what::changed:
           if (event.value.kind() == kind::global || event.value.kind() == kind::persistent)
-            add("<change of " + expression(event.value) + ">", false);
+            add("<change of " + expression(event.value) + ">", risk::dangerous);
           break;
       }
   }
@@ -128,6 +162,12 @@ class naming {
   std::vector<used_name> names;
 
  private:
+  // A name that cannot be told is one that somebody hides.
+  static risk risk_of_global(std::string_view module_name, std::string_view name) {
+    if (module_name.empty() || name.empty() || is_dangerous_global(module_name, name)) return risk::dangerous;
+    return is_harmless_global(module_name, name) ? risk::harmless : risk::unknown;
+  }
+
   std::map<std::string, std::size_t> index_;
 };
 
@@ -142,20 +182,20 @@ used_names names_in(std::span<const std::byte> bytes) {
     if (is_legacy && pickles == 5) break;
     const pickle::trace trace = trace_of(bytes.subspan(at));
     if (pickles > 0 && !is_legacy && trace.problem && trace.events.empty()) {
-      found.add("<bytes after the end>", false);
+      found.add("<bytes after the end>");
       break;
     }
-    if (pickles > 0 && !is_legacy) found.add("<another pickle after the end>", false);
+    if (pickles > 0 && !is_legacy) found.add("<another pickle after the end>");
     found.add(trace);
     if (trace.problem) {
-      found.add(fmt::format("<unreadable from byte {}>", at + trace.ended_at), false);
+      found.add(fmt::format("<unreadable from byte {}>", at + trace.ended_at));
       made.is_cut = trace.problem->found == cut_short;
       break;
     }
     is_legacy |= pickles == 0 && value(trace.arena.get(), trace.arena->root).decimal() == torch_magic_number;
     at += std::max<std::size_t>(trace.ended_at, 1);
     if (pickles == 1000) {
-      found.add("<more pickles than are looked at>", false);
+      found.add("<more pickles than are looked at>");
       break;
     }
   }

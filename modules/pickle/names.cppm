@@ -16,6 +16,10 @@ struct used_name {
   /// It is one of the classes and functions that checkpoints are made of (see `is_harmless_global`).
   bool harmless = false;
   std::int64_t count = 0;
+  /// Published scanners call it dangerous (see `is_dangerous_global`), or it is a way to such a name: attributes by
+  /// name, a change of a class, a name that cannot be told. Neither harmless nor dangerous: unknown, such as the
+  /// classes of the program that wrote the pickle.
+  bool dangerous = false;
 };
 
 struct used_names {
@@ -28,6 +32,11 @@ struct used_names {
 /// of torch.save before 1.6 are expected; what follows them is bulk data. Never fails.
 /// Cost: O(bytes); memory as pickle::graph.
 used_names names_in(std::span<const std::byte> bytes);
+
+/// True for names that start processes, run or import code, open files or connections, or lead to such names: the lists
+/// of picklescan, modelscan and fickling, and the names of published ways around them. Modules count with all that lies
+/// below them; "os.system" as an attribute of any module is meant, too.
+bool is_dangerous_global(std::string_view module_name, std::string_view attribute);
 
 /// True for the short list of classes and functions that PyTorch's and numpy's own data is made of and that do nothing
 /// but build that data. Exact names only.

@@ -22,6 +22,7 @@ trace trace_of(std::span<const std::byte> bytes) {
   event_log log;
   machine runs(*made.arena, &log);
   if (auto done = runs.run(); !done) made.problem = std::move(done).error();
+  made.is_cut = log.is_cut();
   made.events = std::move(log).take();
   made.ended_at = made.problem ? runs.position() : made.arena->consumed;
   return made;

@@ -30,7 +30,7 @@ void event_log::note_call(const pickle::value& callable, const pickle::value& ar
     const pickle::items items = args.items();
     is_odd = !items.empty() && items[0].kind() != kind::global;
   }
-  if (is_odd && calls_++ < 10'000) note(event::what::call, call);
+  if (is_odd && calls_++ < most_calls) note(event::what::call, call);
 }
 
 }  // namespace shardmesh::pickle

@@ -26,8 +26,11 @@ class event_log {
   /// Calls of what is no global, of getattr, and with getattr among the arguments; ten thousand of them.
   void note_call(const pickle::value& callable, const pickle::value& args, const pickle::value& call);
   std::vector<event> take() && { return std::move(events_); }
+  /// There were more calls than are listed.
+  bool is_cut() const { return calls_ > most_calls; }
 
  private:
+  static constexpr std::size_t most_calls = 10'000;
   std::vector<event> events_;
   std::unordered_set<std::string> noted_;
   std::unordered_set<std::uint64_t> getters_;  // by identity
@@ -37,6 +40,7 @@ class event_log {
 struct trace {
   std::unique_ptr<pickle::arena> arena;  // owns the values
   std::vector<event> events;
+  bool is_cut = false;           // calls are missing from them
   std::optional<error> problem;  // where the run ended, when not at STOP
   std::size_t ended_at = 0;
 };

@@ -120,6 +120,34 @@ TEST_CASE("a member of the memory format enum is harmless, another attribute of 
         std::vector{"!builtins.getattr"s, name, "!<call of builtins.getattr(" + name + ", '__init__')>"});
 }
 
+TEST_CASE("names are harmless, unknown or dangerous, and what leads to a dangerous one is, too") {
+  const auto risk = [](std::string_view pickle) {
+    std::string found;
+    for (const pickle::used_name& name : pickle::names_in(std::as_bytes(std::span(pickle))).names)
+      found += name.dangerous ? 'D' : name.harmless ? 'h' : 'u';
+    return found;
+  };
+  CHECK(risk("ccollections\nOrderedDict\n.") == "h");
+  CHECK(risk("cmine\nNet\n.") == "u");
+  CHECK(risk("cos\nsystem\n.") == "D");
+  CHECK(risk("c__builtin__\neval\n.") == "D");
+  CHECK(risk("\x80\4Vmine\nVNet.Inner\n\x93.") == "u");
+  CHECK(risk("\x80\4Vmine\nVos.system\n\x93.") == "D");
+  CHECK(risk("\x80\4Vmine\nVNet.__globals__\n\x93.") == "D");
+  CHECK(risk("\x80\4Vcollections\nVOrderedDict.fromkeys\n\x93.") == "D");
+  CHECK(risk("cosmosis\nsystem\n.") == "u");
+  CHECK(risk("cos.path\njoin\n.") == "D");
+  CHECK(risk("\x82\7.") == "u");
+  CHECK(risk("K\1K\2\x93.") == "D");
+  // Members of enums; what is got and called; getattr that nobody calls here.
+  CHECK(risk("cbuiltins\ngetattr\n(cmine\nColor\nVRED\ntR.") == "uuu");
+  CHECK(risk("cbuiltins\ngetattr\n(cmine\nColor\nV_x\ntR.") == "DuD");
+  CHECK(risk("cbuiltins\ngetattr\n(cmine\nColor\nVRED\ntR(tR.") == "DuuD");
+  CHECK(risk("cbuiltins\ngetattr\n.") == "D");
+  CHECK(pickle::is_dangerous_global("torch.serialization", "load"));
+  CHECK_FALSE(pickle::is_dangerous_global("torch.serialization", "_get_layout"));
+}
+
 TEST_CASE("what only Python forgives does not end the search") {
   for (const std::string& before : {"ccollections\nOrderedDict\n]R0"s, "cargparse\nNamespace\n)R}b}b0"s, "I1_0\n0"s,
                                     "L0x1\n0"s, "F1_0\n0"s, "\x80\5C\1x\x98"s + "0", "Np1\n0"s, "S'\\x'\n0"s}) {
