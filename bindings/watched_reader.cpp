@@ -70,6 +70,7 @@ class watched_reader final : public checkpoint_reader, public torch_file::archiv
     if (watching_.stop.stop_requested()) return {};
     return inner_.check_whole(entries, options);
   }
+  result<void> finish_checks() override { return inner_.finish_checks(); }
   std::optional<shown_entry> shown(const whole_entry& entry) const override { return shown_entry{&inner_, entry}; }
   void identify_opaque_tensors() override {
     inner_.identify_opaque_tensors();

@@ -107,14 +107,30 @@ result<void> checked_source::sum(std::int64_t offset, std::span<const std::byte>
   const std::scoped_lock guard(lock_);
   if (done_ || bytes.empty()) return {};
   if (next_ != offset || static_cast<std::int64_t>(bytes.size()) > end_ - offset) return check_apart();
-  if (recorded_ && offset == chunk_->tensor.begin)
-    SHARDMESH_CHECK(for_each_piece(*chunk_->source, chunk_->item_begin, offset - chunk_->item_begin,
+  return sum_next(bytes);
+}
+
+// The caller holds the lock.
+result<void> checked_source::sum_next(std::span<const std::byte> bytes) const {
+  if (recorded_ && next_ == chunk_->tensor.begin)
+    SHARDMESH_CHECK(for_each_piece(*chunk_->source, chunk_->item_begin, next_ - chunk_->item_begin,
                                    [&](auto piece) { item_.update(piece); }));
   next_ += static_cast<std::int64_t>(bytes.size());
   if (chunk_->digest) elements_.update(bytes);
   if (recorded_) item_.update(bytes);
   if (chunk_->crc_length > 0) crc32_ = crc32_of(bytes, crc32_);
   return next_ < end_ ? result<void>{} : compare();
+}
+
+result<void> checked_source::finish() const {
+  const std::scoped_lock guard(lock_);
+  if (done_) return {};
+  if (next_ == end_) return check_apart();  // after a mismatch, or without elements
+  result<void> outcome;
+  SHARDMESH_CHECK(for_each_piece(*chunk_->source, next_, end_ - next_, [&](auto piece) {
+    if (outcome) outcome = sum_next(piece);
+  }));
+  return outcome;
 }
 
 result<void> checked_source::compare() const {
@@ -182,6 +198,22 @@ result<std::shared_ptr<const checked_source>> chunk_checks::source_of(
   if (range && !is_checked(*range)) SHARDMESH_CHECK(record_->check(*range));
   finish(chunk, range);
   return none;
+}
+
+result<void> chunk_checks::finish() {
+  std::vector<std::pair<std::int32_t, std::shared_ptr<const checked_source>>> begun;
+  {
+    const std::scoped_lock guard(lock_);
+    begun.assign(being_read_.begin(), being_read_.end());
+  }
+  for (const auto& [chunk, source] : begun) {
+    if (auto done = source->finish(); !done) {
+      const tensor_entry& tensor = reader_.contents().tensors[reader_.tensor_of_chunk(chunk)];
+      return std::move(done).error().with_key(tensor.key).with_box(reader_.contents().chunk_box(tensor, chunk));
+    }
+    finish(chunk);
+  }
+  return {};
 }
 
 bool chunk_checks::is_checked(std::size_t range) {

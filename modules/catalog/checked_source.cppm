@@ -53,8 +53,11 @@ class checked_source final : public byte_source {
   std::string name() const override { return chunk_->source->name(); }
   result<void> read(std::int64_t offset, std::span<std::byte> out) const override;
   bool is_done() const;
+  /// Compares what was only begun, and reads the rest of it. errc::checksum_mismatch. Cost: none when it is done.
+  result<void> finish() const;
 
  private:
+  result<void> sum_next(std::span<const std::byte> bytes) const;
   result<void> sum(std::int64_t offset, std::span<const std::byte> bytes) const;
   result<void> compare() const;
   result<void> check_apart() const;
@@ -74,6 +77,8 @@ class chunk_checks {
   chunk_checks(const checkpoint_reader& reader, std::shared_ptr<const recorded_sums> record);
   result<void> read(std::int32_t chunk, const std::shared_ptr<const opened_chunk>& opened, const box& part,
                     const tensor_view& to, const read_options& options);
+  /// Compares the chunks that were read from their first byte on, but not to the last. Errors name key, file and box.
+  result<void> finish();
 
  private:
   result<std::shared_ptr<const checked_source>> source_of(std::int32_t chunk,

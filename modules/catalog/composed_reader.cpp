@@ -183,6 +183,11 @@ result<std::vector<std::byte>> composed_reader::chunk_archive(const tensor_entry
                             pieces_[static_cast<std::size_t>(chunk)].chunk);
 }
 
+result<void> composed_reader::finish_checks() {
+  for (part_state& part : parts_) SHARDMESH_CHECK(part.reader->finish_checks());
+  return {};
+}
+
 check_outcome composed_reader::check_whole(std::span<const whole_entry> entries, const check_options& options) {
   check_outcome all;
   for (std::size_t i = 0; i < parts_.size(); ++i) {

@@ -53,6 +53,7 @@ class composed_reader : public checkpoint_reader {
   void identify_opaque_tensors() override;
   result<std::shared_ptr<const byte_source>> item_bytes(const stored_range& place) override;
   result<std::vector<std::byte>> chunk_archive(const tensor_entry& tensor, std::int32_t chunk) override;
+  result<void> finish_checks() override;
   check_outcome check_whole(std::span<const whole_entry> entries, const check_options& options) override;
 
  protected:

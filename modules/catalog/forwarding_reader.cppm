@@ -33,6 +33,7 @@ class forwarding_reader : public checkpoint_reader {
   result<std::shared_ptr<const byte_source>> item_bytes(const stored_range& place) override;
   /// errc::unsupported for a chunk without an origin.
   result<std::vector<std::byte>> chunk_archive(const tensor_entry& tensor, std::int32_t chunk) override;
+  result<void> finish_checks() override { return inner_->finish_checks(); }
   /// Each origin once; entries without one are passed over.
   check_outcome check_whole(std::span<const whole_entry> entries, const check_options& options) override;
 

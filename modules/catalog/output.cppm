@@ -50,6 +50,7 @@ struct save_options {
   call_options call{};                                 // deadline and cancellation
   std::function<void(std::int64_t bytes)> progress{};  // called from any thread with the bytes that were just moved
   std::function<void()> before_commit{};  // called when all is written: the last moment at which a cancellation counts
+  std::function<result<void>()> last_check{};  // before that, by writers of one process: an error leaves nothing behind
 };
 
 /// What was done, or why nothing was: `problems` is empty exactly when the destination was written.

@@ -123,6 +123,10 @@ result<void> chunk_source::read(item_id item, const box& part, const tensor_view
   return std::move(cause).with_key(tensor.key);
 }
 
+result<void> chunk_source::finish() {
+  return checks_ ? checks_->finish() : result<void>{};
+}
+
 bool chunk_source::reads_in_order(item_id item) {
   const auto chunk = reader_->open_chunk(tensor_of(item.slot), item.slot);
   return chunk && (*chunk)->reads_in_order;

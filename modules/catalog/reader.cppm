@@ -127,6 +127,11 @@ class checkpoint_reader {
   /// it lies in; nothing when the format keeps no more of it than a type's name. Cost: reads its bytes once.
   virtual result<std::optional<digest128>> content_of(const whole_entry& entry);
 
+  /// Compares with their checksums the chunks that readings began and did not end, where this reader checks what it
+  /// gives out (`dequantized` with `check_sums`): `load`, `diff` and every writer ask for it before they succeed.
+  /// errc::checksum_mismatch names key, file and box.
+  virtual result<void> finish_checks() { return {}; }
+
   /// Its files that are mapped: those that `read_options::map_rows` was used for.
   file_maps& maps() { return maps_; }
 
@@ -168,6 +173,9 @@ class chunk_source {
   ~chunk_source();
   result<void> read(item_id item, const box& part, const tensor_view& to);
   bool reads_in_order(item_id item);
+  /// Compares what was only begun: a chunk whose first rows were read front to back, and no more. Call it before the
+  /// elements are used. errc::checksum_mismatch names key, file and box. Cost: reads the rest of those chunks.
+  result<void> finish();
 
  private:
   const tensor_entry& tensor_of(std::int32_t chunk) const;

@@ -130,6 +130,7 @@ save_report convert(checkpoint_reader& given, const std::filesystem::path& desti
   auto record = recorded_sums::open(reader);
   if (!record) return failed(std::move(record).error());
   chunk_source source = chunk_source::checking(reader, *record);
+  const save_options saving = with_last_check(options.saving, reader, source);
   if (auto merged = merge_tensors(reader, work, options.merge, source, options.saving.threads); !merged)
     return failed(std::move(merged).error());
   std::int64_t skipped_tensors = skipped.skipped_tensors, skipped_objects = skipped.skipped_objects;
@@ -154,11 +155,11 @@ save_report convert(checkpoint_reader& given, const std::filesystem::path& desti
     make_objects_of_layouts(work);
     const auto extras = carried_to_dcp(reader, work.tensors, work.objects, work.notes);
     if (!extras) return failed(extras.error());
-    report = dcp::save(destination, std::move(work.tensors), work.objects, source, *extras,
-                       replacing_checkpoints(options.saving));
+    report =
+        dcp::save(destination, std::move(work.tensors), work.objects, source, *extras, replacing_checkpoints(saving));
   } else if (to_pt) {
-    report = torch_file::save(destination, std::move(work.tensors), work.objects, source,
-                              replacing_checkpoints(options.saving));
+    report =
+        torch_file::save(destination, std::move(work.tensors), work.objects, source, replacing_checkpoints(saving));
     for (error& problem : report.problems)  // paths that make no tree are the source's; the destination is an argument
       if (problem.code == errc::invalid_argument && problem.file.empty()) problem.code = errc::unsupported;
   } else if (to_torch_checkpointing) {
@@ -166,13 +167,13 @@ save_report convert(checkpoint_reader& given, const std::filesystem::path& desti
     const torch_checkpointing::folder_options format{options.safetensors_files ? payload::safetensors : payload::torch,
                                                      options.item};
     report = torch_checkpointing::save(destination, std::move(work.tensors), work.objects, source, format,
-                                       replacing_checkpoints(options.saving));
+                                       replacing_checkpoints(saving));
   } else {
     auto format = carried_to_safetensors(reader, work.tensors, options.to == target_format::hf, work.notes);
     if (!format) return failed(std::move(format).error());
     format->max_shard_bytes = options.max_shard_bytes;
     report = safetensors::save(destination, std::move(work.tensors), work.objects, source, *format,
-                               replacing_checkpoints(options.saving));
+                               replacing_checkpoints(saving));
   }
   report.skipped_tensors = skipped_tensors;
   report.skipped_objects = skipped_objects;

@@ -70,6 +70,11 @@ class dequantized_reader final : public torch_file::archive_forwarding_reader {
     return std::shared_ptr<const opened_chunk>(std::move(made));
   }
 
+  result<void> finish_checks() override {
+    SHARDMESH_CHECK(source_.finish());
+    return forwarding_reader::finish_checks();
+  }
+
  private:
   // What a tensor of ours is made of: its origin, and the inner catalog's tensor of the scales.
   struct made_of {

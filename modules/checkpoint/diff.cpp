@@ -385,6 +385,14 @@ result<diff_report> diff(const diff_side& left, const diff_side& right, const di
         found(key, difference_kind::unreadable, fmt::format("cannot be read: {}", to_string(shown))));
     report.problems.push_back(std::move(cause));
   }
+  for (const diff_side* side : {&left, &right})
+    if (auto checked = of_side(*side, side->reader.finish_checks()); !checked) {
+      error shown = checked.error();
+      shown.key.clear();
+      report.differences.push_back(
+          found(checked.error().key, difference_kind::unreadable, fmt::format("cannot be read: {}", to_string(shown))));
+      report.problems.push_back(std::move(checked).error());
+    }
   return report;
 }
 

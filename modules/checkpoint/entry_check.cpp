@@ -4,6 +4,7 @@ module;
 #include <range/v3/view/drop.hpp>
 #include <range/v3/view/enumerate.hpp>
 #include <range/v3/view/zip.hpp>
+#include <try.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -190,6 +191,15 @@ std::vector<error> check_before_copying(checkpoint_reader& reader, const convers
     for (error& problem : record->check(recorded_apart(contents, *record, touched, copied), threads))
       problems.push_back(std::move(problem));
   return problems;
+}
+
+save_options with_last_check(save_options options, checkpoint_reader& reader, chunk_source& source) {
+  options.last_check = [&reader, &source, given = std::move(options.last_check)]() -> result<void> {
+    SHARDMESH_CHECK(source.finish());
+    SHARDMESH_CHECK(reader.finish_checks());
+    return given ? given() : result<void>{};
+  };
+  return options;
 }
 
 }  // namespace shardmesh

@@ -33,4 +33,8 @@ std::vector<error> find_shared_bytes(const checkpoint_reader& reader, const std:
 std::vector<error> check_before_copying(checkpoint_reader& reader, const conversion& work, const recorded_sums* record,
                                         int threads);
 
+// The options, with a last check before the commit: chunks that were read in part only, through `source` or inside of
+// the reader, are compared with their checksums. Both must outlive the save.
+save_options with_last_check(save_options options, checkpoint_reader& reader, chunk_source& source);
+
 }  // namespace shardmesh

@@ -146,6 +146,7 @@ class grouped_load {
     }
     if (options_.check) SHARDMESH_CHECK(compare(group));
     SHARDMESH_CHECK(run_to_memory(held, keys, targets, source, run_));
+    SHARDMESH_CHECK(reader_.finish_checks());
     for (const std::string& key : keys) {
       if (options_.call.cancel.stop_requested()) return fail(errc::cancelled, "the load was cancelled");
       if (options_.call.deadline && std::chrono::steady_clock::now() >= *options_.call.deadline)
@@ -241,6 +242,7 @@ result<load_report> load(checkpoint_reader& reader, std::span<const load_request
     SHARDMESH_CHECK(grouped_load(reader, tensors, held, targets, options, run).run(source));
   } else {
     SHARDMESH_CHECK(run_to_memory(held, report.loaded, targets, source, run));
+    SHARDMESH_CHECK(reader.finish_checks());
   }
   return report;
 }

@@ -208,7 +208,7 @@ save_report reshard(checkpoint_reader& given, const std::filesystem::path& desti
   if (!extras) return failed(extras.error());
   chunk_source source = chunk_source::checking(reader, *record);
   save_report report = dcp::save(destination, std::move(work.tensors), work.objects, source, *extras,
-                                 replacing_checkpoints(options.saving));
+                                 replacing_checkpoints(with_last_check(options.saving, reader, source)));
   report.notes.insert(report.notes.begin(), plan.notes.begin(), plan.notes.end());
   report.excluded = plan.excluded;
   report.skipped_tensors = plan.skipped_tensors;

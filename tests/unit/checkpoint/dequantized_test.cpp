@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <random>
 #include <scratch_folder.hpp>
@@ -25,6 +27,10 @@ using namespace shardmesh;
 namespace fs = std::filesystem;
 
 namespace {
+
+std::string folder_name(target_format to) {
+  return "to_" + std::to_string(static_cast<int>(to));
+}
 
 tensor_view view_of(void* data, dtype type, const extents& sizes) {
   return {static_cast<std::byte*>(data), type, {}, sizes, contiguous_strides(sizes)};
@@ -219,6 +225,107 @@ TEST_CASE("a computed chunk is read at any byte, as the source of a file is") {
       }
     CHECK_FALSE(source.read(source.size_bytes() - 3, std::span(part).first(4)));
     CHECK_FALSE(source.read(-1, std::span(part).first(4)));
+  }
+}
+
+// A matrix of 512 rows of FP8 and its scales.
+struct large_weight {
+  scratch_folder scratch;
+  fs::path folder = scratch.path / "w";
+
+  explicit large_weight(target_format to) {
+    std::mt19937 random(20264);
+    sharded<std::uint8_t> weight{{}, {512, 256}, {}};
+    for (std::int64_t i = 0; i < 512 * 256; ++i) weight.values.push_back(static_cast<std::uint8_t>(random() % 120));
+    for (std::int64_t i = 0; i < 256; ++i) weight.values[static_cast<std::size_t>(511 * 256 + i)] = 77;
+    sharded<float> scales{{1.5F, -2.0F, 3.0F, 4.0F, 5.0F, 6.0F, 7.0F, 8.0F}, {4, 2}, {}};
+    const auto whole = [](auto& of, const std::string& key, dtype type) {
+      save_tensor made{key, {key}, of.sizes, {}};
+      made.parts.push_back({box::whole(of.sizes), view_of(of.values.data(), type, of.sizes), 0});
+      return made;
+    };
+    const save_tensor tensors[] = {whole(weight, "m.weight", dtype::float8_e4m3fn),
+                                   whole(scales, "m.weight_scale_inv", dtype::float32)};
+    REQUIRE(save(folder, tensors, to).ok());
+  }
+
+  // Changes one byte of the first run of `length` bytes of `value`.
+  void damage(std::byte value, std::size_t length) const {
+    for (const auto& entry : fs::recursive_directory_iterator(scratch.path)) {
+      if (!entry.is_regular_file()) continue;
+      std::fstream file(entry.path(), std::ios::in | std::ios::out | std::ios::binary);
+      std::string bytes{std::istreambuf_iterator<char>(file), {}};
+      const std::size_t at = bytes.find(std::string(length, static_cast<char>(value)));
+      if (at == std::string::npos) continue;
+      file.clear();
+      file.seekp(static_cast<std::streamoff>(at + 3));
+      file.put(static_cast<char>(value) ^ 1);
+      return;
+    }
+    FAIL("no such bytes");
+  }
+};
+
+TEST_CASE("a load of leading rows compares the checksum of the whole chunk that they are of") {
+  for (const target_format to : {target_format::dcp, target_format::hf, target_format::pt}) {
+    const large_weight stored(to);
+    const box first{{0, 0}, {128, 256}};
+    CHECK(load_tensor(*open_dequantized(stored.folder, {.check_sums = true}), "m.weight", first));
+    stored.damage(std::byte{77}, 256);  // behind the rows that are read
+    const auto reader = open_dequantized(stored.folder, {.check_sums = true});
+    const auto loaded = load_tensor(*reader, "m.weight", first);
+    REQUIRE_FALSE(loaded);
+    CHECK(loaded.error().code == errc::checksum_mismatch);
+    CHECK(loaded.error().key == "m.weight");
+    CHECK(loaded.error().boxes == std::vector{box::whole({512, 256})});
+    CHECK_FALSE(load_tensor(*reader, "m.weight", first));  // and again
+    CHECK_FALSE(load_tensor(*reader, "m.weight", box{{0, 0}, {1, 1}}));
+    // In groups, each is compared before it is given out.
+    std::vector<float> values(128 * 256);
+    const load_request request{"m.weight", first, view_of(values.data(), dtype::float32, {128, 256})};
+    std::size_t arrived = 0;
+    load_options groups;
+    groups.arrived = [&](const std::string&) { ++arrived; };
+    CHECK_FALSE(load(*open_dequantized(stored.folder, {.check_sums = true}), {&request, 1}, groups));
+    CHECK(arrived == 0);
+    const auto compared = diff(*reader, *reader);
+    REQUIRE(compared);
+    CHECK_FALSE(compared->problems.empty());
+  }
+}
+
+TEST_CASE("convert that cuts a dequantized weight compares the rows that it leaves out") {
+  const large_weight stored(target_format::dcp);
+  std::vector<float> small(100 * 256);
+  save_tensor shape{"m.weight", {"m.weight"}, {100, 256}, {}};
+  shape.parts.push_back({box::whole({100, 256}), view_of(small.data(), dtype::float32, {100, 256}), 0});
+  REQUIRE(save(stored.scratch.path / "like", {&shape, 1}, target_format::dcp).ok());
+  const auto like = open_checkpoint(stored.scratch.path / "like").value();
+  for (const target_format to :
+       {target_format::dcp, target_format::safetensors, target_format::pt, target_format::hf}) {
+    convert_options options;
+    options.to = to;
+    options.shapes_like = like.get();
+    options.allow_shape_mismatch = true;
+    const auto whole = open_dequantized(stored.folder, {.check_sums = true});
+    const fs::path target = stored.scratch.path / folder_name(to);
+    CHECK(convert(*whole, target, options).ok());
+    fs::remove_all(target);
+  }
+  stored.damage(std::byte{77}, 256);
+  for (const target_format to :
+       {target_format::dcp, target_format::safetensors, target_format::pt, target_format::hf}) {
+    convert_options options;
+    options.to = to;
+    options.shapes_like = like.get();
+    options.allow_shape_mismatch = true;
+    const auto whole = open_dequantized(stored.folder, {.check_sums = true});
+    const fs::path target = stored.scratch.path / folder_name(to);
+    const save_report report = convert(*whole, target, options);
+    REQUIRE(report.problems.size() == 1);
+    CHECK(report.problems[0].code == errc::checksum_mismatch);
+    CHECK(report.problems[0].key == "m.weight");
+    CHECK_FALSE(fs::exists(target));
   }
 }
 
