@@ -45,6 +45,7 @@ std::vector<std::string> folders_of(const fs::path& folder, std::string_view beg
 // "iter_0000010" of "10\n".
 result<fs::path> latest_iteration(const fs::path& folder) {
   const fs::path tracker = folder / tracker_file;
+  SHARDMESH_CHECK(check_inside(folder, std::string(tracker_file)));
   auto read = short_text(tracker, 64);
   if (!read) {
     error cause = std::move(read).error();

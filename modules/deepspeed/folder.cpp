@@ -22,6 +22,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::int64_t longest_latest = 4096;  // bytes: it holds the name of a folder
+constexpr std::size_t longest_name = 255;      // bytes of a folder's name
 constexpr std::size_t most_looked_at = 5000;   // names
 
 bool is_step(const fs::path& folder) {
@@ -43,6 +44,8 @@ fs::path latest_file(const fs::path& folder) {
 // The name in it, as DeepSpeed strips it; nothing without one.
 result<std::string> latest_tag(const fs::path& file) {
   if (file.empty()) return std::string();
+  // Its text may be printed: that of a file elsewhere is none of the checkpoint's.
+  SHARDMESH_CHECK(check_inside(file.parent_path(), file.filename().string()));
   SHARDMESH_TRY(const auto bytes, read_file(file, longest_latest));
   std::string tag(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   const auto is_space = [](char c) { return c == ' ' || (c >= '\t' && c <= '\r'); };
@@ -69,8 +72,8 @@ std::vector<std::string> steps_in(const fs::path& folder, const std::string& tag
 }
 
 bool is_plain_name(std::string_view name) {
-  return !name.empty() && name != "." && name != ".." && name.find_first_of("/\\") == name.npos &&
-         std::none_of(name.begin(), name.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20; });
+  return !name.empty() && name.size() <= longest_name && name != "." && name != ".." &&
+         name.find_first_of("/\\") == name.npos && escaped(name) == name;
 }
 
 }  // namespace
@@ -98,7 +101,7 @@ result<fs::path> step_folder(const fs::path& folder) {
   if (!is_plain_name(tag))
     return fail(errc::unsafe_path, "it does not hold the name of a folder beside it")
         .with_file(latest.string())
-        .with_values("", tag);
+        .with_values("", tag.size() > longest_name ? fmt::format("{} bytes", tag.size()) : tag);
   if (std::find(steps.begin(), steps.end(), tag) == steps.end())
     return fail(errc::bad_format, "it names a step that is not there")
         .with_file(latest.string())

@@ -66,9 +66,10 @@ def whole(oracle, folder):
 DAMAGES = []
 
 
-def damage(case, code, *words):
+def damage(case, code, *words, hides=None):
+    """`hides`: what no line may print."""
     def add(function):
-        DAMAGES.append((function.__name__, case, code, words, function))
+        DAMAGES.append((function.__name__, case, code, words, hides, function))
         return function
     return add
 
@@ -142,6 +143,24 @@ def latest_leads_out(step, samples):
     (step.parent / "latest").write_text("../" + step.parent.name + "/global_step2")
 
 
+@damage("zero1_w3_fp32", 1, "latest", "symbolic link leads out", hides="secret")
+def latest_is_a_link(step, samples):
+    outside = step.parent.parent / "outside.txt"
+    outside.write_text("a secret of somebody else")
+    (step.parent / "latest").unlink()
+    (step.parent / "latest").symlink_to(outside)
+
+
+@damage("zero1_w3_fp32", 1, "latest", "name of a folder", hides="\x1b")
+def latest_holds_controls(step, samples):
+    (step.parent / "latest").write_bytes("global_step2\x1b[2J\u202e\x7f".encode())
+
+
+@damage("zero1_w3_fp32", 1, "latest", "4000 bytes", hides="xxxxxxxxxxxx")
+def latest_is_long(step, samples):
+    (step.parent / "latest").write_text("x" * 4000)
+
+
 @damage("zero1_w3_fp32", 1, "latest", "not there")
 def latest_names_a_link(step, samples):
     step.rename(step.parent.parent / "elsewhere")
@@ -164,7 +183,7 @@ def a_file_is_cut(step, samples):
 
 
 def damaged(oracle, samples):
-    for name, case, code, words, function in DAMAGES:
+    for name, case, code, words, hides, function in DAMAGES:
         if not (samples / case).is_dir():
             continue
         folder = oracle.work / "damaged" / name
@@ -176,6 +195,7 @@ def damaged(oracle, samples):
             oracle.check(status == code, name, f"{arguments[0]} exits {status}, not {code}: {err.strip()}")
             oracle.check(len(err.strip().splitlines()) == 1 and all(word in err for word in words), name,
                          f"{arguments[0]} says {err.strip()!r}, without one of {words}")
+            oracle.check(hides is None or hides not in out + err, name, f"{arguments[0]} prints {hides!r}")
         oracle.check(not target.exists() and fingerprint(folder) == before, name, "something was written")
 
 
