@@ -24,6 +24,9 @@ class watched_source final : public byte_source {
       : inner_(std::move(inner)), watching_(watching) {}
   std::int64_t size_bytes() const override { return inner_->size_bytes(); }
   std::string name() const override { return inner_->name(); }
+  std::int64_t stored_bytes(std::int64_t offset, std::int64_t length) const override {
+    return inner_->stored_bytes(offset, length);
+  }
   result<void> read(std::int64_t offset, std::span<std::byte> out) const override {
     if (watching_.stop.stop_requested()) return fail(errc::cancelled, "interrupted").with_file(name());
     auto done = inner_->read(offset, out);

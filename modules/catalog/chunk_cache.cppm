@@ -18,6 +18,9 @@ class shared_section final : public byte_source {
   std::string name() const override { return whole_->name(); }
   result<void> read(std::int64_t offset, std::span<std::byte> out) const override { return section_.read(offset, out); }
   std::optional<file_range> plain_file() const override { return section_.plain_file(); }
+  std::int64_t stored_bytes(std::int64_t offset, std::int64_t length) const override {
+    return section_.stored_bytes(offset, length);
+  }
 
  private:
   std::shared_ptr<const byte_source> whole_;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
+#include <fmt/format.h>
 #include <try.hpp>
 
 #include <algorithm>
@@ -21,6 +22,23 @@ import :recorded_sums;
 
 namespace shardmesh {
 namespace fs = std::filesystem;
+namespace {
+
+// The first range that begins within another one; null: there is none. Each would be read for itself.
+const checksum_range* find_repeated(std::span<const checksum_range> ranges) {
+  std::vector<const checksum_range*> sorted;
+  for (const checksum_range& range : ranges)
+    if (range.length > 0) sorted.push_back(&range);
+  std::sort(sorted.begin(), sorted.end(), [](const checksum_range* a, const checksum_range* b) {
+    return std::tie(a->file, a->offset) < std::tie(b->file, b->offset);
+  });
+  for (std::size_t i = 1; i < sorted.size(); ++i)
+    if (sorted[i]->file == sorted[i - 1]->file && sorted[i]->offset - sorted[i - 1]->offset < sorted[i - 1]->length)
+      return sorted[i];
+  return nullptr;
+}
+
+}  // namespace
 
 result<std::shared_ptr<const recorded_sums>> recorded_sums::open(const checkpoint_reader& reader) {
   std::error_code code;
@@ -30,6 +48,11 @@ result<std::shared_ptr<const recorded_sums>> recorded_sums::open(const checkpoin
   SHARDMESH_TRY(const std::vector<std::byte> bytes, read_file(record, std::int64_t{1} << 32));
   auto ranges = parse_checksums({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   if (!ranges) return std::move(ranges).error().with_file(record.string());
+  if (const checksum_range* range = find_repeated(*ranges))
+    return fail(errc::bad_format, fmt::format("the checksum record names bytes of {} twice", range->file))
+        .with_file(record.string())
+        .with_values("", fmt::format("bytes {} to {}", range->offset,
+                                     checked_add(range->offset, range->length).value_or(range->offset)));
   return std::shared_ptr<const recorded_sums>(
       std::make_shared<recorded_sums>(reader.path(), std::move(*ranges), reader.contents()));
 }

@@ -154,6 +154,39 @@ std::vector<error> find_shared_bytes(const checkpoint_reader& reader, const std:
   return problems;
 }
 
+std::vector<bool> repeated_items(const checkpoint_reader& reader) {
+  const catalog& contents = reader.contents();
+  if (contents.format != checkpoint_format::dcp) return {};
+  struct placed {
+    stored_range place;
+    std::size_t number;
+  };
+  std::vector<placed> items;
+  const std::size_t chunks = contents.chunk_places.size();
+  const auto note = [&](const stored_range& place, std::size_t number) {
+    if (place.file >= 0 && place.length > 0) items.push_back({place, number});
+  };
+  for (std::size_t i = 0; i < chunks; ++i) note(contents.chunk_places[i], i);
+  for (std::size_t i = 0; i < contents.objects.size(); ++i) note(contents.objects[i].place, chunks + i);
+  std::sort(items.begin(), items.end(), [](const placed& a, const placed& b) {
+    return std::tie(a.place.file, a.place.offset, a.place.length, a.number) <
+           std::tie(b.place.file, b.place.offset, b.place.length, b.number);
+  });
+  std::vector<bool> repeated;
+  std::int32_t file = -1;
+  std::int64_t end = 0;
+  for (const placed& item : items) {
+    if (item.place.file == file && item.place.offset < end) {
+      repeated.resize(chunks + contents.objects.size());
+      repeated[item.number] = true;
+      continue;
+    }
+    file = item.place.file;
+    end = checked_add(item.place.offset, item.place.length).value_or(INT64_MAX);
+  }
+  return repeated;
+}
+
 std::vector<error> check_before_copying(checkpoint_reader& reader, const conversion& work, const recorded_sums* record,
                                         int threads) {
   const checkpoint_reader& stored = reader.stored();
@@ -185,6 +218,8 @@ std::vector<error> check_before_copying(checkpoint_reader& reader, const convers
   }
   for (error& problem : find_shared_bytes(stored, &reader == &stored ? &touched : nullptr))
     problems.push_back(std::move(problem));
+  for (error& problem : damaged_archives(reader)) problems.push_back(std::move(problem));
+  if (!problems.empty()) return problems;  // what shares bytes would be read for each entry that names them
   check_outcome outcome = reader.check_whole(whole, {.quick = false, .threads = threads});
   std::move(outcome.problems.begin(), outcome.problems.end(), std::back_inserter(problems));
   if (record)

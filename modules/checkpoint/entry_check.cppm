@@ -27,6 +27,11 @@ bool is_of_one_rank(const checkpoint_reader& reader);
 // concern one of these entries. Cost: O(n log n).
 std::vector<error> find_shared_bytes(const checkpoint_reader& reader, const std::vector<bool>* touched = nullptr);
 
+// Per chunk, then per object of the catalog: whether its item begins in another one that was met before it, in a DCP
+// folder. `find_shared_bytes` reports such items; they are not opened, so that a region that many items name is read
+// once. Empty when there is none. Cost: O(n log n).
+std::vector<bool> repeated_items(const checkpoint_reader& reader);
+
 // Everything about the entries of a conversion that cannot be compared while their elements are copied: objects and
 // opaque tensors, chunks without elements, and of the folder's record what is not a chunk that is copied. The rest is
 // done by chunk_source::checking with the same record.

@@ -15,6 +15,7 @@ module;
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -52,15 +53,6 @@ bool is_pickle_name(std::string_view name) {
   return false;
 }
 
-// "archive/data/17": the bytes of a storage, which are never unpickled.
-bool is_storage_record(std::string_view name) {
-  const std::size_t slash = name.rfind('/');
-  if (slash == std::string_view::npos || slash + 1 == name.size() || !name.substr(0, slash).ends_with("/data"))
-    return false;
-  return std::all_of(name.begin() + static_cast<std::ptrdiff_t>(slash) + 1, name.end(),
-                     [](char c) { return c >= '0' && c <= '9'; });
-}
-
 class collector {
  public:
   explicit collector(const global_options& options) : options_(options) {}
@@ -77,12 +69,13 @@ class collector {
         if (name.harmless && std::tie(file, key) < std::tie(entry.file, entry.key)) entry.file = file, entry.key = key;
         continue;
       }
-      if (report.names.size() >= options_.max_names) {
+      // No number of other names hides a dangerous one.
+      if (report.names.size() >= options_.max_names * (name.dangerous ? 2 : 1)) {
         ++report.unnamed;
         continue;
       }
       index_.emplace(where, report.names.size());
-      report.names.push_back({file, key, name.text, name.harmless, name.count});
+      report.names.push_back({file, key, name.text, name.harmless, name.count, name.dangerous});
     }
   }
   void problem(error e, const std::string& key) {
@@ -108,8 +101,12 @@ void scan_stream(const byte_source& source, const std::string& file, const std::
   const std::int64_t most = std::min(source.size_bytes(), file.ends_with(".metadata") ? limit : limit / 4);
   for (std::int64_t window = 1 << 16;; window *= 8) {
     const std::int64_t length = std::min(window, most);
-    std::vector<std::byte> bytes(static_cast<std::size_t>(length));
-    if (auto done = source.read(0, bytes); !done) return into.problem(std::move(done).error(), key);
+    auto read = read_range(source, 0, length, limit);
+    if (!read) {
+      into.add(file, key, {{"<unreadable file>", false, 1}});
+      return into.problem(std::move(read).error(), key);
+    }
+    const std::vector<std::byte> bytes = *std::move(read);
     const pickle::used_names found = pickle::names_in(bytes);
     if (found.is_cut && length < most) continue;
     // Something else that has a pickle's name or first byte.
@@ -118,54 +115,46 @@ void scan_stream(const byte_source& source, const std::string& file, const std::
   }
 }
 
-result<bool> is_pickle_record(const byte_source& source, const zip_record& record, std::int64_t offset) {
-  if (record.name.ends_with(".pkl")) return true;
-  if (record.method != 0 || record.size_bytes < 2) return false;
-  std::array<std::byte, 2> head{};
-  SHARDMESH_CHECK(source.read(offset, head));
-  return head[0] == std::byte{0x80} && head[1] <= std::byte{5};
-}
-
 // An archive of TorchScript has its classes' code beside it; nobody looks for them, or for its own few functions that
 // build lists, elsewhere.
 bool is_script(const zip_directory& directory, const std::string& record) {
   return directory.find(record.substr(0, record.find('/') + 1) + "constants.pkl") != nullptr;
 }
 
+bool is_own_name(std::string_view name) {
+  constexpr std::string_view functions = "torch.jit._pickle.";
+  if (name.starts_with("__torch__.")) return true;
+  if (!name.starts_with(functions)) return false;
+  name.remove_prefix(functions.size());  // and no part of what that module imports
+  return name == "restore_type_tag" || (name.starts_with("build_") && name.find('.') == name.npos);
+}
+
 std::vector<pickle::used_name> without_own_names(std::vector<pickle::used_name> names) {
   for (pickle::used_name& name : names)
-    name.harmless |= name.text.starts_with("__torch__.") || name.text.starts_with("torch.jit._pickle.");
+    if (is_own_name(name.text)) name.harmless = true, name.dangerous = false;
   return names;
 }
 
-// Every record's two descriptions are held against each other: a reader that believes the other one sees other bytes.
+// A reader that believes the other one of two descriptions sees other bytes: such an archive is named, and what of it
+// agrees is looked at all the same.
 result<void> scan_archive(const byte_source& whole, const std::string& file, const std::string& key, collector& into) {
   SHARDMESH_TRY(const auto source, windowed_source::open(whole));
-  SHARDMESH_TRY(const zip_directory directory, zip_directory::read(source));
-  for (const zip_record& record : directory.records()) {
-    const bool is_main = record.name.ends_with("/data.pkl");
-    const std::string place = is_main ? file : file + "!" + record.name;
-    SHARDMESH_TRY(const std::int64_t offset, data_offset(source, record));
-    if (is_storage_record(record.name)) continue;
-    SHARDMESH_TRY(const bool is_pickle, is_pickle_record(source, record, offset));
-    if (!is_pickle) continue;
-    // A small record may inflate to a large one: what is plausible for the whole file is the most that is decoded.
-    const std::int64_t most = std::min(into.limits().description_bytes,
-                                       std::max<std::int64_t>(record.compressed_bytes * 64, std::int64_t{1} << 26));
-    auto bytes = read_record(source, record, most, false);
-    if (!bytes) {
-      into.add(place, key, {{"<unreadable record>", false, 1}});
-      into.problem(std::move(bytes).error(), key);
-      continue;
-    }
-    std::vector<pickle::used_name> names = pickle::names_in(*bytes).names;
-    into.add(place, key, is_script(directory, record.name) ? without_own_names(std::move(names)) : names);
-    if (record.crc32 != 0 && crc32_of(*bytes) != record.crc32)
-      into.problem(fail(errc::checksum_mismatch, fmt::format("record \"{}\" differs from its CRC-32", record.name))
-                       .with_file(source.name()),
-                   key);
-  }
-  return {};
+  std::vector<error> contradictions;
+  SHARDMESH_TRY(const zip_directory directory, zip_directory::read(source, &contradictions));
+  for (error& problem : contradictions) into.problem(std::move(problem), key);
+  return torch_file::for_each_pickle(
+      source, directory, into.limits(), {}, [&](torch_file::archived_pickle found) -> result<void> {
+        const std::string& name = found.record.name;
+        const std::string place = name.ends_with("/data.pkl") ? file : file + "!" + name;
+        if (found.bytes) {
+          std::vector<pickle::used_name> names = pickle::names_in(*found.bytes).names;
+          into.add(place, key, is_script(directory, name) ? without_own_names(std::move(names)) : names);
+        } else {
+          into.add(place, key, {{"<unreadable record>", false, 1}});
+        }
+        if (found.problem) into.problem(*std::move(found.problem), key);
+        return {};
+      });
 }
 
 void scan(const byte_source& source, const std::string& file, const std::string& key, bool is_item, collector& into) {
@@ -185,6 +174,16 @@ void scan_file(const fs::path& path, collector& into) {
   file_pool pool(1);
   const auto source = pool.open(path);
   if (source) scan(**source, path.filename().string(), {}, false, into);
+}
+
+// Files of a folder that may be, or hold, pickles, in order; items lie in the others.
+std::vector<fs::path> files_beside(const fs::path& folder) {
+  std::vector<fs::path> files;
+  std::error_code code;
+  for (fs::directory_iterator at(folder, code), end; !code && at != end; at.increment(code))
+    if (at->is_regular_file(code) && !at->path().filename().string().ends_with(".distcp")) files.push_back(at->path());
+  std::sort(files.begin(), files.end());
+  return files;
 }
 
 // The items of a DCP folder, the archives of a snapshot, each once.
@@ -221,42 +220,103 @@ global_report find_globals(const fs::path& path, checkpoint_reader* reader, cons
   if (!is_metadata && !fs::is_directory(path, code)) {
     scan_file(path, found);
   } else {
-    std::vector<fs::path> files;
-    for (fs::directory_iterator at(folder, code), end; !code && at != end; at.increment(code))
-      if (at->is_regular_file(code) && !at->path().filename().string().ends_with(".distcp"))
-        files.push_back(at->path());
-    std::sort(files.begin(), files.end());
-    for (const fs::path& file : files) scan_file(file, found);
+    for (const fs::path& file : files_beside(folder)) scan_file(file, found);
   }
   if (reader != nullptr && (reader->contents().format == checkpoint_format::dcp ||
                             reader->contents().format == checkpoint_format::torchsnapshot))
     scan_items(*reader, options.threads, found);
   std::ranges::sort(found.report.names, {},
-                    [](const named_global& g) { return std::tie(g.harmless, g.file, g.key, g.name); });
+                    [](const named_global& g) { return std::tuple(!g.dangerous, g.harmless, g.file, g.key, g.name); });
   std::ranges::sort(found.report.problems, {}, [](const error& e) { return std::tie(e.file, e.key, e.message); });
   return std::move(found.report);
 }
 
-std::vector<error> warnings_of(const global_report& report, const fs::path& path, std::size_t max_lines) {
+std::vector<error> damaged_archives(const checkpoint_reader& reader, const read_limits& limits) {
+  std::error_code code;
+  const fs::path& path = reader.path();
+  const fs::path folder = path.filename() == ".metadata" ? path.parent_path() : path;
+  if (!fs::is_directory(folder, code)) return {};
+  const std::vector<std::string>& own = reader.contents().files;
+  const std::set<std::string_view> opened(own.begin(), own.end());
+  const global_options options{.threads = 1, .limits = limits};
+  collector found(options);
+  for (const fs::path& file : files_beside(folder)) {
+    if (opened.contains(file.filename().string())) continue;
+    file_pool pool(1);
+    const auto source = pool.open(file);
+    if (!source || !looks_like_zip(**source)) continue;
+    if (auto done = scan_archive(**source, file.filename().string(), {}, found); !done)
+      found.problem(std::move(done).error(), {});
+  }
+  return std::move(found.report.problems);
+}
+
+namespace {
+
+// In angle brackets stands what is no name.
+error line_of(const named_global& name, const fs::path& folder) {
+  constexpr std::string_view looks_up = "Python would look it up, and may call it, when the file is loaded";
+  std::string message = fmt::format("its pickle names {}, which is not plain data", name.name);
+  std::string_view hint = looks_up;
+  if (name.dangerous) {
+    message = fmt::format("its pickle names {}, which is dangerous to load", name.name);
+    hint = "allow_globals accepts the name, if the file is to be trusted";
+  } else if (name.name == "<unreadable archive>" || name.name == "<unreadable record>" ||
+             name.name == "<unreadable file>") {
+    message = "it cannot be read: the names in its pickles are not known";
+    hint = "Python may read it all the same, and look up what it names";
+  } else if (name.name.starts_with("<unreadable from")) {
+    message = fmt::format("its pickle is {}: the names behind that are not known",
+                          std::string_view(name.name).substr(1, name.name.size() - 2));
+    hint = "Python runs a damaged pickle up to its defect";
+  } else if (name.name == "<bytes after the end>" || name.name == "<another pickle after the end>") {
+    message = fmt::format("its pickle has {}", std::string_view(name.name).substr(1, name.name.size() - 2));
+    hint = "programs that read on would load them";
+  }
+  return fail(errc::unsupported, std::move(message))
+      .with_file((folder / name.file).string())
+      .with_key(name.key)
+      .with_hint(hint);
+}
+
+std::vector<error> lines_of(const global_report& report, const fs::path& path, bool dangerous,
+                            std::span<const std::string> allowed, std::int64_t more) {
+  constexpr std::size_t max_lines = 100;
   std::error_code code;
   const fs::path folder = fs::is_directory(path, code) ? path : path.parent_path();
   std::vector<error> lines;
-  std::int64_t more = report.unnamed;
   for (const named_global& name : report.names) {
-    if (name.harmless) continue;
-    if (lines.size() >= max_lines) {
-      ++more;
+    if (name.harmless || name.dangerous != dangerous || std::ranges::find(allowed, name.name) != allowed.end())
       continue;
-    }
-    lines.push_back(fail(errc::unsupported, fmt::format("its pickle names {}, which is not plain data", name.name))
-                        .with_file((folder / name.file).string())
-                        .with_key(name.key)
-                        .with_hint("Python would look it up, and may call it, when the file is loaded"));
+    if (lines.size() < max_lines)
+      lines.push_back(line_of(name, folder));
+    else
+      ++more;
   }
   if (more > 0)
     lines.push_back(
-        fail(errc::unsupported, fmt::format("{} more names are not plain data", more)).with_file(path.string()));
+        fail(errc::unsupported, fmt::format("{} more names are {}", more, dangerous ? "dangerous" : "not plain data"))
+            .with_file(path.string()));
   return lines;
+}
+
+}  // namespace
+
+std::vector<error> warnings_of(const global_report& report, const fs::path& path,
+                               std::span<const std::string> allowed) {
+  return lines_of(report, path, false, allowed, report.unnamed);
+}
+
+std::vector<error> dangers_of(const global_report& report, const fs::path& path, std::span<const std::string> allowed) {
+  return lines_of(report, path, true, allowed, 0);
+}
+
+global_counts count_globals(const global_report& report, std::span<const std::string> allowed) {
+  std::set<std::string_view> dangerous, unknown;
+  for (const named_global& name : report.names)
+    if (!name.harmless && std::ranges::find(allowed, name.name) == allowed.end())
+      (name.dangerous ? dangerous : unknown).insert(name.name);
+  return {{dangerous.begin(), dangerous.end()}, static_cast<std::int64_t>(unknown.size()) + report.unnamed};
 }
 
 }  // namespace shardmesh

@@ -17,6 +17,7 @@ struct named_global {
   std::string name;
   bool harmless = false;
   std::int64_t count = 0;
+  bool dangerous = false;  // published scanners call it so; neither: unknown, such as a program's own classes
   friend bool operator==(const named_global&, const named_global&) = default;
 };
 
@@ -29,7 +30,7 @@ struct global_options {
 
 /// What `find_globals` found: the functions and classes that the pickles of a checkpoint name. None of them was called.
 struct global_report {
-  std::vector<named_global> names;  // those that are not harmless first
+  std::vector<named_global> names;  // dangerous ones first, then unknown ones
   std::int64_t unnamed = 0;         // found beyond max_names
   std::vector<error> problems;      // archives that contradict themselves: readers may see another pickle in them
 };
@@ -41,8 +42,28 @@ struct global_report {
 global_report find_globals(const std::filesystem::path& path, checkpoint_reader* reader,
                            const global_options& options = {});
 
-/// A line for each name that is not harmless, with file and key: what `verify` warns of. At most `max_lines`.
+/// A line for each unknown name, with file and key: what `verify` warns of. `allowed` names have none, word for word.
+/// At most 100, and one that counts the others.
 std::vector<error> warnings_of(const global_report& report, const std::filesystem::path& path,
-                               std::size_t max_lines = 100);
+                               std::span<const std::string> allowed = {});
+/// A line for each dangerous name, likewise: what `verify` refuses.
+std::vector<error> dangers_of(const global_report& report, const std::filesystem::path& path,
+                              std::span<const std::string> allowed = {});
+
+/// The names that are not harmless, each once, without those that are allowed.
+struct global_counts {
+  std::vector<std::string> dangerous;
+  std::int64_t unknown = 0;
+};
+global_counts count_globals(const global_report& report, std::span<const std::string> allowed = {});
+
+}  // namespace shardmesh
+
+namespace shardmesh {
+
+// What is wrong with archives that lie in the folder beside the files that the reader opened: local headers that
+// contradict the directory, damaged pickles. `verify` reports them, as `find_globals` found them; writers refuse them.
+// Cost: opens those files.
+std::vector<error> damaged_archives(const checkpoint_reader& reader, const read_limits& limits = {});
 
 }  // namespace shardmesh

@@ -8,6 +8,8 @@ module;
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
+#include <iterator>
 #include <memory>
 #include <set>
 #include <span>
@@ -32,7 +34,9 @@ class verification {
     const catalog& contents = reader_.contents();
     for (const error& problem : reader_.problems()) add(problem);
     for (const tensor_entry& tensor : contents.tensors) check_boxes(tensor);
-    for (error& problem : find_shared_bytes(reader_.stored())) add(std::move(problem));
+    std::vector<error> shared = find_shared_bytes(reader_.stored());
+    if (!shared.empty()) repeated_ = repeated_items(reader_);
+    for (error& problem : shared) add(std::move(problem));
     if (!options_.quick) open_record();
     check_chunks();
     check_whole_entries();
@@ -40,7 +44,9 @@ class verification {
     if (record_) check_record();
     report_.globals = find_globals(reader_.path(), &reader_, {.threads = options_.threads, .limits = options_.limits});
     for (const error& problem : report_.globals.problems) add(problem);
-    for (error& warning : warnings_of(report_.globals, reader_.path())) report_.warnings.push_back(std::move(warning));
+    for (error& warning : warnings_of(report_.globals, reader_.path(), options_.allowed_globals))
+      report_.warnings.push_back(std::move(warning));
+    put_first(dangers_of(report_.globals, reader_.path(), options_.allowed_globals));
     return std::move(report_);
   }
 
@@ -55,6 +61,12 @@ class verification {
     }
     // The same defect may be met twice (as a chunk without a place and as a gap): one line each.
     if (lines_.insert(to_string(problem)).second) report_.problems.push_back(std::move(problem));
+  }
+
+  // Before all others, and whatever the limit: whoever reads one line reads this one.
+  void put_first(std::vector<error> dangerous) {
+    report_.problems.insert(report_.problems.begin(), std::make_move_iterator(dangerous.begin()),
+                            std::make_move_iterator(dangerous.end()));
   }
 
   void check_boxes(const tensor_entry& tensor) {
@@ -74,7 +86,13 @@ class verification {
     for (const tensor_entry& tensor : contents.tensors) {
       report_.chunks += tensor.chunk_count;
       if (!tensor.opaque_type.empty()) continue;  // among the whole entries
-      for (std::int32_t i = 0; i < tensor.chunk_count; ++i) chunks.emplace_back(&tensor, tensor.first_chunk + i);
+      for (std::int32_t i = 0; i < tensor.chunk_count; ++i) {
+        const std::int32_t chunk = tensor.first_chunk + i;
+        if (is_repeated(static_cast<std::size_t>(chunk)))
+          report_.unchecked_chunks += options_.quick ? 0 : 1;
+        else
+          chunks.emplace_back(&tensor, chunk);
+      }
     }
     storage_sums sums(contents);
     first_problems found(options_.max_problems);
@@ -124,11 +142,24 @@ class verification {
     const catalog& contents = reader_.contents();
     std::vector<whole_entry> tensors, objects;
     for (const auto& [i, tensor] : ranges::views::enumerate(contents.tensors))
-      if (!tensor.opaque_type.empty()) (tensor.chunk_count > 0 ? tensors : objects).push_back({true, i});
-    for (std::size_t i = 0; i < contents.objects.size(); ++i) objects.push_back({false, i});
-    report_.objects = static_cast<std::int64_t>(objects.size());
+      if (!tensor.opaque_type.empty() && !has_repeated_chunk(tensor))
+        (tensor.chunk_count > 0 ? tensors : objects).push_back({true, i});
+    report_.objects = static_cast<std::int64_t>(objects.size() + contents.objects.size());
+    for (std::size_t i = 0; i < contents.objects.size(); ++i)
+      if (is_repeated(contents.chunk_places.size() + i))
+        report_.unchecked_objects += options_.quick ? 0 : 1;
+      else
+        objects.push_back({false, i});
     report_.unchecked_chunks += check_entries(tensors);
     report_.unchecked_objects += check_entries(objects);
+  }
+
+  // By number as in `repeated_items`.
+  bool is_repeated(std::size_t number) const { return number < repeated_.size() && repeated_[number]; }
+  bool has_repeated_chunk(const tensor_entry& tensor) const {
+    for (std::int32_t i = 0; i < tensor.chunk_count; ++i)
+      if (is_repeated(static_cast<std::size_t>(tensor.first_chunk + i))) return true;
+    return false;
   }
 
   std::int64_t check_entries(std::span<const whole_entry> entries) {
@@ -158,6 +189,7 @@ class verification {
   const verify_options& options_;
   verify_report report_;
   std::set<std::string> lines_;  // of the report's problems
+  std::vector<bool> repeated_;   // see `repeated_items`
   std::shared_ptr<const recorded_sums> record_;
 };
 
@@ -165,6 +197,16 @@ class verification {
 
 verify_report verify(checkpoint_reader& reader, const verify_options& options) {
   return verification(reader, options).run();
+}
+
+verify_report verify_unreadable(const std::filesystem::path& path, error why, const verify_options& options) {
+  verify_report report;
+  report.problems.push_back(std::move(why));
+  report.globals = find_globals(path, nullptr, {.threads = options.threads, .limits = options.limits});
+  report.warnings = warnings_of(report.globals, path, options.allowed_globals);
+  for (error& problem : dangers_of(report.globals, path, options.allowed_globals))
+    report.problems.push_back(std::move(problem));
+  return report;
 }
 
 }  // namespace shardmesh

@@ -76,6 +76,21 @@ struct file_version {
   bool operator==(const file_version&) const = default;
 };
 
+// Bytes of [begin, end) that lie in no hole. A count of blocks would be wrong where the file system compresses.
+std::int64_t data_bytes(int fd, std::int64_t begin, std::int64_t end) {
+  std::int64_t found = 0;
+  for (std::int64_t at = begin; at < end;) {
+    const std::int64_t data = ::lseek(fd, at, SEEK_DATA);
+    if (data < 0) return errno == ENXIO ? found : end - begin;  // ENXIO: a hole up to the end
+    if (data >= end) break;
+    const std::int64_t hole = ::lseek(fd, data, SEEK_HOLE);
+    if (hole <= data) return end - begin;
+    found += std::min(hole, end) - data;
+    at = hole;
+  }
+  return found;
+}
+
 template <class Pool>
 class pooled_file final : public byte_source {
  public:
@@ -93,6 +108,13 @@ class pooled_file final : public byte_source {
   std::int64_t size_bytes() const override { return size_; }
   std::string name() const override { return path_; }
   std::optional<file_range> plain_file() const override { return file_range{path_, 0, size_}; }
+  std::int64_t stored_bytes(std::int64_t offset, std::int64_t length) const override {
+    const auto opened = acquire();
+    struct stat status{};
+    if (!opened || ::fstat(opened->fd(), &status) != 0) return length;  // reading will say what is wrong
+    if (status.st_blocks >= (status.st_size + 511) / 512) return length;
+    return data_bytes(opened->fd(), offset, offset + length);
+  }
   result<void> read(std::int64_t offset, std::span<std::byte> out) const override {
     SHARDMESH_CHECK(check_range(*this, offset, out.size()));
     SHARDMESH_TRY(const auto opened, acquire());
@@ -144,14 +166,36 @@ result<std::unique_ptr<byte_source>> file_pool::open(const std::filesystem::path
   return std::unique_ptr<byte_source>(std::move(file));
 }
 
-result<std::vector<std::byte>> read_all(const byte_source& source, std::int64_t limit_bytes) {
-  if (source.size_bytes() > limit_bytes)
+result<void> check_readable(const byte_source& source, std::int64_t offset, std::int64_t length,
+                            std::int64_t limit_bytes) {
+  constexpr std::int64_t always = 1 << 20, part_of_limit = 64, per_stored_byte = 16;
+  if (length > limit_bytes)
     return fail(errc::invalid_argument, "is too large")
         .with_file(source.name())
-        .with_values(fmt::format("at most {} bytes", limit_bytes), fmt::format("{}", source.size_bytes()));
-  std::vector<std::byte> bytes(static_cast<std::size_t>(source.size_bytes()));
-  SHARDMESH_CHECK(source.read(0, bytes));
+        .with_values(fmt::format("at most {} bytes", limit_bytes), fmt::format("{}", length));
+  if (length <= always) return {};
+  const std::int64_t stored = source.stored_bytes(offset, length);
+  const std::int64_t most = std::max(
+      always, checked_add(limit_bytes / part_of_limit, checked_multiply(stored, per_stored_byte).value_or(INT64_MAX))
+                  .value_or(INT64_MAX));
+  if (length <= most) return {};
+  error refused =
+      beyond_limit(fmt::format("is a sparse file: {} bytes are wanted, of which {} are stored", length, stored), most);
+  refused.found = fmt::format("{}", length);
+  return std::move(refused).with_file(source.name());
+}
+
+result<std::vector<std::byte>> read_range(const byte_source& source, std::int64_t offset, std::int64_t length,
+                                          std::int64_t limit_bytes) {
+  SHARDMESH_CHECK(check_range(source, offset, static_cast<std::size_t>(std::max<std::int64_t>(length, 0))));
+  SHARDMESH_CHECK(check_readable(source, offset, length, limit_bytes));
+  std::vector<std::byte> bytes(static_cast<std::size_t>(length));
+  SHARDMESH_CHECK(source.read(offset, bytes));
   return bytes;
+}
+
+result<std::vector<std::byte>> read_all(const byte_source& source, std::int64_t limit_bytes) {
+  return read_range(source, 0, source.size_bytes(), limit_bytes);
 }
 
 result<std::vector<std::byte>> read_file(const std::filesystem::path& path, std::int64_t limit_bytes) {

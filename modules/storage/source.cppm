@@ -25,6 +25,13 @@ class byte_source {
   /// Where these bytes lie as they are, in one file: byte i is the file's byte `offset` + i. Nothing when they are made
   /// on the way (decoded, computed), or lie in memory.
   virtual std::optional<file_range> plain_file() const { return std::nullopt; }
+  /// How many of the bytes [offset, offset + length) the file system stores: the holes of a sparse file do not count.
+  /// `length` where there is no file, or where the file system cannot tell. Cost: none for a file without holes that is
+  /// already open; two system calls for each run of data otherwise.
+  virtual std::int64_t stored_bytes(std::int64_t offset, std::int64_t length) const {
+    static_cast<void>(offset);
+    return length;
+  }
 };
 
 /// Bytes in memory, not owned.
@@ -50,6 +57,9 @@ class section_source final : public byte_source {
   result<void> read(std::int64_t offset, std::span<std::byte> out) const override;
   std::string name() const override { return whole_.name(); }
   std::optional<file_range> plain_file() const override;
+  std::int64_t stored_bytes(std::int64_t offset, std::int64_t length) const override {
+    return whole_.stored_bytes(offset_ + offset, length);
+  }
 
  private:
   const byte_source& whole_;
@@ -76,9 +86,20 @@ class file_pool {
   std::shared_ptr<state> state_;
 };
 
-/// The whole file. errc::io; errc::invalid_argument when it is larger than `limit_bytes`.
+/// Whether the bytes [offset, offset + length) of a source may be held in memory together.
+/// \errors errc::invalid_argument: they are more than `limit_bytes`; errc::bad_format: they are mostly the holes of a
+///         sparse file, that is more than a sixty-fourth of `limit_bytes` and 16 bytes for each one that is stored.
+/// Every read of a whole file or record passes through this function: a file of a few kilobytes costs no gigabytes.
+/// Cost: none up to 1 MiB; see `byte_source::stored_bytes`. Precondition: the range lies within.
+result<void> check_readable(const byte_source& source, std::int64_t offset, std::int64_t length,
+                            std::int64_t limit_bytes);
+
+/// The whole file. errc::io; those of `check_readable`.
 result<std::vector<std::byte>> read_file(const std::filesystem::path& path, std::int64_t limit_bytes);
 /// The whole source, likewise.
 result<std::vector<std::byte>> read_all(const byte_source& source, std::int64_t limit_bytes);
+/// The bytes [offset, offset + length) of a source, likewise. errc::out_of_bounds past its end.
+result<std::vector<std::byte>> read_range(const byte_source& source, std::int64_t offset, std::int64_t length,
+                                          std::int64_t limit_bytes);
 
 }  // namespace shardmesh

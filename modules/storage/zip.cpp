@@ -120,15 +120,45 @@ bool widen(std::uint64_t& value, std::span<const std::byte>& wide) {
   return true;
 }
 
-/// One entry of the directory; `at` moves past it.
-result<zip_record> read_entry(const byte_source& source, std::span<const std::byte> directory, std::size_t& at,
-                              std::uint64_t directory_offset) {
-  const auto entry = directory.subspan(at);
-  if (entry.size() < central_bytes || u32(entry, 0) != central_signature)
-    return bad(source, "the directory has fewer records than it says");
+/// The directory by pieces: its length is a claim, and a sparse file can make it as long as the disk.
+class directory_window {
+ public:
+  directory_window(const byte_source& source, const extent& where)
+      : source_(source),
+        at_(static_cast<std::int64_t>(where.offset)),
+        end_(at_ + static_cast<std::int64_t>(where.length)) {}
+
+  std::int64_t left() const { return end_ - at_; }
+  /// The next `count` bytes, which there must be; valid until the next call.
+  result<std::span<const std::byte>> look(std::size_t count) {
+    const auto begin = static_cast<std::size_t>(at_ - begin_);
+    if (begin <= piece_.size() && count <= piece_.size() - begin)
+      return std::span<const std::byte>(piece_).subspan(begin, count);
+    begin_ = at_;
+    piece_.resize(static_cast<std::size_t>(std::min(left(), std::max(piece_bytes, static_cast<std::int64_t>(count)))));
+    SHARDMESH_CHECK(source_.read(begin_, piece_));
+    return std::span<const std::byte>(piece_).first(count);
+  }
+  /// Passes over bytes, also those that were never read.
+  void skip(std::size_t count) { at_ += static_cast<std::int64_t>(count); }
+
+ private:
+  static constexpr std::int64_t piece_bytes = 1 << 20;
+  const byte_source& source_;
+  std::int64_t at_, end_, begin_ = at_;
+  std::vector<std::byte> piece_;
+};
+
+/// The next entry of the directory.
+result<zip_record> read_entry(const byte_source& source, directory_window& directory, std::uint64_t directory_offset) {
+  constexpr auto fixed = static_cast<std::size_t>(central_bytes);
+  if (directory.left() < central_bytes) return bad(source, "the directory has fewer records than it says");
+  SHARDMESH_TRY(auto entry, directory.look(fixed));
+  if (u32(entry, 0) != central_signature) return bad(source, "the directory has fewer records than it says");
   const std::size_t name_bytes = u16(entry, 28), extra_bytes = u16(entry, 30), comment_bytes = u16(entry, 32);
-  if (entry.size() - central_bytes < name_bytes + extra_bytes + comment_bytes)
+  if (static_cast<std::size_t>(directory.left() - central_bytes) < name_bytes + extra_bytes + comment_bytes)
     return bad(source, "a directory entry is cut off");
+  SHARDMESH_TRY(entry, directory.look(fixed + name_bytes + extra_bytes));
   zip_record record;
   record.name.assign(reinterpret_cast<const char*>(entry.data()) + central_bytes, name_bytes);
   record.flags = static_cast<std::uint16_t>(u16(entry, 8));
@@ -144,7 +174,7 @@ result<zip_record> read_entry(const byte_source& source, std::span<const std::by
     }
     extra = extra.subspan(4 + length);
   }
-  at += central_bytes + name_bytes + extra_bytes + comment_bytes;
+  directory.skip(fixed + name_bytes + extra_bytes + comment_bytes);
   if (record.name.empty() || record.name.find('\0') != std::string::npos)
     return bad(source, fmt::format("a record's name, \"{}\", is empty or holds a NUL", record.name));
   if ((record.flags & 0x2041) != 0) return bad(source, fmt::format("record \"{}\" is encrypted", record.name));
@@ -177,6 +207,50 @@ result<void> check_extents(const byte_source& source, std::vector<zip_record>& r
   return {};
 }
 
+// Of the two sets of flags, bit 3 (sizes follow the data) and bits 1 and 2 (effort) may differ: they change nothing.
+bool flags_agree(std::uint64_t local, std::uint64_t central) {
+  return ((local ^ central) & ~std::uint64_t{0x000e}) == 0;
+}
+
+// CRC-32 and sizes of a local header: 0 where they follow the data (PyTorch leaves them 0 always), saturated where a
+// ZIP64 field has them, else those of the directory.
+bool sizes_agree(std::span<const std::byte> header, const zip_record& record) {
+  const auto agrees = [](std::uint64_t local, std::uint64_t value) {
+    return local == 0 || local == saturated32 || local == value;
+  };
+  return (u32(header, 14) == 0 || u32(header, 14) == record.crc32) &&
+         agrees(u32(header, 18), static_cast<std::uint64_t>(record.compressed_bytes)) &&
+         agrees(u32(header, 22), static_cast<std::uint64_t>(record.size_bytes));
+}
+
+/// Holds a record's local header against the directory, and sets where its bytes begin and how. One read, where the
+/// header's extra field (PyTorch aligns storages with it) is as short as usual.
+result<void> read_local_header(const byte_source& source, zip_record& record) {
+  constexpr std::int64_t usual_extra = 128;
+  const std::int64_t fixed = local_bytes + static_cast<std::int64_t>(record.name.size());
+  std::vector<std::byte> header(
+      static_cast<std::size_t>(std::min(fixed + usual_extra + 2, record.limit - record.header_offset)));
+  SHARDMESH_CHECK(source.read(record.header_offset, header));
+  const auto name_bytes = static_cast<std::int64_t>(u16(header, 26)),
+             extra_bytes = static_cast<std::int64_t>(u16(header, 28));
+  const std::string_view name(reinterpret_cast<const char*>(header.data()) + local_bytes, record.name.size());
+  if (u32(header, 0) != local_signature || name_bytes != static_cast<std::int64_t>(record.name.size()) ||
+      name != record.name || u16(header, 8) != record.method || !flags_agree(u16(header, 6), record.flags) ||
+      !sizes_agree(header, record))
+    return bad(source, fmt::format("the local header of record \"{}\" does not match the directory", record.name));
+  const std::int64_t begin = record.header_offset + fixed + extra_bytes;
+  if (begin > record.limit || record.compressed_bytes > record.limit - begin)
+    return bad(source, fmt::format("record \"{}\" overlaps the next", record.name));
+  const auto first =
+      std::span(record.beginning).first(static_cast<std::size_t>(std::min<std::int64_t>(record.compressed_bytes, 2)));
+  if (extra_bytes <= usual_extra && fixed + extra_bytes + std::ssize(first) <= std::ssize(header))
+    std::copy_n(header.begin() + fixed + extra_bytes, first.size(), first.begin());
+  else
+    SHARDMESH_CHECK(source.read(begin, first));
+  record.offset = begin;
+  return {};
+}
+
 }  // namespace
 
 result<windowed_source> windowed_source::open(const byte_source& source, std::int64_t head_bytes,
@@ -203,16 +277,13 @@ result<void> windowed_source::read(std::int64_t offset, std::span<std::byte> out
   return source_->read(offset, out);
 }
 
-result<zip_directory> zip_directory::read(const byte_source& source) {
+result<zip_directory> zip_directory::read(const byte_source& source, std::vector<error>* contradictions) {
   SHARDMESH_TRY(const extent where, find_directory(source));
-  // The length is bounded by the source, so this allocation is too.
-  std::vector<std::byte> bytes(where.length);
-  SHARDMESH_CHECK(source.read(static_cast<std::int64_t>(where.offset), bytes));
+  directory_window window(source, where);
   zip_directory directory;
   std::unordered_set<std::string> folded;
-  std::size_t at = 0;
   for (std::uint64_t i = 0; i < where.records; ++i) {
-    SHARDMESH_TRY(zip_record record, read_entry(source, bytes, at, where.offset));
+    SHARDMESH_TRY(zip_record record, read_entry(source, window, where.offset));
     if (!directory.by_name_.emplace(record.name, directory.records_.size()).second)
       return bad(source, fmt::format("two records are named \"{}\"", record.name));
     // PyTorch's reader looks names up without regard to case, others with: they would see different records.
@@ -223,8 +294,14 @@ result<zip_directory> zip_directory::read(const byte_source& source) {
       return bad(source, fmt::format("two records are named \"{}\" but for case", record.name));
     directory.records_.push_back(std::move(record));
   }
-  if (at != bytes.size()) return bad(source, "the directory has more records than it says");
+  if (window.left() != 0) return bad(source, "the directory has more records than it says");
   SHARDMESH_CHECK(check_extents(source, directory.records_, static_cast<std::int64_t>(where.offset)));
+  for (zip_record& record : directory.records_) {
+    auto done = read_local_header(source, record);
+    if (done) continue;
+    if (contradictions == nullptr || done.error().code != errc::bad_format) return std::move(done).error();
+    contradictions->push_back(std::move(done).error());
+  }
   return directory;
 }
 
@@ -236,42 +313,6 @@ const zip_record* zip_directory::find(std::string_view name) const {
 bool looks_like_zip(const byte_source& source) {
   std::array<std::byte, 4> start;
   return source.size_bytes() >= 4 && source.read(0, start) && u32(start, 0) == local_signature;
-}
-
-namespace {
-
-// Of the two sets of flags, bit 3 (sizes follow the data) and bits 1 and 2 (effort) may differ: they change nothing.
-bool flags_agree(std::uint64_t local, std::uint64_t central) {
-  return ((local ^ central) & ~std::uint64_t{0x000e}) == 0;
-}
-
-// CRC-32 and sizes of a local header: 0 where they follow the data (PyTorch leaves them 0 always), saturated where a
-// ZIP64 field has them, else those of the directory.
-bool sizes_agree(std::span<const std::byte> header, const zip_record& record) {
-  const auto agrees = [](std::uint64_t local, std::uint64_t value) {
-    return local == 0 || local == saturated32 || local == value;
-  };
-  return (u32(header, 14) == 0 || u32(header, 14) == record.crc32) &&
-         agrees(u32(header, 18), static_cast<std::uint64_t>(record.compressed_bytes)) &&
-         agrees(u32(header, 22), static_cast<std::uint64_t>(record.size_bytes));
-}
-
-}  // namespace
-
-result<std::int64_t> data_offset(const byte_source& source, const zip_record& record) {
-  std::vector<std::byte> header(static_cast<std::size_t>(local_bytes) + record.name.size());
-  SHARDMESH_CHECK(source.read(record.header_offset, header));
-  const auto name_bytes = static_cast<std::int64_t>(u16(header, 26)),
-             extra_bytes = static_cast<std::int64_t>(u16(header, 28));
-  const std::string_view name(reinterpret_cast<const char*>(header.data()) + local_bytes, record.name.size());
-  if (u32(header, 0) != local_signature || name_bytes != static_cast<std::int64_t>(record.name.size()) ||
-      name != record.name || u16(header, 8) != record.method || !flags_agree(u16(header, 6), record.flags) ||
-      !sizes_agree(header, record))
-    return bad(source, fmt::format("the local header of record \"{}\" does not match the directory", record.name));
-  const std::int64_t begin = record.header_offset + local_bytes + name_bytes + extra_bytes;
-  if (begin > record.limit || record.compressed_bytes > record.limit - begin)
-    return bad(source, fmt::format("record \"{}\" overlaps the next", record.name));
-  return begin;
 }
 
 result<std::vector<std::byte>> inflate(std::span<const std::byte> compressed, std::int64_t size_bytes) {
@@ -315,9 +356,9 @@ result<std::vector<std::byte>> read_record(const byte_source& source, const zip_
     return fail(errc::invalid_argument, fmt::format("record \"{}\" is too large", record.name))
         .with_file(source.name())
         .with_values(fmt::format("at most {} bytes", limit_bytes), fmt::format("{}", record.size_bytes));
-  SHARDMESH_TRY(const std::int64_t offset, data_offset(source, record));
-  std::vector<std::byte> bytes(static_cast<std::size_t>(record.compressed_bytes));
-  SHARDMESH_CHECK(source.read(offset, bytes));
+  if (record.offset < 0)
+    return bad(source, fmt::format("the local header of record \"{}\" does not match the directory", record.name));
+  SHARDMESH_TRY(std::vector<std::byte> bytes, read_range(source, record.offset, record.compressed_bytes, limit_bytes));
   if (record.method == 8) {
     auto inflated = inflate(bytes, record.size_bytes);
     if (!inflated) return std::move(inflated).error().with_file(source.name());

@@ -20,6 +20,9 @@ class windowed_source final : public byte_source {
   result<void> read(std::int64_t offset, std::span<std::byte> out) const override;
   std::string name() const override { return source_->name(); }
   std::optional<file_range> plain_file() const override { return source_->plain_file(); }
+  std::int64_t stored_bytes(std::int64_t offset, std::int64_t length) const override {
+    return source_->stored_bytes(offset, length);
+  }
 
  private:
   explicit windowed_source(const byte_source& source) : source_(&source) {}
@@ -27,7 +30,7 @@ class windowed_source final : public byte_source {
   std::vector<std::byte> head_, tail_;
 };
 
-/// One record, as the central directory tells it.
+/// One record, as the central directory and its local header tell it alike.
 struct zip_record {
   std::string name;
   std::uint16_t method = 0;  // 0 stored, 8 deflated
@@ -36,6 +39,9 @@ struct zip_record {
   std::int64_t compressed_bytes = 0;
   std::int64_t size_bytes = 0;
   std::int64_t header_offset = 0;
+  /// Of its (compressed) bytes, behind the local header; below 0 when that contradicts the directory.
+  std::int64_t offset = -1;
+  std::array<std::byte, 2> beginning{};  // the first of these bytes; zeros where there are none
   /// Where the next record or the directory begins: the record's bytes end before it.
   std::int64_t limit = 0;
 };
@@ -43,12 +49,16 @@ struct zip_record {
 /// The records of an archive, in the order of the directory.
 class zip_directory {
  public:
-  /// Reads the end records and the central directory.
+  /// Reads the end records and the central directory, and holds every local header against it. Whoever reads an archive
+  /// begins here: one that contradicts itself is refused by all readers alike, and so by every writer.
+  /// \param contradictions  where given, takes the errors of local headers; their records' `offset` stays below 0
   /// \errors errc::bad_format, naming the file: no directory, counts or extents that do not agree, a comment that could
-  ///   be an end record, duplicate names (also when only case differs), overlapping records, encryption, several disks
-  /// Cost: two reads of the source (one for a small archive behind a `windowed_source`); O(records log records).
+  ///   be an end record, duplicate names (also when only case differs), overlapping records, encryption, several disks,
+  ///   a local header (signature, name, method, flags, CRC-32, sizes) that does not match the directory
+  /// Cost: two reads of the source (one for a small archive behind a `windowed_source`), and a small one for each
+  ///   record; a directory of more than 1 MiB is read in pieces. O(records log records).
   /// Source: PKWARE APPNOTE 6.3; sizes come from the directory only, as PyTorch leaves them 0 in local headers.
-  static result<zip_directory> read(const byte_source& source);
+  static result<zip_directory> read(const byte_source& source, std::vector<error>* contradictions = nullptr);
 
   std::span<const zip_record> records() const { return records_; }
   /// Null when there is none of that name.
@@ -62,13 +72,9 @@ class zip_directory {
 /// True when the first bytes are those of a ZIP archive. Cost: one read of 4 bytes.
 bool looks_like_zip(const byte_source& source);
 
-/// Offset of a record's (compressed) bytes, after its local header, which is checked: signature, name, method, flags,
-/// CRC-32 and sizes as the directory has them, and that the bytes end before the record's limit. errc::bad_format.
-/// Cost: one small read.
-result<std::int64_t> data_offset(const byte_source& source, const zip_record& record);
-
 /// The uncompressed bytes of a record. \errors errc::bad_format; errc::unsupported for a method other than 0 and 8;
-/// errc::invalid_argument when it is larger than `limit_bytes`; errc::checksum_mismatch when `check_crc` and the
+/// errc::invalid_argument when it is larger than `limit_bytes`, packed or not; those of `check_readable`;
+/// errc::checksum_mismatch when `check_crc` and the
 /// directory has a CRC (not 0) that differs.
 result<std::vector<std::byte>> read_record(const byte_source& source, const zip_record& record,
                                            std::int64_t limit_bytes, bool check_crc = true);

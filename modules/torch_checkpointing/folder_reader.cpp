@@ -78,8 +78,7 @@ result<metadata> folder_reader::read_metadata() {
   SHARDMESH_TRY(const auto source, pool.open(file));
   if (source->size_bytes() > budget_.limits().description_bytes)
     return beyond_limit("the metadata is too long", budget_.limits().description_bytes).with_file(file.string());
-  std::vector<std::byte> bytes(static_cast<std::size_t>(source->size_bytes()));
-  SHARDMESH_CHECK(source->read(0, bytes));
+  SHARDMESH_TRY(std::vector<std::byte> bytes, read_all(*source, budget_.limits().description_bytes));
   auto parsed = parse_metadata(std::move(bytes), budget_);
   if (!parsed) return std::move(parsed).error().with_file(file.string());
   return parsed;

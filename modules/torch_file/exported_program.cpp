@@ -16,6 +16,7 @@ module;
 #include <vector>
 module shardmesh.torch_file;
 
+import :checked_archive;
 import :exported_program;
 
 namespace shardmesh::torch_file {
@@ -104,18 +105,11 @@ result<extents> integers_of(const json& list, std::string_view what) {
   return numbers;
 }
 
-// The folder that all records of an archive of PyTorch lie in; empty where they do not.
-std::string prefix_of(const zip_directory& directory) {
-  if (directory.records().empty()) return "";
-  const std::string& first = directory.records().front().name;
-  return first.substr(0, first.find('/') + 1);
-}
-
 // The one archive of torch.save with all weights, as PyTorch up to 2.8 wrote it.
 const zip_record* old_weights(const zip_directory& directory) {
   for (const char* name : {"serialized_state_dict.pt", "serialized_state_dict.json"})
     if (const zip_record* record = directory.find(name)) return record;
-  const std::string folder = prefix_of(directory) + std::string(weights_folder);
+  const std::string folder = archive_prefix(directory) + std::string(weights_folder);
   const zip_record* found = nullptr;
   for (const zip_record& record : directory.records()) {
     if (!record.name.starts_with(folder) || !record.name.ends_with(".pt")) continue;
@@ -135,8 +129,8 @@ class program_reader final : public payload_reader {
   result<void> open() {
     SHARDMESH_TRY(std::unique_ptr<byte_source> source, pool_.open(path_));
     source_ = std::move(source);
-    SHARDMESH_TRY(directory_, zip_directory::read(*source_));
-    const std::string folder = prefix_of(directory_) + std::string(weights_folder);
+    SHARDMESH_TRY(directory_, torch_file::open_archive(*source_, *budget_));
+    const std::string folder = archive_prefix(directory_) + std::string(weights_folder);
     std::vector<const zip_record*> lists;
     for (const zip_record& record : directory_.records())
       if (record.name.starts_with(folder) && record.name.ends_with(list_ending)) lists.push_back(&record);
@@ -209,8 +203,7 @@ class program_reader final : public payload_reader {
       return fail(errc::unsupported, fmt::format("the record \"{}\" is compressed", escaped(name)))
           .with_hint("torch.save(torch.export.load(FILE).state_dict, ...)");
     tensor_payload payload;
-    SHARDMESH_TRY(const std::int64_t offset, data_offset(*source_, *record));
-    payload.place = {0, 0, offset, record->size_bytes};
+    payload.place = {0, 0, record->offset, record->size_bytes};
     payload.is_archive = member(weight, "use_pickle") == true;
     payload.crc32 = record->crc32;
     if (!payload.is_archive) {
@@ -228,7 +221,7 @@ class program_reader final : public payload_reader {
 
   void note_rest() {
     std::size_t constants = 0;
-    const std::string folder = prefix_of(directory_) + "data/constants/";
+    const std::string folder = archive_prefix(directory_) + "data/constants/";
     for (const zip_record& record : directory_.records())
       constants += record.name.starts_with(folder) && !record.name.ends_with(".json") ? 1 : 0;
     notes_.push_back(std::string(not_read) +
@@ -244,7 +237,7 @@ class program_reader final : public payload_reader {
 }  // namespace
 
 bool is_exported_program(const zip_directory& directory) {
-  const std::string prefix = prefix_of(directory);
+  const std::string prefix = archive_prefix(directory);
   return directory.find("serialized_exported_program.json") != nullptr ||
          directory.find(prefix + "archive_format") != nullptr;
 }
@@ -253,14 +246,14 @@ result<std::unique_ptr<checkpoint_reader>> open_exported_program(const fs::path&
   {
     file_pool pool(1);
     SHARDMESH_TRY(const auto source, pool.open(file));
-    SHARDMESH_TRY(const zip_directory directory, zip_directory::read(*source));
+    read_budget budget(options.limits);
+    SHARDMESH_TRY(const zip_directory directory, open_archive(*source, budget));
     if (const zip_record* record = old_weights(directory)) {
       if (record->method != 0)
         return fail(errc::unsupported, "its weights are a compressed record")
             .with_file(file.string())
             .with_hint("torch.save(torch.export.load(FILE).state_dict, ...)");
-      SHARDMESH_TRY(const std::int64_t offset, data_offset(*source, *record));
-      return open_run(file, options, file_run{offset, record->size_bytes, {std::string(not_read)}});
+      return open_run(file, options, file_run{record->offset, record->size_bytes, {std::string(not_read)}});
     }
   }
   auto reader = std::make_unique<program_reader>(file, options);

@@ -16,6 +16,7 @@ module;
 #include <vector>
 module shardmesh.torch_file;
 
+import :checked_archive;
 import :foreign_file;
 import :item_reader;
 
@@ -26,8 +27,7 @@ result<item> item_reader::open() {
   return open_stream();
 }
 
-// One data.pkl, and local headers that agree with the directory (those of storages are looked at when they are used):
-// whatever reads the archive must see the same pickle.
+// One data.pkl: whatever reads the archive must see the same pickle.
 result<void> item_reader::check_records() const {
   const zip_record* found = nullptr;
   for (const zip_record& record : directory_.records()) {
@@ -38,7 +38,6 @@ result<void> item_reader::check_records() const {
       return bad(
           fmt::format("the archive has two pickles, \"{}\" and \"{}\"", escaped(found->name), escaped(record.name)));
     if (is_pickle) found = &record;
-    if (!std::string_view(record.name).starts_with(prefix_ + "data/")) SHARDMESH_CHECK(data_offset(source_, record));
   }
   return {};
 }
@@ -51,11 +50,10 @@ result<void> item_reader::charge_inflated(const zip_record& record) {
 }
 
 result<item> item_reader::open_zip() {
-  SHARDMESH_TRY(directory_, zip_directory::read(source_));
+  SHARDMESH_TRY(directory_, open_archive(source_, budget_));
   if (directory_.records().empty()) return bad("the archive has no records");
   // Every record lies in one folder; PyTorch takes its name from the first record.
-  const std::string& first = directory_.records().front().name;
-  prefix_ = first.substr(0, first.find('/') + 1);
+  prefix_ = archive_prefix(directory_);
   SHARDMESH_CHECK(check_records());
   const zip_record* data = directory_.find(prefix_ + "data.pkl");
   if (data == nullptr) return not_torch_archive(directory_, prefix_ + "data.pkl").with_file(source_.name());
@@ -92,8 +90,7 @@ result<item> item_reader::open_stream() {
   const bool has_protocol = first[0] == std::byte{0x80};
   for (std::int64_t window = 1 << 16;; window *= 8) {
     const std::int64_t length = std::min(window, most);
-    std::vector<std::byte> start(static_cast<std::size_t>(length));
-    SHARDMESH_CHECK(source_.read(0, start));
+    SHARDMESH_TRY(std::vector<std::byte> start, read_range(source_, 0, length, options_.pickle_limit_bytes / 4));
     auto graph = pickle::graph::parse(std::span<const std::byte>(start));
     if (graph && graph->root().decimal() == "119547037146038801333356") return open_legacy(start, length == size);
     if (graph) budget_.add_description(length);
@@ -139,10 +136,8 @@ result<item> item_reader::open_legacy(std::span<const std::byte> start, bool is_
       const std::int64_t most = std::min(source_.size_bytes(), options_.pickle_limit_bytes / 4);
       if (problem->found != pickle::cut_short || is_whole || static_cast<std::int64_t>(start.size()) >= most)
         return std::move(*problem).with_file(source_.name());
-      std::vector<std::byte> next(
-          static_cast<std::size_t>(std::min(static_cast<std::int64_t>(start.size()) * 8, most)));
-      SHARDMESH_CHECK(source_.read(0, next));
-      larger = std::move(next);
+      const std::int64_t length = std::min(static_cast<std::int64_t>(start.size()) * 8, most);
+      SHARDMESH_TRY(larger, read_range(source_, 0, length, options_.pickle_limit_bytes / 4));
       start = larger;
       continue;
     }

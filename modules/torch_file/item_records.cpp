@@ -17,6 +17,7 @@ module;
 #include <vector>
 module shardmesh.torch_file;
 
+import :checked_archive;
 import :item_records;
 
 namespace shardmesh::torch_file {
@@ -143,8 +144,7 @@ result<record_sums> check_archive(const byte_source& archive, read_budget* budge
   SHARDMESH_TRY(const zip_directory directory, zip_directory::read(windows));
   record_sums total;
   for (const zip_record& record : directory.records()) {
-    SHARDMESH_TRY(const std::int64_t offset, data_offset(windows, record));
-    SHARDMESH_TRY(const auto bytes, open_record(windows, offset, record.compressed_bytes, record.size_bytes,
+    SHARDMESH_TRY(const auto bytes, open_record(windows, record.offset, record.compressed_bytes, record.size_bytes,
                                                 record.method, record.name, budget, place));
     SHARDMESH_TRY(const record_sums sums, check_record(*bytes, record.crc32, record.name));
     total = total + sums;
@@ -161,16 +161,13 @@ result<item_storages> item_storages::open(const byte_source& source, const torch
   if (item.format() != item_format::zip) return made;
   SHARDMESH_TRY(const auto windows, windowed_source::open(source));
   SHARDMESH_TRY(const zip_directory directory, zip_directory::read(windows));
-  if (directory.records().empty()) return made;
-  const std::string& first = directory.records().front().name;
-  const std::string prefix = first.substr(0, first.find('/') + 1) + "data/";
+  const std::string prefix = archive_prefix(directory) + "data/";
   for (const zip_record& record : directory.records()) {
     if (!record.name.starts_with(prefix)) continue;
     std::string key = record.name.substr(prefix.size());
     if (made.by_key_.contains(key)) continue;
-    torch_file::storage storage{key,           dtype::undefined, record.size_bytes, 0, record.compressed_bytes,
-                                record.method, record.crc32};
-    SHARDMESH_TRY(storage.offset, data_offset(windows, record));
+    torch_file::storage storage{
+        key, dtype::undefined, record.size_bytes, record.offset, record.compressed_bytes, record.method, record.crc32};
     made.by_key_.emplace(std::move(key), std::move(storage));
   }
   return made;

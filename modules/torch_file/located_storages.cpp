@@ -93,7 +93,7 @@ result<void> item_reader::locate(torch_file::storage& storage) {
         .with_values(fmt::format("{} bytes", storage.size_bytes), fmt::format("{} bytes", record->size_bytes));
   if (record->method != 0 && record->method != 8)
     return fail(errc::unsupported, fmt::format("ZIP compression method {} is not supported", record->method));
-  SHARDMESH_TRY(storage.offset, data_offset(source_, *record));
+  storage.offset = record->offset;
   storage.stored_bytes = record->compressed_bytes;
   storage.method = record->method;
   storage.crc32 = record->crc32;

@@ -9,9 +9,12 @@ module;
 #include <filesystem>
 #include <limits>
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 module shardmesh.torch_file;
@@ -260,6 +263,13 @@ check_outcome payload_reader::check_whole(std::span<const whole_entry> entries, 
     SHARDMESH_TRY(const record_sums found, check_archive(*archive.source, budget_.get(), name_of(place)));
     return sums{found.checked_bytes, found.unchecked_bytes};
   };
+  // What several entries name is read once.
+  std::mutex lock;
+  std::set<std::tuple<std::int32_t, std::int64_t, std::int64_t>> met;
+  const auto is_first = [&](const stored_range& place) {
+    const std::scoped_lock guard(lock);
+    return met.emplace(place.file, place.offset, place.length).second;
+  };
   return check_each(entries, options, [&](const whole_entry& entry) -> result<sums> {
     const std::string& key = entry.is_tensor ? contents_.tensors[entry.index].key : contents_.objects[entry.index].key;
     std::vector<stored_range> places;
@@ -272,6 +282,7 @@ check_outcome payload_reader::check_whole(std::span<const whole_entry> entries, 
     }
     sums total;
     for (const stored_range& place : places) {
+      if (!is_first(place)) continue;
       auto found = check(place);
       if (!found) return budget_->keep(located(std::move(found).error(), key, place));
       total = {total.first + found->first, total.second + found->second};

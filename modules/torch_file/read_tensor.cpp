@@ -20,8 +20,7 @@ result<std::vector<std::byte>> read_storage(const byte_source& source, const tor
     return fail(errc::invalid_argument, fmt::format("storage \"{}\" is too large", escaped(storage.key)))
         .with_file(source.name())
         .with_values(fmt::format("at most {} bytes", limit_bytes), fmt::format("{}", storage.size_bytes));
-  std::vector<std::byte> bytes(static_cast<std::size_t>(storage.stored_bytes));
-  SHARDMESH_CHECK(source.read(storage.offset, bytes));
+  SHARDMESH_TRY(std::vector<std::byte> bytes, read_range(source, storage.offset, storage.stored_bytes, limit_bytes));
   if (storage.method == 8) {
     auto inflated = inflate(bytes, storage.size_bytes);
     if (!inflated) return std::move(inflated).error().with_file(source.name());

@@ -15,6 +15,7 @@ module;
 #include <vector>
 module shardmesh.torch_file;
 
+import :checked_archive;
 import :object_parts;
 import :script_archive;
 
@@ -78,9 +79,8 @@ class script_walker {
       : source_(source), item_(item), budget_(budget), most_entries_(most_entries(item, {})) {}
 
   result<taken_apart> run() {
-    SHARDMESH_TRY(directory_, zip_directory::read(source_));
-    const std::string& first = directory_.records().front().name;
-    prefix_ = first.substr(0, first.find('/') + 1);
+    SHARDMESH_TRY(directory_, zip_directory::read(source_));  // which item opened, and checked
+    prefix_ = archive_prefix(directory_);
     SHARDMESH_TRY(const module_class* root, class_of(item_.root()));
     if (root == nullptr)
       return fail(errc::unsupported, fmt::format("the root of a TorchScript archive is no module but a {}",

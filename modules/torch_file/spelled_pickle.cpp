@@ -56,8 +56,7 @@ result<std::shared_ptr<const byte_source>> with_plain_bytes(const byte_source& f
   // Ever longer beginnings, as long as the pickle is cut: what is none, or is followed by bulk data, shows early.
   const std::int64_t size = file.size_bytes(), most = std::min(size, limit_bytes);
   for (std::int64_t window = 1 << 16;; window *= 8) {
-    std::vector<std::byte> bytes(static_cast<std::size_t>(std::min(window, most)));
-    SHARDMESH_CHECK(file.read(0, bytes));
+    SHARDMESH_TRY(std::vector<std::byte> bytes, read_range(file, 0, std::min(window, most), limit_bytes));
     const bool is_last = static_cast<std::int64_t>(bytes.size()) == most;
     const auto graph = pickle::graph::parse(std::span<const std::byte>(bytes));
     if (!graph && graph.error().found == pickle::cut_short && !is_last) continue;

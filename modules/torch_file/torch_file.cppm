@@ -9,6 +9,7 @@ export import shardmesh.pickle;
 export import :archive;
 export import :archive_from_json;
 export import :archived_objects;
+export import :checked_archive;
 export import :chunk;
 export import :component_reader;
 export import :flatten;

@@ -199,8 +199,12 @@ class wrapped_reader final : public forwarding_reader, public assembled_tensors 
   result<std::vector<std::byte>> read_component(std::size_t index, const extents& strides) {
     const catalog& stored = inner().contents();
     const tensor_entry& tensor = stored.tensors[index];
-    for (std::int32_t i = 0; i < tensor.chunk_count; ++i)
-      SHARDMESH_CHECK(inner().open_chunk(tensor, tensor.first_chunk + i));
+    for (std::int32_t i = 0; i < tensor.chunk_count; ++i) {
+      SHARDMESH_TRY(const auto opened, inner().open_chunk(tensor, tensor.first_chunk + i));
+      const stored_tensor& stored_as = opened->tensor;
+      SHARDMESH_CHECK(check_readable(*opened->source, stored_as.begin, stored_as.size_bytes,
+                                     std::max(stored_as.size_bytes, std::int64_t{1} << 36)));
+    }
     const std::int64_t count = *size_bytes(tensor.type, *checked_volume(tensor.shape));
     std::vector<std::byte> bytes(static_cast<std::size_t>(count));
     chunk_source source = chunk_source::checking(inner());

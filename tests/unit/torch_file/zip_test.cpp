@@ -71,7 +71,8 @@ TEST_CASE("records are found by name, with their sizes, data and checksum") {
   const zip_record* record = directory.find("x/b");
   REQUIRE(record != nullptr);
   CHECK(record->size_bytes == 6);
-  CHECK(data_offset(source, *record).value() % 64 == 0);
+  CHECK(record->offset % 64 == 0);
+  CHECK(record->beginning == std::array{std::byte{'w'}, std::byte{'o'}});
   const auto content = read_record(source, *record, 100).value();
   CHECK(std::string_view(reinterpret_cast<const char*>(content.data()), content.size()) == "world!");
   CHECK(directory.find("b") == nullptr);
@@ -118,12 +119,20 @@ TEST_CASE("counts that disagree, records that overlap and bytes after the end ar
   CHECK(problem_of(junk).code == errc::bad_format);
 }
 
-TEST_CASE("a local header with another name is refused when its data is asked for") {
+TEST_CASE("a local header with another name is refused with its archive, or listed where that is wanted") {
   auto bytes = two_records();
   bytes[find(bytes, "x/b") + 2] = std::byte{'c'};
   const memory_source source(bytes, "some.zip");
-  const auto directory = zip_directory::read(source).value();
-  CHECK(data_offset(source, *directory.find("x/b")).error().code == errc::bad_format);
+  const error refused = zip_directory::read(source).error();
+  CHECK(refused.code == errc::bad_format);
+  CHECK(to_string(refused) ==
+        "some.zip: malformed ZIP archive: the local header of record \"x/b\" does not match the directory");
+  std::vector<error> contradictions;
+  const auto directory = zip_directory::read(source, &contradictions).value();
+  CHECK(contradictions == std::vector{refused});
+  CHECK(directory.find("x/a")->offset > 0);
+  CHECK(directory.find("x/b")->offset < 0);
+  CHECK(read_record(source, *directory.find("x/b"), 100).error().code == errc::bad_format);
 }
 
 TEST_CASE("deflated data must have exactly the stated size, and a false claim allocates nothing") {
