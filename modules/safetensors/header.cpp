@@ -57,6 +57,14 @@ constexpr auto spellings = std::to_array<spelling>({
     {"U64", dtype::uint64},
 });
 
+// As the package computes it: sizes that overflow are refused, also before a size of 0.
+bool overflows(std::span<const std::int64_t> shape) {
+  std::uint64_t count = 1;
+  for (const std::int64_t size : shape)
+    if (__builtin_mul_overflow(count, static_cast<std::uint64_t>(size), &count)) return true;
+  return false;
+}
+
 result<entry> check_entry(raw_entry& raw, std::int64_t data_begin) {
   const auto bad = [&](errc code, std::string message) { return fail(code, std::move(message)).with_key(raw.name); };
   const auto type = parse_dtype_name(raw.type);
@@ -65,7 +73,7 @@ result<entry> check_entry(raw_entry& raw, std::int64_t data_begin) {
   safetensors::entry entry{{}, *type, extents(std::span(raw.shape.data(), raw.rank)), 0, 0};
   const auto count = checked_volume(entry.shape);
   const auto bit_count = count ? checked_multiply(*count, bits(*type)) : std::nullopt;
-  if (!bit_count)
+  if (!bit_count || overflows(entry.shape))
     return bad(errc::overflow, fmt::format("{} of {} does not fit in 64 bits", raw.type, to_string(entry.shape)));
   if (*bit_count % 8 != 0)
     return bad(errc::bad_format,
@@ -89,7 +97,7 @@ result<entry> check_entry(raw_entry& raw, std::int64_t data_begin) {
 }
 
 // Collects the header while nlohmann-json parses it: no document is built, duplicate keys are seen. Depth is bounded by
-// a counter; values of unknown fields are skipped, as the Rust reader does.
+// a counter; values of unknown fields are skipped, as the package's reader does.
 class header_handler final : public nlohmann::json_sax<nlohmann::json> {
  public:
   explicit header_handler(std::int64_t data_begin) : data_begin_(data_begin) {}
@@ -98,7 +106,10 @@ class header_handler final : public nlohmann::json_sax<nlohmann::json> {
   std::vector<std::pair<std::string, std::string>> metadata;
   std::optional<error> problem;
 
-  bool null() override { return other_value(); }
+  bool null() override {
+    if (place_ == place::metadata_start) return place_ = place::top, true;  // as if it were not there
+    return other_value();
+  }
   bool boolean(bool) override { return other_value(); }
   bool number_float(double, const std::string&) override { return other_value(); }
   bool binary(nlohmann::json::binary_t&) override { return false; }
@@ -167,7 +178,7 @@ class header_handler final : public nlohmann::json_sax<nlohmann::json> {
     return *seen = true;
   }
   bool start_object(std::size_t) override {
-    if (skipping_ > 0 || place_ == place::unknown) return ++skipping_, true;
+    if (skipping_ > 0 || place_ == place::unknown) return skip_deeper();
     if (place_ == place::before) return place_ = place::top, true;
     if (place_ == place::metadata_start) return place_ = place::metadata, true;
     if (place_ != place::entry_start) return other_value();
@@ -189,7 +200,7 @@ class header_handler final : public nlohmann::json_sax<nlohmann::json> {
     return place_ = place::top, true;
   }
   bool start_array(std::size_t) override {
-    if (skipping_ > 0 || place_ == place::unknown) return ++skipping_, true;
+    if (skipping_ > 0 || place_ == place::unknown) return skip_deeper();
     if ((place_ != place::shape && place_ != place::offsets) || in_array_) return other_value();
     return in_array_ = true;
   }
@@ -253,6 +264,12 @@ class header_handler final : public nlohmann::json_sax<nlohmann::json> {
   bool scalar_done() {
     if (skipping_ == 0) place_ = place::entry;
     return true;
+  }
+  // The package's reader goes no deeper, so that no other program can read such a file.
+  bool skip_deeper() {
+    constexpr std::size_t most_levels = 127, around = 2;  // the header and the entry
+    if (++skipping_ + around <= most_levels) return true;
+    return stop(errc::bad_format, fmt::format("has an unknown field nested deeper than {} levels", most_levels));
   }
   bool unskip() {
     if (--skipping_ == 0) place_ = place::entry;
@@ -350,9 +367,12 @@ result<header> read_any(std::string_view text) {
 
 result<header> read_header(const byte_source& source) {
   SHARDMESH_TRY(const std::int64_t length, header_length(source));
+  SHARDMESH_CHECK(check_readable(source, 8, length, max_header_bytes));
   std::string text(static_cast<std::size_t>(length), '\0');
   SHARDMESH_CHECK(source.read(8, std::as_writable_bytes(std::span(text))));
-  if (!text.starts_with('{')) return fail(errc::bad_format, "the header does not begin with {");
+  // A byte order mark, which nlohmann-json would pass over, is refused by the package, too.
+  if (const std::size_t first = text.find_first_not_of(" \t\n\r"); first == std::string::npos || text[first] != '{')
+    return fail(errc::bad_format, "the header does not begin with {");
   // nlohmann-json takes a NUL for the end of its input and would ignore what follows.
   if (text.find('\0') != std::string::npos) return fail(errc::bad_format, "the header holds a NUL byte");
 

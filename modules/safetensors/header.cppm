@@ -30,10 +30,11 @@ struct header {
 
 /// Reads and checks a header. Shapes of F4 are given as PyTorch's float4_e2m1fn_x2 with half the last size; when that
 /// is odd, as float4_e2m1fn.
-/// \errors errc::bad_format (header longer than the cap or the file, not UTF-8 JSON that begins with "{", wrong types,
-///         offsets that leave a hole, overlap or do not fit the shape, file longer or shorter than its tensors),
-///         errc::duplicate_key, errc::overflow, errc::rank_too_large, errc::unsupported (an unknown dtype, named),
-///         errc::io; each names the file, and the key where there is one.
+/// \errors errc::bad_format (header longer than the cap or the file, not UTF-8 JSON that begins with "{" after white
+///         space, wrong types, unknown fields nested deeper than 127 levels, offsets that leave a hole, overlap or do
+///         not fit the shape, file longer or shorter than its tensors), errc::duplicate_key, errc::overflow (also of
+///         sizes before one that is 0), errc::rank_too_large, errc::unsupported (an unknown dtype, named), errc::io;
+///         each names the file, and the key where there is one.
 /// Cost: O(header · log entries); reads the header only. Source: safetensors/src/tensor.rs.
 result<header> parse_header(const byte_source& source);
 

@@ -217,7 +217,7 @@ class safetensors_reader final : public checkpoint_reader {
   file_pool pool_;
   std::vector<std::shared_ptr<const byte_source>> sources_;
   std::vector<stored_object> objects_;
-  bool has_checksums_ = false;  // which only our own writer adds
+  bool has_checksums_ = false;                                              // which only our own writer adds
   std::vector<std::pair<std::array<std::int64_t, 3>, digest128>> digests_;  // (file, begin, end), ascending
 };
 
@@ -241,12 +241,18 @@ result<std::unique_ptr<checkpoint_reader>> open_folder(const fs::path& folder, c
 result<bool> looks_like_safetensors(const fs::path& file) {
   file_pool pool(1);
   SHARDMESH_TRY(const auto source, pool.open(file));
-  std::array<std::byte, 9> head{};
+  std::array<std::byte, 64> read{};
   if (source->size_bytes() < 9) return false;
+  const auto head = std::span(read).first(static_cast<std::size_t>(std::min<std::int64_t>(source->size_bytes(), 64)));
   SHARDMESH_CHECK(source->read(0, head));
   std::uint64_t length = 0;
   for (int i = 7; i >= 0; --i) length = length << 8 | std::to_integer<std::uint64_t>(head[static_cast<std::size_t>(i)]);
-  return length <= static_cast<std::uint64_t>(max_header_bytes) && head[8] == std::byte{'{'};
+  // White space may come first.
+  const auto is_space = [](std::byte b) {
+    return b == std::byte{' '} || b == std::byte{'\n'} || b == std::byte{'\t'} || b == std::byte{'\r'};
+  };
+  const auto first = std::find_if_not(head.begin() + 8, head.end(), is_space);
+  return length <= static_cast<std::uint64_t>(max_header_bytes) && (first == head.end() || *first == std::byte{'{'});
 }
 
 }  // namespace shardmesh::safetensors

@@ -319,6 +319,143 @@ def sparse_archive(path):
     return file
 
 
+def sparse_zip(path, directory_bytes, records=1, entry=b""):
+    """An archive whose end record (ZIP64) claims a directory as long as the file is with its holes."""
+    file = pt(path, ("w", tensor("0", 1, [1], [1])), records=[("data/0", b"\0\0\0\0")])
+    begin = file.stat().st_size
+    with open(file, "r+b") as out:
+        out.seek(begin)
+        out.write(entry)
+        out.seek(begin + directory_bytes)
+        out.write(b"PK\6\6" + struct.pack("<QHHIIQQQQ", 44, 45, 45, 0, 0, records, records, directory_bytes, begin))
+        out.write(b"PK\6\7" + struct.pack("<IQI", 0, begin + directory_bytes, 1))
+        out.write(b"PK\5\6" + struct.pack("<HHHHIIH", 0, 0, 0xffff, 0xffff, 0xffffffff, 0xffffffff, 0))
+    return file
+
+
+@case("directory")
+def sparse_directory(path):
+    return sparse_zip(path, 5 << 30)
+
+
+@case("directory")
+def sparse_directory_of_many(path):
+    return sparse_zip(path, 15 << 30, records=100000000)
+
+
+@case("directory")
+def sparse_directory_of_comments(path):
+    """Entries with comments of 64 KiB, which are holes, up to one that is none."""
+    entries, step = 20000, 46 + 16 + 0xffff
+    begin = pt(path, ("w", tensor("0", 1, [1], [1])), records=[("data/0", b"\0\0\0\0")]).stat().st_size
+    file = sparse_zip(path, entries * step, records=entries)
+    with open(file, "r+b") as out:
+        for i in range(5000):
+            label = b"archive/x%07d" % i
+            fields = struct.pack("<HHHHHIIIHH", 20, 0, 0, 0, 0, 0, 0, 0, len(label), 0)
+            out.seek(begin + i * step)
+            out.write(b"PK\1\2" + struct.pack("<H", 20) + fields + struct.pack("<HHHII", 0xffff, 0, 0, 0, 0) + label)
+    return file
+
+
+@case("is a sparse file")
+def sparse_objects(path):
+    folder = path / "hf"
+    folder.mkdir()
+    shutil.move(safetensors(folder, {"w": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}}),
+                folder / "model.safetensors")
+    (folder / "objects.json").write_text("{")
+    os.truncate(folder / "objects.json", 3500 << 20)
+    return folder
+
+
+@case("is a sparse file")
+def sparse_checksums(path):
+    folder = path / "hf"
+    folder.mkdir()
+    shutil.move(safetensors(folder, {"w": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}}),
+                folder / "model.safetensors")
+    (folder / ".shardmesh_checksums").write_text("shardmesh-checksums 1 xxh3-128\n")
+    os.truncate(folder / ".shardmesh_checksums", 3900 << 20)
+    return folder
+
+
+@case("is a sparse file")
+def sparse_index(path):
+    folder = path / "hf"
+    folder.mkdir()
+    shutil.move(safetensors(folder, {"w": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}}),
+                folder / "part.safetensors")
+    (folder / "model.safetensors.index.json").write_text('{"weight_map":{')
+    os.truncate(folder / "model.safetensors.index.json", 900 << 20)
+    return folder
+
+
+@case("is a sparse file")
+def sparse_header(path):
+    file = path / "m.safetensors"
+    file.write_bytes(struct.pack("<Q", 90 << 20) + b"{")
+    os.truncate(file, 100 << 20)
+    return file
+
+
+@case("is a sparse file")
+def sparse_pickle_record(path):
+    """A stored data.pkl of a hole: its bytes are read at once."""
+    file = path / "m.pt"
+    size = 900 << 20
+    name = b"archive/data.pkl"
+    fields = struct.pack("<HHHHHIIIHH", 20, 0, 0, 0, 0, 0, size, size, len(name), 0)
+    with open(file, "wb") as out:
+        out.write(b"PK\3\4" + fields + name)
+        out.seek(size, 1)
+        begin = out.tell()
+        out.write(b"PK\1\2" + struct.pack("<H", 20) + fields + struct.pack("<HHHII", 0, 0, 0, 0, 0) + name)
+        end = out.tell()
+        out.write(b"PK\5\6" + struct.pack("<HHHHIIH", 0, 0, 1, 1, end - begin, begin, 0))
+    return file
+
+
+@case("is a sparse file")
+def sparse_object(path):
+    """An object of DCP whose archive is mostly a hole: a copy would hold all of it."""
+    folder = path / "dcp"
+    folder.mkdir()
+    size = 1 << 28
+    pkl = PROTO2 + dictionary(("t", tensor("0", size // 4, [size // 4], [1]))) + STOP
+    out = open(folder / "__0_0.distcp", "wb")
+    directory, count = b"", 0
+    for name, data, length in ((b"a/data.pkl", pkl, len(pkl)), (b"a/byteorder", b"little", 6), (b"a/data/0", b"", size)):
+        begin = out.tell()
+        fields = struct.pack("<HHHHHIIIHH", 20, 0, 0, 0, 0, zlib.crc32(data) if data else 0, length, length, len(name), 0)
+        out.write(b"PK\3\4" + fields + name + data)
+        out.seek(length - len(data), 1)
+        directory += b"PK\1\2" + struct.pack("<H", 20) + fields + struct.pack("<HHHII", 0, 0, 0, 0, begin) + name
+        count += 1
+    begin = out.tell()
+    out.write(directory + b"PK\5\6" + struct.pack("<HHHHIIH", 0, 0, count, count, len(directory), begin, 0))
+    length = out.tell()
+    out.close()
+    return metadata(folder, {"o": make(BytesStorageMetadata)}, [place("o", "__0_0.distcp", 0, length)])
+
+
+# The same bytes again and again.
+
+@case("shares bytes")
+def items_over_one_region(path):
+    folder = path / "dcp"
+    folder.mkdir()
+    size = 16 << 20
+    archive(folder / "__0_0.distcp", PROTO2 + tensor("0", size, [size], [1]) + STOP, [("data/0", b"\0" * 4 * size)])
+    length = (folder / "__0_0.distcp").stat().st_size
+    names = [f"w{i}" for i in range(400)]
+    objects = [f"o{i}" for i in range(400)]
+    return metadata(folder, {**{name: tensor_metadata([size], [chunk([0], [size])]) for name in names},
+                             **{name: make(BytesStorageMetadata) for name in objects}},
+                    [place(name, "__0_0.distcp", 0, length, [0]) for name in names] +
+                    [place(name, "__0_0.distcp", 0, length) for name in objects])
+
+
 @case("memory")
 def stack_of_nothing(path):
     file = path / "m.pt"

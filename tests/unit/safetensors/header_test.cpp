@@ -89,7 +89,8 @@ TEST_CASE("F4 is PyTorch's two-in-a-byte type with half the last size") {
 TEST_CASE("each broken header is refused with its key and reason") {
   const auto one = [](std::string_view fields) { return fmt::format("{{\"w\":{{{}}}}}", fields); };
   check_refused("[]", 0, errc::bad_format, "", "does not begin with {");
-  check_refused(" {}", 0, errc::bad_format, "", "does not begin with {");
+  check_refused("\xEF\xBB\xBF{}", 0, errc::bad_format, "", "does not begin with {");
+  check_refused("  ", 0, errc::bad_format, "", "does not begin with {");
   check_refused("{", 0, errc::bad_format, "", "not JSON");
   check_refused("{}x", 0, errc::bad_format, "", "not JSON");
   check_refused(std::string_view("{}\0", 3), 0, errc::bad_format, "", "NUL");
@@ -144,10 +145,35 @@ TEST_CASE("a header length beyond the file or the cap is refused before anything
   }
 }
 
-TEST_CASE("hostile nesting is skipped without recursion") {
-  std::string json = R"({"w":{"extra":)" + std::string(200000, '[') + std::string(200000, ']') +
-                     R"(,"dtype":"U8","shape":[1],"data_offsets":[0,1]}})";
-  CHECK(parse(json, 1));
+TEST_CASE("an unknown field is skipped as deep as the package goes, and refused below that without recursion") {
+  const auto nested = [](std::size_t levels) {
+    return R"({"w":{"extra":)" + std::string(levels, '[') + std::string(levels, ']') +
+           R"(,"dtype":"U8","shape":[1],"data_offsets":[0,1]}})";
+  };
+  CHECK(parse(nested(125), 1));
+  for (const std::size_t levels : {126, 127, 1000, 200000})
+    check_refused(nested(levels), 1, errc::bad_format, "w", "nested deeper than 127 levels");
+}
+
+TEST_CASE("white space before the header, and no metadata, are read") {
+  for (const std::string_view space : {" ", "\n", "\t\r\n ", "                    "})
+    CHECK(parse(std::string(space) + "{}", 0)->entries.empty());
+  const auto header = parse(R"({"__metadata__":null,"w":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})", 1);
+  REQUIRE(header);
+  CHECK(header->metadata.empty());
+  CHECK(header->entries.size() == 1);
+  check_refused(R"({"__metadata__":null,"__metadata__":null})", 0, errc::duplicate_key, "__metadata__", "twice");
+}
+
+TEST_CASE("sizes that overflow before a size of 0 are refused, as the package does") {
+  const auto of_shape = [](std::string_view shape) {
+    return fmt::format(R"({{"w":{{"dtype":"F32","shape":[{}],"data_offsets":[0,0]}}}})", shape);
+  };
+  for (const std::string_view shape :
+       {"4294967296,4294967296,0", "9223372036854775807,3,0", "2,9223372036854775807,2,0,1"})
+    check_refused(of_shape(shape), 0, errc::overflow, "w", "does not fit in 64 bits");
+  for (const std::string_view shape : {"0,4294967296,4294967296", "9223372036854775807,2,0", "4294967295,4294967297,0"})
+    CHECK(parse(of_shape(shape), 0));
 }
 
 TEST_CASE("every expected.safetensors of the golden data holds the tensors it says") {
