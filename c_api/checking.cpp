@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <shardmesh/c_api/checking.h>
 
+#include <cstddef>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -38,6 +39,9 @@ namespace {
 verify_options to_verify(const shardmesh_verify_options& wanted) {
   verify_options made{.quick = wanted.quick != 0, .threads = to_threads(wanted.threads)};
   if (wanted.max_problems > 0) made.max_problems = wanted.max_problems;
+  if (wanted.allow_global_count > 0 && wanted.allow_globals == nullptr) refuse_null("allow_globals");
+  for (std::size_t i = 0; i < wanted.allow_global_count; ++i)
+    made.allowed_globals.emplace_back(to_text(wanted.allow_globals[i], "allow_globals"));
   return made;
 }
 
@@ -98,7 +102,8 @@ shardmesh_status shardmesh_verify(shardmesh_checkpoint* checkpoint, const shardm
                                   shardmesh_verify_report** report, shardmesh_error** error) {
   return guarded(error, report, [&] {
     shardmesh_checkpoint& from = opened(checkpoint, "checkpoint");
-    const shardmesh_verify_options wanted = given(options, "options");
+    const shardmesh_verify_options wanted =
+        given(options, "options", offsetof(shardmesh_verify_options, allow_globals));
     auto made = std::make_unique<shardmesh_verify_report>();
     const taken_alone alone(from);
     made->made = verify_watched(*from.reader, wanted);

@@ -94,10 +94,13 @@ py::dict reshard_checkpoint(const reader_pointer& reader, const py::str& destina
   }));
 }
 
-py::dict verify_checkpoint(const reader_pointer& reader, bool quick, int threads, const py::object& progress) {
-  const verify_report report = waited(progress, [&](watch& watching) {
-    return verify(*watched(*reader, watching), {.quick = quick, .threads = threads});
-  });
+verify_options options_of_verify(bool quick, int threads, const py::list& allow_globals) {
+  verify_options made{.quick = quick, .threads = threads};
+  for (const py::handle name : allow_globals) made.allowed_globals.push_back(bytes_of(name));
+  return made;
+}
+
+py::dict told_report(const verify_report& report, const verify_options& options) {
   py::dict made;
   made["problems"] = to_python(report.problems);
   made["more_problems"] = report.more_problems;
@@ -108,7 +111,27 @@ py::dict verify_checkpoint(const reader_pointer& reader, bool quick, int threads
   made["checked_bytes"] = report.checked_bytes;
   made["unchecked_chunks"] = report.unchecked_chunks;
   made["unchecked_objects"] = report.unchecked_objects;
+  const global_counts names = count_globals(report.globals, options.allowed_globals);
+  py::list dangerous;
+  for (const std::string& name : names.dangerous) dangerous.append(text(name));
+  made["dangerous_globals"] = dangerous;
+  made["unknown_globals"] = names.unknown;
   return made;
+}
+
+py::dict verify_checkpoint(const reader_pointer& reader, bool quick, int threads, const py::object& progress,
+                           const py::list& allow_globals) {
+  const verify_options options = options_of_verify(quick, threads, allow_globals);
+  return told_report(waited(progress, [&](watch& watching) { return verify(*watched(*reader, watching), options); }),
+                     options);
+}
+
+// What cannot be opened: the reason, which Python has already, is left out.
+py::dict verify_names(const py::object& path, int threads, const py::list& allow_globals) {
+  const verify_options options = options_of_verify(false, threads, allow_globals);
+  verify_report report = verify_unreadable(bytes_of(path), fail(errc::bad_format, ""), options);
+  report.problems.erase(report.problems.begin());
+  return told_report(report, options);
 }
 
 py::dict described(const difference& d) {
@@ -145,7 +168,8 @@ py::dict diff_checkpoints(const reader_pointer& left, const reader_pointer& righ
 
 void add_commands(py::module_& native) {
   native.def("verify", &verify_checkpoint, py::arg("checkpoint"), py::arg("quick"), py::arg("threads"),
-             py::arg("report"));
+             py::arg("report"), py::arg("allow_globals"));
+  native.def("verify_names", &verify_names, py::arg("path"), py::arg("threads"), py::arg("allow_globals"));
   native.def("diff", &diff_checkpoints, py::arg("left"), py::arg("right"), py::arg("tolerance"), py::arg("layout"),
              py::arg("ignore_dtype"), py::arg("threads"), py::arg("report"));
   native.def("convert", &convert_checkpoint, py::arg("checkpoint"), py::arg("destination"), py::arg("options"),

@@ -20,7 +20,7 @@ FOLDER = GOLDEN / "fsdp2_tp_2x2" / "checkpoint"
 
 def told(*arguments):
     done = subprocess.run([TOOL, *arguments, "--json"], capture_output=True, text=True)
-    return json.loads(done.stdout)
+    return json.loads(done.stdout.replace("--allow-globals accepts", "allow_globals accepts"))
 
 
 class CommandTest(common.WorkTest):
@@ -51,6 +51,27 @@ class CommandTest(common.WorkTest):
                                      theirs["boxes"])
                 compared += 1
         self.assertGreater(compared, 40)
+
+    def test_verify_refuses_dangerous_names_and_counts_unknown_ones(self):
+        names = b"".join(b"c%s\n%s\n0" % name.split(b".") for name in (b"posix.system", b"os.remove", b"mine.Net", b"mine.Other"))
+        for name, data, opens in (("m.pkl", b"\x80\x02" + names + b"}.", True), ("broken.pkl", b"\x80\x02" + names + b"\xff", False)):
+            path = self.work / name
+            path.write_bytes(data)
+            with self.subTest(name):
+                report = shardmesh.verify(path)
+                self.assertFalse(report.ok)
+                self.assertEqual(report.dangerous_globals, ["os.remove", "posix.system"])
+                self.assertEqual(report.unknown_globals, 2 if opens else 3)
+                self.assertEqual([p.message for p in report.problems][0 if opens else 1:],
+                                 [f"its pickle names {n}, which is dangerous to load" for n in ("os.remove", "posix.system")])
+                self.assertEqual(str(report.problems[-1]), told("verify", path)["problems"][-1]["text"])
+                allowed = shardmesh.verify(path, allow_globals=["posix.system", "os.remove", "mine.Net"])
+                self.assertEqual((allowed.ok, allowed.dangerous_globals, allowed.unknown_globals), (opens, [], 1 if opens else 2))
+                one = shardmesh.verify(path, allow_globals="os.remove")
+                self.assertEqual(one.dangerous_globals, ["posix.system"])
+        for wrong in (3, [b"x"], b"x"):
+            with self.assertRaises(shardmesh.Error):
+                shardmesh.verify(FOLDER, allow_globals=wrong)
 
     def test_convert_and_diff_go_through_every_format(self):
         for format, name in (("safetensors", "m.safetensors"), ("hf", "hub"), ("dcp", "folder")):

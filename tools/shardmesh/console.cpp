@@ -51,7 +51,7 @@ const char* members_of(const std::string& command) {
   if (command == "inspect") return R"("format":null,"version":null,"tensors":{},"objects":{},"globals":[],)";
   if (command == "verify")
     return R"("unnamed_problems":0,"warnings":[],"chunks":0,"objects":0,"bytes":0,"checked_bytes":0,)"
-           R"("unchecked_chunks":0,"unchecked_objects":0,"globals":[],)";
+           R"("unchecked_chunks":0,"unchecked_objects":0,"dangerous_globals":[],"unknown_globals":0,"globals":[],)";
   if (command == "diff") return R"("equal":null,"differences":[],)";
   if (command == "clean") return R"("dry_run":false,"removed":[],"kept":[],)";
   if (command == "check-shards") return R"("total":1,)";

@@ -43,6 +43,7 @@ constexpr spelling hints[] = {
     {errc::shape_mismatch, "allow_shape_mismatch cuts", "--allow-shape-mismatch cuts"},
     {errc::unsupported, "rename it, or skip_objects", "rename it, or --skip-objects"},
     {errc::unsupported, "skip_unsupported leaves", "--skip-unsupported leaves"},
+    {errc::unsupported, "allow_globals accepts", "--allow-globals accepts"},
     {errc::bad_format, "a higher limit factor", "a higher --limit-factor"},
     {errc::missing_key, "components leaves", "--components leaves"},
     {errc::dtype_mismatch, "components leaves", "--components leaves"},
@@ -159,9 +160,9 @@ std::string to_json(const std::vector<error>& problems) {
 std::string to_json(const global_report& globals) {
   std::string text;
   for (const named_global& name : globals.names)
-    text +=
-        fmt::format(R"({}{{"file":{},"key":{},"name":{},"harmless":{},"count":{}}})", text.empty() ? "" : ",",
-                    json_quoted(name.file), json_quoted(name.key), json_quoted(name.name), name.harmless, name.count);
+    text += fmt::format(R"({}{{"file":{},"key":{},"name":{},"harmless":{},"dangerous":{},"count":{}}})",
+                        text.empty() ? "" : ",", json_quoted(name.file), json_quoted(name.key), json_quoted(name.name),
+                        name.harmless, name.dangerous, name.count);
   return text;
 }
 
@@ -185,8 +186,8 @@ std::string globals_text(const global_report& globals) {
   if (harmless > 0)
     text = fmt::format("  names       {} in pickles, of those that PyTorch's own data is made of\n", harmless);
   for (const auto& [name, at] : by_name)
-    text += fmt::format("  not data    {} ({}{}{}{})\n", escaped(name), escaped(at.first->file),
-                        at.first->key.empty() ? "" : ": ", escaped(at.first->key),
+    text += fmt::format("  {}   {} ({}{}{}{})\n", at.first->dangerous ? "dangerous" : "not data ", escaped(name),
+                        escaped(at.first->file), at.first->key.empty() ? "" : ": ", escaped(at.first->key),
                         at.count == 1 ? "" : fmt::format("; {} times", at.count));
   if (globals.unnamed > 0) text += fmt::format("  not data    ... and {} more\n", globals.unnamed);
   return text;

@@ -34,7 +34,7 @@ bool write_text_file(const std::string& path, const std::string& text);
 std::string to_json(const shardmesh::error& problem);
 /// Several of them, with commas between.
 std::string to_json(const std::vector<shardmesh::error>& problems);
-/// `[{"file","key","name","harmless","count"}]`, without the brackets.
+/// `[{"file","key","name","harmless","dangerous","count"}]`, without the brackets.
 std::string to_json(const shardmesh::global_report& globals);
 /// Lines about what pickles name beside plain data: one for each name with the first place; one for the harmless ones.
 std::string globals_text(const shardmesh::global_report& globals);

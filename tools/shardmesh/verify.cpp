@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstddef>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "command.hpp"
 #include "console.hpp"
@@ -21,16 +24,34 @@ using namespace shardmesh;
 
 struct arguments {
   std::string path;
+  std::vector<std::string> allow_globals;
   bool json = false, quick = false, strict = false;
 };
 
-void print_json(const verify_report& report, bool strict) {
+void print_json(const verify_report& report, const global_counts& names, bool strict) {
   print(fmt::format(
-      R"({{"ok":{},"problems":[{}],"unnamed_problems":{},"warnings":[{}],"chunks":{},"objects":{},"bytes":{},"checked_bytes":{},"unchecked_chunks":{},"unchecked_objects":{},"globals":[{}]}})"
+      R"({{"ok":{},"problems":[{}],"unnamed_problems":{},"warnings":[{}],"chunks":{},"objects":{},"bytes":{},"checked_bytes":{},"unchecked_chunks":{},"unchecked_objects":{},"dangerous_globals":[{}],"unknown_globals":{},"globals":[{}]}})"
       "\n",
       report.ok() && !(strict && !report.warnings.empty()), to_json(report.problems), report.more_problems,
       to_json(report.warnings), report.chunks, report.objects, report.bytes, report.checked_bytes,
-      report.unchecked_chunks, report.unchecked_objects, to_json(report.globals)));
+      report.unchecked_chunks, report.unchecked_objects, to_json(names.dangerous), names.unknown,
+      to_json(report.globals)));
+}
+
+std::string count_of_unknown(const global_counts& names) {
+  return fmt::format("{} unknown name{} in pickles", names.unknown, names.unknown == 1 ? "" : "s");
+}
+
+// The first line, where pickles name what scanners call dangerous: whoever reads no other reads this one.
+void print_dangerous(const std::string& path, const global_counts& names) {
+  constexpr std::size_t most_named = 10;
+  if (names.dangerous.empty()) return;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(names.dangerous.size(), most_named); ++i)
+    text += (i == 0 ? "" : ", ") + escaped(names.dangerous[i]);
+  if (names.dangerous.size() > most_named) text += fmt::format(" and {} more", names.dangerous.size() - most_named);
+  print_line(fmt::format("{}: dangerous to load: its pickles name {}{}", escaped(path), text,
+                         names.unknown > 0 ? "; " + count_of_unknown(names) : std::string()));
 }
 
 // What no checksum speaks for; empty when there is nothing of it.
@@ -45,18 +66,16 @@ std::string unchecked(const verify_report& report) {
 
 int run(const arguments& given, const common_options& common) {
   works_on(given.path);
-  const read_limits limits = read_limits{}.times(common.limit_factor);
   auto reader = open_source(given.path, common);
-  verify_report report;
-  if (reader) {
-    report = verify(**reader, {.quick = given.quick, .threads = common.threads, .limits = limits});
-  } else {
-    // What cannot be read can still name things: Python runs a damaged pickle up to its defect.
-    report.problems.push_back(reader.error());
-    report.globals = find_globals(given.path, nullptr, {.threads = common.threads, .limits = limits});
-    report.warnings = warnings_of(report.globals, given.path);
-  }
-  if (given.json) print_json(report, given.strict);
+  const verify_options options{.quick = given.quick,
+                               .threads = common.threads,
+                               .limits = read_limits{}.times(common.limit_factor),
+                               .allowed_globals = given.allow_globals};
+  const verify_report report =
+      reader ? verify(**reader, options) : verify_unreadable(given.path, reader.error(), options);
+  const global_counts names = count_globals(report.globals, given.allow_globals);
+  print_dangerous(given.path, names);
+  if (given.json) print_json(report, names, given.strict);
   for (const error& e : report.problems) print_problem(e);
   if (report.more_problems > 0) print_line(fmt::format("... and {} more problems", report.more_problems));
   for (const error& e : report.warnings) print_warning(e);
@@ -66,9 +85,9 @@ int run(const arguments& given, const common_options& common) {
   for (const error& e : report.problems)
     if (status_of(e) == not_completed) status = not_completed;
   if (!given.json && status == done)
-    print(fmt::format("{}: ok: {} chunks and {} objects, {}; checksums compared over {}{}{}\n", escaped(given.path),
+    print(fmt::format("{}: ok: {} chunks and {} objects, {}; checksums compared over {}{}{}{}\n", escaped(given.path),
                       report.chunks, report.objects, human_bytes(report.bytes), human_bytes(report.checked_bytes),
-                      unchecked(report),
+                      unchecked(report), names.unknown > 0 ? "; " + count_of_unknown(names) : std::string(),
                       report.warnings.empty() ? "" : fmt::format("; {} warnings", report.warnings.size())));
   return status;
 }
@@ -88,8 +107,15 @@ void add_verify(CLI::App& app, invocation& call) {
   command->add_flag("--json", given->json, "Print one JSON document");
   command->add_flag("--quick", given->quick, "Open every item, but read no tensor bytes (no checksums)");
   command->add_flag("--strict", given->strict,
-                    "Warnings count as problems (exit 1): files that an interrupted save left, and names in pickles\n"
-                    "that are not plain data, which Python would look up and may call");
+                    "Warnings count as problems (exit 1): files that an interrupted save left, and unknown names in\n"
+                    "pickles, which Python would look up and may call");
+  command
+      ->add_option("--allow-globals", given->allow_globals,
+                   "A name that pickles may hold, such as functools.partial (repeatable). Names that published\n"
+                   "scanners call dangerous are problems without it, unknown ones are with --strict")
+      ->type_name("NAME")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   command->callback([given, &call] { call.status = run(*given, call.common); });
 }
 

@@ -14,6 +14,9 @@ typedef struct shardmesh_verify_options {
   size_t max_problems; /* that are listed; 0: 1000 */
   int32_t quick;       /* opens everything, compares no checksums */
   int32_t threads;     /* 0: all cores */
+  /* Names that pickles may hold, as the report spells them ("module.name"): neither problems nor warnings. */
+  const char* const* allow_globals;
+  size_t allow_global_count;
 } shardmesh_verify_options;
 
 typedef struct shardmesh_verify_report shardmesh_verify_report;
@@ -31,7 +34,8 @@ typedef struct shardmesh_verify_counts {
 } shardmesh_verify_counts;
 
 /* Opens and compares everything that there is. SHARDMESH_OK says that this could be done: the checkpoint is whole where
- * the report has no problem. */
+ * the report has no problem. Names in pickles that published scanners call dangerous are problems, before all others;
+ * names that nobody knows are warnings. */
 SHARDMESH_C_EXPORT shardmesh_status shardmesh_verify(shardmesh_checkpoint* checkpoint,
                                                      const shardmesh_verify_options* options,
                                                      shardmesh_verify_report** report, shardmesh_error** error);

@@ -17,6 +17,7 @@ struct verify_options {
   int threads = 0;               // 0: all cores
   std::size_t max_problems = 0;  // 0: 1000
   watching call{};
+  std::vector<std::string> allow_globals{};  // names of pickles that are accepted
 };
 
 struct verify_report {
@@ -27,12 +28,15 @@ struct verify_report {
 
 inline verify_report verify(const checkpoint& from, const verify_options& options = {}) {
   watched_call call(options.call);
+  const std::vector<const char*> names = pointers(options.allow_globals);
   shardmesh_verify_options how{};
   how.struct_size = sizeof how;
   how.call = call.c();
   how.max_problems = options.max_problems;
   how.quick = options.quick ? 1 : 0;
   how.threads = options.threads;
+  how.allow_globals = names.data();
+  how.allow_global_count = names.size();
   made_handle<shardmesh_verify_report, &shardmesh_verify_report_free> report;
   call.run([&](shardmesh_error** e) { return shardmesh_verify(from.c(), &how, report.out(), e); });
   verify_report made;

@@ -3,7 +3,9 @@
 #include <c_answers.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
+#include <cstddef>
 #include <filesystem>
+#include <fstream>
 #include <golden.hpp>
 #include <stdexcept>
 #include <string>
@@ -69,6 +71,29 @@ TEST_CASE("verify of every damaged checkpoint that opens reports what the librar
     bad += c::verify(from).ok() ? 0 : 1;
   }
   CHECK(bad > 10);
+}
+
+TEST_CASE("dangerous names in pickles are problems, unless they are allowed; unknown ones are warnings") {
+  const c_answers::scratch_folder scratch;
+  const std::string path = scratch / "m.pkl";
+  std::ofstream(path, std::ios::binary) << "\x80\x02" << "cposix\nsystem\n0cmine\nNet\n0}.";
+  const c::checkpoint from = c::checkpoint::open(path);
+  const c::verify_report refused = c::verify(from);
+  REQUIRE(refused.problems.size() == 1);
+  CHECK(std::string(refused.problems[0].what()).find("posix.system") != std::string::npos);
+  CHECK(refused.warnings.size() == 1);
+  c::verify_options allowing;
+  allowing.allow_globals = {"posix.system", "mine.Net"};
+  CHECK(c::verify(from, allowing).ok());
+  CHECK(c::verify(from, allowing).warnings.empty());
+  // Callers that were compiled before the option was there.
+  shardmesh_verify_options before{};
+  before.struct_size = offsetof(shardmesh_verify_options, allow_globals);
+  before.allow_global_count = 7;
+  shardmesh_verify_report* report = nullptr;
+  REQUIRE(shardmesh_verify(from.c(), &before, &report, nullptr) == SHARDMESH_OK);
+  CHECK(shardmesh_verify_report_problems(report) != nullptr);
+  shardmesh_verify_report_free(report);
 }
 
 TEST_CASE("verify names the tensor whose byte was flipped, watched or not") {
