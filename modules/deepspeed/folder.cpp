@@ -23,7 +23,6 @@ namespace {
 
 constexpr std::int64_t longest_latest = 4096;  // bytes: it holds the name of a folder
 constexpr std::size_t longest_name = 255;      // bytes of a folder's name
-constexpr std::size_t most_looked_at = 5000;   // names
 
 bool is_step(const fs::path& folder) {
   if (is_universal(folder)) return true;
@@ -54,17 +53,22 @@ result<std::string> latest_tag(const fs::path& file) {
   return tag;
 }
 
+// A step that a link leads to counts where it lies in the folder.
+bool leads_out(const fs::path& step, const fs::path& folder) {
+  std::error_code code;
+  const fs::path end = fs::canonical(step, code), home = fs::canonical(folder, code);
+  return code || std::mismatch(home.begin(), home.end(), end.begin(), end.end()).first != home.end();
+}
+
 // Looked into are folders of these names only: a run's folder may hold anything else.
 std::vector<std::string> steps_in(const fs::path& folder, const std::string& tag) {
   std::vector<std::string> found;
   std::error_code code;
-  std::size_t looked_at = 0;
   for (fs::directory_iterator at(folder, code), end; !code && at != end; at.increment(code)) {
-    if (++looked_at > most_looked_at) break;
     const std::string name = at->path().filename().string();
     std::error_code ignored;
-    if ((name == tag || name.starts_with("global_step")) && at->is_directory(ignored) && !at->is_symlink(ignored) &&
-        is_step(at->path()))
+    if ((name == tag || name.starts_with("global_step")) && at->is_directory(ignored) &&
+        !(at->is_symlink(ignored) && leads_out(at->path(), folder)) && is_step(at->path()))
       found.push_back(name);
   }
   std::sort(found.begin(), found.end());
@@ -83,7 +87,10 @@ bool holds_checkpoint(const fs::path& folder) {
   const fs::path latest = latest_file(folder);
   const auto tag = latest_tag(latest);
   const std::size_t steps = steps_in(folder, tag ? *tag : "").size();
-  return steps == 1 || (steps > 1 && !latest.empty());
+  if (steps > 0) return steps == 1 || !latest.empty();
+  // A link out of the folder is refused by name, when the step is opened.
+  std::error_code ignored;
+  return tag && is_plain_name(*tag) && fs::is_symlink(folder / *tag, ignored) && is_step(folder / *tag);
 }
 
 result<fs::path> step_folder(const fs::path& folder) {
@@ -102,6 +109,9 @@ result<fs::path> step_folder(const fs::path& folder) {
     return fail(errc::unsafe_path, "it does not hold the name of a folder beside it")
         .with_file(latest.string())
         .with_values("", tag.size() > longest_name ? fmt::format("{} bytes", tag.size()) : tag);
+  std::error_code ignored;
+  if (fs::is_symlink(folder / tag, ignored) && leads_out(folder / tag, folder))
+    return fail(errc::unsafe_path, "a symbolic link leads out of the folder").with_file((folder / tag).string());
   if (std::find(steps.begin(), steps.end(), tag) == steps.end())
     return fail(errc::bad_format, "it names a step that is not there")
         .with_file(latest.string())

@@ -161,7 +161,7 @@ def latest_is_long(step, samples):
     (step.parent / "latest").write_text("x" * 4000)
 
 
-@damage("zero1_w3_fp32", 1, "latest", "not there")
+@damage("zero1_w3_fp32", 1, "symbolic link")
 def latest_names_a_link(step, samples):
     step.rename(step.parent.parent / "elsewhere")
     step.symlink_to(step.parent.parent / "elsewhere")
