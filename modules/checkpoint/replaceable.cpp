@@ -32,7 +32,8 @@ class claims {
     if (const auto found = unclaimed_.find(name); found != unclaimed_.end()) unclaimed_.erase(found);
   }
   bool done() const { return unclaimed_.empty(); }
-  const std::string& first() const { return *unclaimed_.begin(); }
+  // "config.json, model.pt and 3 more"
+  std::string names() const { return name_list(std::vector<std::string>(unclaimed_.begin(), unclaimed_.end())); }
 
   // What shardmesh wrote: every file of its record.
   void by_record() {
@@ -112,15 +113,18 @@ class claims {
 }  // namespace
 
 result<void> holds_one_checkpoint(const fs::path& folder, const seen_destination& seen) {
+  std::vector<std::string> others;
   for (const auto& [name, identity] : seen.entries)
-    if (identity.kind != S_IFREG && identity.kind != S_IFLNK) return holds_more(folder, name);
+    if (identity.kind != S_IFREG && identity.kind != S_IFLNK)
+      others.push_back(identity.kind == S_IFDIR ? name + "/" : name);
+  if (!others.empty()) return holds_more(folder, name_list(others));
   claims left(folder, seen);
   left.by_record();
   if (!left.done()) left.by_index();
   if (!left.done()) left.by_dcp();
   if (!left.done()) left.by_name();
   if (!left.done()) left.by_objects();
-  if (!left.done()) return holds_more(folder, left.first());
+  if (!left.done()) return holds_more(folder, left.names());
   return {};
 }
 

@@ -27,7 +27,7 @@ std::set<std::string> recorded_files(const std::filesystem::path& folder) {
 }
 
 error holds_more(const std::filesystem::path& folder, const std::string& entry) {
-  return fail(errc::destination_exists, "the folder holds more than one checkpoint and is not replaced")
+  return fail(errc::destination_exists, "the folder holds more than the files of one checkpoint and is not replaced")
       .with_file(folder.string())
       .with_values("", entry)
       .with_hint("choose another destination or remove it yourself");

@@ -169,6 +169,6 @@ TEST_CASE("a destination that cannot be written is an error on every rank") {
       return wrong;
     if (std::string wrong = said(folder.path / "file", {"is a file, and a folder is to be written"}); !wrong.empty())
       return wrong;
-    return said(folder.path, {"the folder holds more than one checkpoint and is not replaced"});
+    return said(folder.path, {"the folder holds more than the files of one checkpoint and is not replaced"});
   });
 }

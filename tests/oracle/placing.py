@@ -176,7 +176,7 @@ class Placing:
             before = fingerprint(target)
             for to in ("hf", "dcp"):
                 self.refused(f"unrelated: {case}", self.oracle.run("convert", source, target, "--to", to, "--force"), 2,
-                             target, "more than one checkpoint")
+                             target, "more than the files of one checkpoint")
             self.oracle.check(fingerprint(target) == before, f"unrelated: {case}", "was harmed")
         # Beside what shardmesh wrote, and beside what an index names.
         for case, make in {"recorded": lambda t: self.oracle.succeeds("recorded", "convert", source, t, "--to", "hf"),
@@ -190,6 +190,17 @@ class Placing:
             mine.unlink()
             self.oracle.succeeds(case, "convert", source, target, "--to", "hf", "--force")
             self.oracle.succeeds(case, "diff", source, target)
+        # All that belongs to no checkpoint is named, beside what PyTorch or shardmesh wrote.
+        for form in ("dcp", "hf"):
+            target = folder / f"{form} with files"
+            self.oracle.succeeds(form, "convert", source, target, "--to", form)
+            for name in ("config.json", "model.pt"):
+                (target / name).write_text("{}")
+            self.refused(f"{form} with files", self.oracle.run("convert", source, target, "--to", form, "--force"), 2,
+                         "more than the files of one checkpoint", "config.json, model.pt")
+            (target / "below").mkdir()
+            self.refused(f"{form} with a folder", self.oracle.run("convert", source, target, "--to", form, "--force"), 2,
+                         "below/")
         # Of one series, without an index.
         target = folder / "series"
         target.mkdir()
