@@ -190,14 +190,14 @@ result<void> composed_reader::finish_checks() {
 
 check_outcome composed_reader::check_whole(std::span<const whole_entry> entries, const check_options& options) {
   check_outcome all;
+  std::vector<std::vector<whole_entry>> stored(parts_.size());
+  for (const whole_entry& entry : entries) {
+    const std::optional<origin> from = entry.is_tensor ? wholes_[entry.index] : std::optional(objects_[entry.index]);
+    if (from) stored[from->part].push_back({entry.is_tensor, from->index});
+  }
   for (std::size_t i = 0; i < parts_.size(); ++i) {
-    std::vector<whole_entry> stored;
-    for (const whole_entry& entry : entries) {
-      const std::optional<origin> from = entry.is_tensor ? wholes_[entry.index] : std::optional(objects_[entry.index]);
-      if (from && from->part == i) stored.push_back({entry.is_tensor, from->index});
-    }
-    if (stored.empty()) continue;
-    check_outcome one = parts_[i].reader->check_whole(stored, options);
+    if (stored[i].empty()) continue;
+    check_outcome one = parts_[i].reader->check_whole(stored[i], options);
     std::move(one.problems.begin(), one.problems.end(), std::back_inserter(all.problems));
     all.more_problems += one.more_problems;
     all.checked_bytes += one.checked_bytes;

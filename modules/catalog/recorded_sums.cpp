@@ -9,6 +9,7 @@ module;
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <system_error>
@@ -38,13 +39,11 @@ const checksum_range* find_repeated(std::span<const checksum_range> ranges) {
   return nullptr;
 }
 
-}  // namespace
-
-result<std::shared_ptr<const recorded_sums>> recorded_sums::open(const checkpoint_reader& reader) {
+// The record of one folder; nothing where it has none.
+result<std::optional<std::vector<checksum_range>>> read_record(const fs::path& folder) {
   std::error_code code;
-  const fs::path record = reader.path() / checksum_file_name;
-  if (!fs::is_directory(reader.path(), code) || !fs::exists(record, code))
-    return std::shared_ptr<const recorded_sums>();
+  const fs::path record = folder / checksum_file_name;
+  if (!fs::exists(record, code)) return std::optional<std::vector<checksum_range>>();
   SHARDMESH_TRY(const std::vector<std::byte> bytes, read_file(record, std::int64_t{1} << 32));
   auto ranges = parse_checksums({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   if (!ranges) return std::move(ranges).error().with_file(record.string());
@@ -53,8 +52,38 @@ result<std::shared_ptr<const recorded_sums>> recorded_sums::open(const checkpoin
         .with_file(record.string())
         .with_values("", fmt::format("bytes {} to {}", range->offset,
                                      checked_add(range->offset, range->length).value_or(range->offset)));
-  return std::shared_ptr<const recorded_sums>(
-      std::make_shared<recorded_sums>(reader.path(), std::move(*ranges), reader.contents()));
+  return std::optional(*std::move(ranges));
+}
+
+// The folders that a folder of parts has files in: "", "unet/", "a/", "a/b/".
+std::set<std::string> folders_of(const catalog& contents) {
+  std::set<std::string> folders{""};
+  for (const std::string& file : contents.files)
+    for (std::size_t at = file.find('/'); at != std::string::npos; at = file.find('/', at + 1))
+      folders.insert(file.substr(0, at + 1));
+  return folders;
+}
+
+}  // namespace
+
+result<std::shared_ptr<const recorded_sums>> recorded_sums::open(const checkpoint_reader& reader) {
+  std::error_code code;
+  const catalog& contents = reader.contents();
+  if (!fs::is_directory(reader.path(), code)) return std::shared_ptr<const recorded_sums>();
+  const bool is_parts = contents.format == checkpoint_format::parts;
+  std::vector<checksum_range> all;
+  bool has_record = false;
+  for (const std::string& folder : is_parts ? folders_of(contents) : std::set<std::string>{""}) {
+    SHARDMESH_TRY(auto ranges, read_record(reader.path() / folder));
+    if (!ranges) continue;
+    has_record = true;
+    for (checksum_range& range : *ranges) {
+      range.file = folder + range.file;
+      all.push_back(std::move(range));
+    }
+  }
+  if (!has_record) return std::shared_ptr<const recorded_sums>();
+  return std::shared_ptr<const recorded_sums>(std::make_shared<recorded_sums>(reader.path(), std::move(all), contents));
 }
 
 recorded_sums::recorded_sums(fs::path folder, std::vector<checksum_range> ranges, const catalog& contents)

@@ -154,6 +154,7 @@ conversion select_for_output(checkpoint_reader& reader, const selection_options&
   reader.identify_opaque_tensors();
   made.problems = reader.problems();
   made.notes = reader.notes();
+  for (const error& warning : reader.warnings()) made.notes.push_back(to_string(warning));
   const catalog& contents = reader.contents();
   std::vector<selectable> candidates;
   for (const tensor_entry& tensor : contents.tensors) candidates.push_back({tensor.key, tensor.type, true});

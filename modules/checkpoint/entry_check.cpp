@@ -11,6 +11,7 @@ module;
 #include <cstdint>
 #include <iterator>
 #include <optional>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -134,9 +135,38 @@ bool is_of_one_rank(const checkpoint_reader& reader) {
                      [](const error& problem) { return problem.code == errc::incomplete_save; });
 }
 
+std::set<const checkpoint_reader*> readers_of_parts(const checkpoint_reader& reader) {
+  const catalog& contents = reader.contents();
+  std::set<const checkpoint_reader*> parts;
+  const auto add = [&](const whole_entry& entry) {
+    const checkpoint_reader* at = &reader;
+    whole_entry there = entry;
+    while (at->contents().format == checkpoint_format::parts) {
+      const auto from = at->shown(there);
+      if (!from) return;
+      at = from->reader;
+      there = from->entry;
+    }
+    parts.insert(&at->stored());
+  };
+  for (std::size_t i = 0; i < contents.tensors.size(); ++i) add({true, i});
+  for (std::size_t i = 0; i < contents.objects.size(); ++i) add({false, i});
+  return parts;
+}
+
+// Those of each checkpoint that the folder holds.
+static std::vector<error> shared_bytes_of_parts(const checkpoint_reader& reader) {
+  std::vector<error> problems;
+  for (const checkpoint_reader* part : readers_of_parts(reader))
+    for (error& problem : find_shared_bytes(*part)) problems.push_back(std::move(problem));
+  std::ranges::sort(problems, {}, [](const error& e) { return to_string(e); });
+  return problems;
+}
+
 std::vector<error> find_shared_bytes(const checkpoint_reader& reader, const std::vector<bool>* touched) {
   const catalog& contents = reader.contents();
   std::vector<error> problems;
+  if (contents.format == checkpoint_format::parts) return shared_bytes_of_parts(reader);
   if (contents.format != checkpoint_format::dcp) return problems;  // a .pt file's tensors may share storage
   const std::vector<stored_item> items = items_of(contents);
   // Each item against the one before it that reaches furthest: an item that shares bytes is met at least once.

@@ -23,6 +23,9 @@ tiling check_tiling(const catalog& contents, const tensor_entry& tensor);
 // Whether it is the .pt file of one rank of several, whose problem says so once: that its tensors have gaps follows.
 bool is_of_one_rank(const checkpoint_reader& reader);
 
+// The checkpoints, as they are stored, that the entries of a folder of parts come from.
+std::set<const checkpoint_reader*> readers_of_parts(const checkpoint_reader& reader);
+
 // Items of a folder that share bytes. With `touched` (per tensor, then per object of the catalog) only those that
 // concern one of these entries. Cost: O(n log n).
 std::vector<error> find_shared_bytes(const checkpoint_reader& reader, const std::vector<bool>* touched = nullptr);

@@ -42,8 +42,7 @@ struct search {
       if (++looked_at > most_looked_at) return;
       const std::string name = at->path().filename().string();
       std::error_code ignored;
-      if (at->is_symlink(ignored)) continue;
-      if (at->is_directory(ignored))
+      if (at->is_directory(ignored) && !at->is_symlink(ignored))  // a link may lead back
         folders.push_back(at->path());
       else if (is_torch_file(name) && at->is_regular_file(ignored))
         found.push_back(at->path().lexically_relative(top).string() + " (torch)");
@@ -87,7 +86,9 @@ std::string checkpoints_below(const fs::path& folder) {
   search work{folder, {}, 0};
   work.look_in(folder, 2);
   std::sort(work.found.begin(), work.found.end());
-  return name_list(work.found);
+  if (work.found.empty()) return {};
+  const bool is_cut = work.looked_at > most_looked_at;
+  return name_list(work.found) + (is_cut ? fmt::format(" (of the first {} names)", most_looked_at) : "");
 }
 
 }  // namespace shardmesh

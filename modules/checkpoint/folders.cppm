@@ -12,7 +12,7 @@ namespace shardmesh {
 result<std::optional<checkpoint_format>> format_of_folder(const std::filesystem::path& folder);
 
 // What could have been meant instead: "step-10 (dcp), final (hf), model.pt (torch)", from two levels of folders; empty
-// when there is nothing. Looks at no more than a few thousand names and follows no links.
+// when there is nothing. Looks at no more than a few thousand names, saying so, and enters no linked folder.
 std::string checkpoints_below(const std::filesystem::path& folder);
 
 }  // namespace shardmesh

@@ -170,10 +170,30 @@ void scan(const byte_source& source, const std::string& file, const std::string&
   }
 }
 
-void scan_file(const fs::path& path, collector& into) {
+// `name`: relative to the checkpoint's folder.
+void scan_file(const fs::path& path, const std::string& name, collector& into) {
   file_pool pool(1);
   const auto source = pool.open(path);
-  if (source) scan(**source, path.filename().string(), {}, false, into);
+  if (source) scan(**source, name, {}, false, into);
+}
+
+// Of a folder of parts: every file below, and those of its entries, which may lie behind links.
+std::vector<fs::path> files_below(const fs::path& folder, const catalog& contents) {
+  std::vector<fs::path> files;
+  std::error_code code, ignored;
+  for (const std::string& file : contents.files)
+    if (fs::is_regular_file(folder / file, ignored)) files.push_back(folder / file);
+  fs::recursive_directory_iterator at(folder, fs::directory_options::skip_permission_denied, code);
+  for (; !code && at != fs::recursive_directory_iterator(); at.increment(code))
+    if (!at->is_symlink(ignored) && at->is_regular_file(ignored)) files.push_back(at->path());
+  std::erase_if(files, [](const fs::path& file) { return file.extension() == ".distcp"; });
+  files |= ranges::actions::sort | ranges::actions::unique;
+  return files;
+}
+
+bool holds_items(checkpoint_format format) {
+  return format == checkpoint_format::dcp || format == checkpoint_format::torchsnapshot ||
+         format == checkpoint_format::parts;
 }
 
 // Files of a folder that may be, or hold, pickles, in order; items lie in the others.
@@ -218,13 +238,13 @@ global_report find_globals(const fs::path& path, checkpoint_reader* reader, cons
   const bool is_metadata = path.filename() == ".metadata";
   const fs::path folder = is_metadata ? path.parent_path() : path;
   if (!is_metadata && !fs::is_directory(path, code)) {
-    scan_file(path, found);
+    scan_file(path, path.filename().string(), found);
   } else {
-    for (const fs::path& file : files_beside(folder)) scan_file(file, found);
+    const bool is_parts = reader != nullptr && reader->contents().format == checkpoint_format::parts;
+    for (const fs::path& file : is_parts ? files_below(folder, reader->contents()) : files_beside(folder))
+      scan_file(file, file.lexically_relative(folder).string(), found);
   }
-  if (reader != nullptr && (reader->contents().format == checkpoint_format::dcp ||
-                            reader->contents().format == checkpoint_format::torchsnapshot))
-    scan_items(*reader, options.threads, found);
+  if (reader != nullptr && holds_items(reader->contents().format)) scan_items(*reader, options.threads, found);
   std::ranges::sort(found.report.names, {},
                     [](const named_global& g) { return std::tuple(!g.dangerous, g.harmless, g.file, g.key, g.name); });
   std::ranges::sort(found.report.problems, {}, [](const error& e) { return std::tie(e.file, e.key, e.message); });

@@ -31,7 +31,7 @@ result<std::unique_ptr<checkpoint_reader>> open_torch_files(const fs::path& fold
   SHARDMESH_TRY(const std::vector<checkpoint_part> parts, list_parts(folder));
   std::vector<checkpoint_part> found;
   for (const checkpoint_part& part : parts) {
-    if (part.is_model || part.ranks) found.push_back(part);
+    if (part.own == checkpoint_format::torch_files || part.ranks) found.push_back(part);
   }
   if (found.size() == 1) return open_part(found.front(), options);
   if (!found.empty())

@@ -17,10 +17,13 @@ export namespace shardmesh {
 result<std::unique_ptr<checkpoint_reader>> open_checkpoint(const std::filesystem::path& path,
                                                            const open_options& options = {});
 
-/// Everything that lies in a folder as one checkpoint (format `parts`): the model, other files of torch.save, files of
-/// ranks, folders that are checkpoints. Keys are "PART.KEY". A path without parts is opened by itself.
-/// \errors those of `open_checkpoint`; a damaged part is one of the `problems()`, one that cannot be read at all a
-///         warning
+/// Everything that lies in a folder, at any depth, as one checkpoint (format `parts`): its own checkpoint of whatever
+/// format, a model, files of ranks, other files that can be opened, folders that are checkpoints. Keys are "PART.KEY".
+/// A file, and a folder that is one checkpoint and no more, open as that. `warnings()` and `notes()` name everything
+/// that is not taken. A symbolic link within the folder is followed once.
+/// \errors those of `open_checkpoint`. A damaged part, and a link that leads out of the folder and may hold tensors, is
+///         one of the `problems()`; a file that no format reads is a warning.
+/// Cost: lists every folder below, opens every part.
 result<std::unique_ptr<checkpoint_reader>> open_parts(const std::filesystem::path& folder,
                                                       const open_options& options = {});
 

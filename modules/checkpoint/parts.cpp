@@ -4,10 +4,7 @@ module;
 #include <try.hpp>
 
 #include <algorithm>
-#include <array>
-#include <cstddef>
 #include <filesystem>
-#include <iterator>
 #include <map>
 #include <memory>
 #include <optional>
@@ -20,8 +17,12 @@ module;
 #include <vector>
 module shardmesh.checkpoint;
 
+import shardmesh.dcp;
+import shardmesh.deepspeed;
 import shardmesh.safetensors;
-import shardmesh.torch_file;
+import shardmesh.torch_checkpointing;
+import shardmesh.torchsnapshot;
+import :folder_survey;
 import :folders;
 import :model_files;
 import :parts;
@@ -31,121 +32,168 @@ namespace shardmesh {
 namespace fs = std::filesystem;
 namespace {
 
-// Looked at beyond the folder itself, so that one with a million files in it costs little.
-constexpr std::size_t most_parts = 1000;
-
-bool is_torch_name(std::string_view name) {
-  constexpr auto endings = std::to_array<std::string_view>({".bin", ".pt", ".pth", ".ckpt", ".pkl"});
-  return std::any_of(endings.begin(), endings.end(), [&](auto end) { return name.ends_with(end); });
+bool is_dcp_name(std::string_view name) {
+  return name == ".metadata" || name == ".metadata.tmp" || name.ends_with(".distcp") ||
+         (name.starts_with("__") && name.ends_with(".metadata"));
 }
 
-// The model whose files lie in the folder beside other things; empty format: none does.
-bool holds_model(const fs::path& folder) {
-  const auto format = format_of_folder(folder);
-  if (!format || !*format || *format == checkpoint_format::dcp) return false;
-  if (*format == checkpoint_format::hf) return true;
+bool is_torch_model_file(const std::string& name) {
+  return safetensors::parse_torch_model_name(name) || safetensors::is_torch_model_index(name);
+}
+
+bool is_safetensors_file(std::string_view name) {
+  return name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json");
+}
+
+result<std::vector<std::string>> names_in(const fs::path& folder) {
+  std::vector<std::string> names;
   std::error_code code;
-  for (fs::directory_iterator at(folder, code), end; !code && at != end; at.increment(code)) {
-    const std::string name = at->path().filename().string();
-    if (safetensors::parse_torch_model_name(name) || safetensors::is_torch_model_index(name)) return true;
-  }
-  return false;
+  for (fs::directory_iterator at(folder, code), end; !code && at != end; at.increment(code))
+    names.push_back(at->path().filename().string());
+  if (code) return fail_sys(code.value(), "cannot list", folder.string());
+  return names;
 }
 
-// Two of one name have their whole file names; what has no file of its own (the model in the folder, files of ranks)
-// says what it is. A folder keeps its name: its path is that.
-void make_names_unique(std::vector<checkpoint_part>& parts, const fs::path& folder) {
-  std::map<std::string, int> uses;
-  for (const checkpoint_part& part : parts) ++uses[part.name];
-  for (checkpoint_part& part : parts) {
-    if (uses[part.name] == 1) continue;
-    if (part.path != folder)
-      part.name = part.path.filename().string();
-    else
-      part.name += part.is_model ? "_files" : "_ranks";
-  }
-  std::set<std::string> taken;
-  for (checkpoint_part& part : parts)
-    for (int i = 2; !taken.insert(part.name).second; ++i) part.name = fmt::format("{}_{}", part.name, i);
+checkpoint_part own_part(const fs::path& folder, checkpoint_format format) {
+  return {
+      .name = "checkpoint", .path = folder, .own = format, .whole_name = fmt::format("checkpoint_{}", name(format))};
 }
-
-class all_parts_reader final : public composed_reader {
- public:
-  explicit all_parts_reader(const fs::path& folder) : composed_reader(checkpoint_format::parts, folder) {}
-
-  // What is no checkpoint is left out, with a warning; what is a damaged one is a problem.
-  void add(const checkpoint_part& from, const open_options& options) {
-    auto opened = open_part(from, options);
-    if (!opened) {
-      auto& into = opened.error().code == errc::unsupported ? warnings_ : problems_;
-      into.push_back(std::move(opened).error());
-      return;
-    }
-    std::error_code code;
-    const bool lies_below = from.path != path_ && fs::is_directory(from.path, code);
-    const std::size_t number = add_part(*std::move(opened), lies_below ? from.path.filename().string() + "/" : "");
-    const catalog& contents = part(number).contents();
-    const auto below = [&](const shardmesh::path& where) {
-      shardmesh::path made{from.name};
-      made.append(where);
-      return made;
-    };
-    // "c.b" of one part and "b" of the part "c" may meet.
-    const auto keep = [&](result<void> added) {
-      if (!added) problems_.push_back(std::move(added).error().with_file(part(number).path().string()));
-    };
-    for (std::size_t i = 0; i < contents.tensors.size(); ++i)
-      keep(add_whole_tensor(from.name + "." + contents.tensors[i].key, below(contents.tensors[i].where), number, i));
-    for (std::size_t i = 0; i < contents.objects.size(); ++i)
-      keep(add_object(from.name + "." + contents.objects[i].key, below(contents.objects[i].where), number, i));
-  }
-};
 
 }  // namespace
 
-result<std::vector<checkpoint_part>> list_parts(const fs::path& folder) {
-  std::vector<checkpoint_part> parts;
-  const bool has_model = holds_model(folder);
-  if (has_model) parts.push_back({.name = "model", .path = folder, .is_model = true});
+result<std::vector<checkpoint_part>> list_own_checkpoints(const fs::path& folder) {
+  SHARDMESH_TRY(const std::vector<std::string> names, names_in(folder));
+  std::vector<checkpoint_part> found;
+  const bool is_dcp = std::any_of(names.begin(), names.end(), is_dcp_name);
+  if (is_dcp) found.push_back(own_part(folder, checkpoint_format::dcp));
+  // A DCP folder may hold any file beside its own.
+  if (!is_dcp && torch_checkpointing::is_folder(folder))
+    found.push_back(own_part(folder, checkpoint_format::torch_checkpointing));
+  if (torchsnapshot::is_snapshot(folder)) found.push_back(own_part(folder, checkpoint_format::torchsnapshot));
+  if (deepspeed::holds_checkpoint(folder)) {
+    found.push_back(own_part(folder, checkpoint_format::deepspeed));
+    const auto step = deepspeed::step_folder(folder);
+    if (step && *step != folder) found.back().name = found.back().whole_name = step->filename().string();
+  }
+  return found;
+}
+
+result<std::vector<checkpoint_part>> list_named_files(const fs::path& folder,
+                                                      function_ref<bool(const std::string& name)> is_claimed) {
+  SHARDMESH_TRY(const std::vector<std::string> names, names_in(folder));
+  std::vector<checkpoint_part> found;
+  const auto holds = [&](auto matches, bool claimed) {
+    return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+      return name.front() != '.' && matches(name) && is_claimed(name) == claimed;
+    });
+  };
+  const auto add_model = [&](checkpoint_format format) {
+    found.push_back({.name = "model", .path = folder, .own = format, .whole_name = "model_files"});
+  };
+  // Some of its files are another's: they are no model of their own, and are parts one by one.
+  if (holds(is_safetensors_file, false) && !holds(is_safetensors_file, true))
+    add_model(checkpoint_format::hf);
+  else if (holds(is_torch_model_file, false) && !holds(is_safetensors_file, false))
+    add_model(checkpoint_format::torch_files);
   SHARDMESH_TRY(std::vector<rank_file_group> groups, list_rank_files(folder));
+  std::erase_if(groups, [&](const rank_file_group& group) {
+    return std::any_of(group.files.begin(), group.files.end(),
+                       [&](const auto& file) { return is_claimed(file.second); });
+  });
   for (rank_file_group& group : groups) {
     const bool is_only = std::count_if(groups.begin(), groups.end(),
                                        [&](const rank_file_group& other) { return other.stem == group.stem; }) == 1;
     std::string name = is_only ? group.stem : fmt::format("{}_world_size_{}", group.stem, group.world_size.value_or(0));
-    parts.push_back({.name = std::move(name), .path = folder, .ranks = group});
+    std::string whole_name = name + "_ranks";
+    found.push_back({.name = std::move(name), .path = folder, .ranks = group, .whole_name = std::move(whole_name)});
   }
-  std::error_code code;
-  std::vector<fs::path> below;
-  for (fs::directory_iterator at(folder, code), end; !code && at != end; at.increment(code)) {
-    if (below.size() == most_parts) break;
-    const std::string name = at->path().filename().string();
-    if (!name.starts_with('.')) below.push_back(at->path());
+  return found;
+}
+
+bool is_name_of(const checkpoint_part& part, const std::string& name) {
+  if (part.ranks)
+    return std::any_of(part.ranks->files.begin(), part.ranks->files.end(),
+                       [&](const auto& file) { return file.second == name; });
+  if (name == checksum_file_name) return part.own.has_value();
+  if (part.own == checkpoint_format::dcp) return is_dcp_name(name);
+  if (part.own == checkpoint_format::hf)
+    return name == "objects.json" || (!name.starts_with('.') && is_safetensors_file(name));
+  if (part.own == checkpoint_format::torch_files) return is_torch_model_file(name);
+  if (part.own == checkpoint_format::torchsnapshot) return name == ".snapshot_metadata";
+  if (part.own == checkpoint_format::torch_checkpointing) return name == torch_checkpointing::metadata_file_name;
+  if (part.own == checkpoint_format::deepspeed)
+    return name.ends_with("_model_states.pt") || name.ends_with("optim_states.pt");
+  return false;
+}
+
+void make_names_unique(std::vector<checkpoint_part>& parts) {
+  std::map<std::string, int> uses;
+  for (const checkpoint_part& part : parts) ++uses[part.name];
+  for (checkpoint_part& part : parts)
+    if (uses[part.name] > 1) part.name = part.whole_name;
+  std::set<std::string> taken;
+  for (checkpoint_part& part : parts) {
+    const std::string name = part.name;
+    for (int i = 2; !taken.insert(part.name).second; ++i) part.name = fmt::format("{}_{}", name, i);
   }
-  if (code) return fail_sys(code.value(), "cannot list", folder.string());
-  std::sort(below.begin(), below.end());
-  for (const fs::path& at : below) {
-    const std::string name = at.filename().string();
+}
+
+result<std::vector<checkpoint_part>> list_parts(const fs::path& folder) {
+  SHARDMESH_TRY(std::vector<checkpoint_part> parts, list_own_checkpoints(folder));
+  const auto is_claimed = [&](const std::string& name) {
+    return std::any_of(parts.begin(), parts.end(), [&](const auto& part) { return is_name_of(part, name); });
+  };
+  SHARDMESH_TRY(std::vector<checkpoint_part> named, list_named_files(folder, is_claimed));
+  // Its files may be safetensors files, under any name: without its metadata nothing says which.
+  const bool is_of_items = std::any_of(parts.begin(), parts.end(), [](const checkpoint_part& part) {
+    return part.own == checkpoint_format::torch_checkpointing;
+  });
+  for (checkpoint_part& part : named)
+    if (!is_of_items || !part.is_model()) parts.push_back(std::move(part));
+  // A model need not have all safetensors files beside it: they can be named, but for the one that is called as it is.
+  const auto is_taken = [&](const std::string& name) {
+    const bool can_be_named = name.ends_with(".safetensors") && fs::path(name).stem() != "model" && !is_of_items;
+    return !can_be_named && is_claimed(name);
+  };
+  SHARDMESH_TRY(folder_survey found, survey_folder(folder, is_taken));
+  std::vector<std::string> files = std::move(found.files), folders = std::move(found.folders);
+  for (std::string& link : found.links) {
     std::error_code ignored;
-    if (fs::is_directory(at, ignored)) {
-      const auto format = format_of_folder(at);
-      if (!fs::is_symlink(at, ignored) && format && *format) parts.push_back({.name = name, .path = at});
-    } else if (is_torch_name(name) && fs::is_regular_file(at, ignored) && !parse_rank_file_name(name) &&
-               !safetensors::parse_torch_model_name(name)) {
-      parts.push_back({.name = at.stem().string(), .path = at});
-    }
+    const fs::path at = folder / link;
+    if (fs::is_directory(at, ignored))
+      folders.push_back(std::move(link));
+    else if (is_weight_name(link) && fs::is_regular_file(at, ignored))
+      files.push_back(std::move(link));
   }
-  make_names_unique(parts, folder);
+  for (const std::string& file : files)
+    if (!safetensors::parse_torch_model_name(file))
+      parts.push_back({.name = fs::path(file).stem().string(), .path = folder / file, .whole_name = file});
+  for (const std::string& name : folders) {
+    const auto format = format_of_folder(folder / name);
+    if (format && *format) parts.push_back({.name = name, .path = folder / name, .whole_name = name});
+  }
+  make_names_unique(parts);
   std::sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
   return parts;
 }
 
 result<std::unique_ptr<checkpoint_reader>> open_part(const checkpoint_part& part, const open_options& options) {
   if (part.ranks) return open_rank_files(part.path, *part.ranks, options);
-  if (part.is_model) {
-    SHARDMESH_TRY(const auto format, format_of_folder(part.path));
-    if (format == checkpoint_format::torch_files) return open_model_files(part.path, options);
+  if (!part.own) return open_checkpoint(part.path, options);
+  switch (*part.own) {
+    case checkpoint_format::dcp:
+      return dcp::open(part.path, options);
+    case checkpoint_format::torch_checkpointing:
+      return torch_checkpointing::open(part.path, options);
+    case checkpoint_format::torchsnapshot:
+      return torchsnapshot::open(part.path, options);
+    case checkpoint_format::deepspeed:
+      return deepspeed::open(part.path, options);
+    case checkpoint_format::torch_files:
+      return open_model_files(part.path, options);
+    default:
+      return safetensors::open_folder(part.path, options);
   }
-  return open_checkpoint(part.path, options);
 }
 
 result<std::unique_ptr<checkpoint_reader>> open_named_part(const fs::path& path, const open_options& options) {
@@ -166,31 +214,10 @@ result<std::unique_ptr<checkpoint_reader>> open_named_part(const fs::path& path,
       .with_hint("say which, in full");
 }
 
-// Whether the files in the folder itself are one checkpoint, not parts.
-bool is_one_of_files(const fs::path& folder) {
-  const auto format = format_of_folder(folder);
-  return format && (*format == checkpoint_format::torch_checkpointing || *format == checkpoint_format::torchsnapshot ||
-                    *format == checkpoint_format::deepspeed);
-}
-
 std::string names_of(std::span<const checkpoint_part> parts) {
   std::vector<std::string> names;
   for (const checkpoint_part& part : parts) names.push_back(part.name);
   return name_list(names);
-}
-
-result<std::unique_ptr<checkpoint_reader>> open_parts(const fs::path& folder, const open_options& options) {
-  std::error_code code;
-  if (!fs::exists(folder, code)) return open_checkpoint(folder, options);  // says why not
-  if (fs::is_directory(folder, code) && is_one_of_files(folder)) return open_checkpoint(folder, options);
-  SHARDMESH_TRY(const std::vector<checkpoint_part> parts,
-                fs::is_directory(folder, code) ? list_parts(folder) : std::vector<checkpoint_part>{});
-  if (parts.empty()) return open_checkpoint(folder, options);
-  auto reader = std::make_unique<all_parts_reader>(folder);
-  open_options all = options;
-  all.files = options.pool();
-  for (const checkpoint_part& part : parts) reader->add(part, all);
-  return std::unique_ptr<checkpoint_reader>(std::move(reader));
 }
 
 }  // namespace shardmesh

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include <try.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+module shardmesh.checkpoint;
+
+import shardmesh.storage;
+import :folder_survey;
+
+namespace shardmesh {
+namespace fs = std::filesystem;
+namespace {
+
+bool ends_with_any(std::string_view name, std::span<const std::string_view> endings) {
+  return std::any_of(endings.begin(), endings.end(), [&](auto end) { return name.ends_with(end); });
+}
+
+// Settings, texts, pictures, code, and what DeepSpeed, Megatron and copying tools leave.
+bool holds_no_tensors(std::string_view name) {
+  static constexpr auto endings = std::to_array<std::string_view>(
+      {".json", ".jsonl", ".yaml", ".yml",  ".toml",     ".txt", ".md",    ".rst", ".model",  ".jinja", ".py",
+       ".sh",   ".ini",   ".cfg",  ".conf", ".tiktoken", ".bpe", ".vocab", ".spm", ".merges", ".log",   ".csv",
+       ".tsv",  ".html",  ".png",  ".jpg",  ".jpeg",     ".gif", ".svg",   ".pdf", ".err",    ".out",   ".sha256"});
+  static constexpr auto beginnings =
+      std::to_array<std::string_view>({"LICENSE", "README", "NOTICE", "events.out.tfevents"});
+  return name == "latest" || name == "latest_universal" || name == ".DS_Store" || name.starts_with(".git") ||
+         ends_with_any(name, endings) ||
+         std::any_of(beginnings.begin(), beginnings.end(), [&](auto begin) { return name.starts_with(begin); });
+}
+
+// Hidden folders that tools keep their own things in.
+bool is_of_tools(std::string_view name) {
+  static constexpr auto known =
+      std::to_array<std::string_view>({".git", ".hg", ".cache", ".ipynb_checkpoints", ".vscode", ".idea"});
+  return std::find(known.begin(), known.end(), name) != known.end();
+}
+
+// An archive, a pickle that says its protocol, a safetensors header.
+bool looks_like_checkpoint(const fs::path& file) {
+  file_pool pool(1);
+  const auto source = pool.open(file);
+  std::array<std::byte, 9> head{};
+  if (!source || (*source)->size_bytes() < 9 || !(*source)->read(0, head)) return false;
+  return looks_like_zip(**source) || (head[0] == std::byte{0x80} && head[1] <= std::byte{5}) ||
+         head[8] == std::byte{'{'};
+}
+
+// The objects of the safetensors file beside it, which come with that.
+bool is_companion(const fs::path& folder, const std::string& name) {
+  constexpr std::string_view ending = ".objects.json";
+  std::error_code code;
+  return name.ends_with(ending) &&
+         fs::exists(folder / (name.substr(0, name.size() - ending.size()) + ".safetensors"), code);
+}
+
+bool lies_in(const fs::path& path, const fs::path& folder) {
+  return std::mismatch(folder.begin(), folder.end(), path.begin(), path.end()).first == folder.end();
+}
+
+}  // namespace
+
+bool is_weight_name(std::string_view name) {
+  static constexpr auto endings =
+      std::to_array<std::string_view>({".bin", ".pt", ".pth", ".ckpt", ".pkl", ".safetensors", ".distcp"});
+  return ends_with_any(name, endings);
+}
+
+result<folder_survey> survey_folder(const fs::path& folder, function_ref<bool(const std::string& name)> is_claimed) {
+  folder_survey found;
+  std::error_code code;
+  for (fs::directory_iterator at(folder, code), end; !code && at != end; at.increment(code)) {
+    const std::string name = at->path().filename().string();
+    // What is being written is named with the leftovers.
+    if (is_claimed(name) || is_companion(folder, name)) continue;
+    if (name.starts_with('.') && name.find(".shardmesh-tmp-") != std::string::npos) continue;
+    std::error_code ignored;
+    const bool is_hidden = name.starts_with('.');
+    if (at->is_symlink(ignored))
+      found.links.push_back(name);
+    else if (at->is_directory(ignored) && !is_hidden)
+      found.folders.push_back(name);
+    else if (at->is_directory(ignored))
+      is_of_tools(name) ? found.beside.push_back(name + "/") : found.unknown.push_back(name + "/ (a hidden folder)");
+    else if (!at->is_regular_file(ignored))
+      found.unknown.push_back(name + " (not a regular file)");
+    else if (holds_no_tensors(name))
+      found.beside.push_back(name);
+    else if (!is_hidden && (is_weight_name(name) || looks_like_checkpoint(at->path())))
+      found.files.push_back(name);
+    else
+      found.unknown.push_back(name);
+  }
+  if (code) return fail_sys(code.value(), "cannot list", folder.string());
+  for (auto* names : {&found.files, &found.folders, &found.links, &found.beside, &found.unknown})
+    std::sort(names->begin(), names->end());
+  return found;
+}
+
+link_end follow_link(const fs::path& link, const fs::path& top) {
+  std::error_code code;
+  link_end found{fs::canonical(link, code)};
+  if (code) return {};
+  const fs::path snapshots = top.parent_path();
+  found.is_inside = lies_in(found.real, top) ||
+                    (snapshots.filename() == "snapshots" && lies_in(found.real, snapshots.parent_path() / "blobs"));
+  return found;
+}
+
+}  // namespace shardmesh
