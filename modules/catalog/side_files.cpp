@@ -8,6 +8,7 @@ module;
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <set>
 #include <span>
 #include <string>
@@ -59,32 +60,74 @@ bool is_safe_link(const fs::path& link, const fs::path& folder) {
          (snapshots.filename() == "snapshots" && lies_in(target, snapshots.parent_path() / "blobs"));
 }
 
+// A folder's names without those of the checkpoint's own files. Folders that hold such are looked in.
+class side_search {
+ public:
+  side_search(const fs::path& folder, const catalog& contents) : top_(folder), contents_(contents) {
+    for (const std::string& file : contents.files) {
+      own_.insert(file);
+      for (std::size_t at = file.find('/'); at != std::string::npos; at = file.find('/', at + 1))
+        own_folders_.insert(file.substr(0, at));
+    }
+  }
+
+  // `below`: "", or "unet/".
+  result<void> look_in(const fs::path& folder, const std::string& below) {
+    std::error_code code;
+    for (fs::directory_iterator at(folder, code), end; !code && at != end; at.increment(code)) {
+      const std::string name = at->path().filename().string();
+      if (name.starts_with('.') || own_.contains(below + name) || is_description(name)) continue;
+      std::error_code ignored;
+      if (at->is_directory(ignored) && own_folders_.contains(below + name))
+        SHARDMESH_CHECK(look_in(at->path(), below + name + "/"));
+      else
+        judge(*at, below + name, !below.empty());
+    }
+    if (code) return fail_sys(code.value(), "cannot list", folder.string());
+    return {};
+  }
+
+  side_files found() && { return std::move(found_); }
+
+ private:
+  // Files that say what a checkpoint is, which no entry lies in.
+  bool is_description(std::string_view name) const {
+    const checkpoint_format format = contents_.format;
+    return is_checkpoint_file(name) ||
+           (name == "objects.json" && format == checkpoint_format::hf && !contents_.objects.empty()) ||
+           (name == "metadata.pkl" && format == checkpoint_format::torch_checkpointing) ||
+           ((name == "latest" || name == "latest_universal") && format == checkpoint_format::deepspeed);
+  }
+
+  void judge(const fs::directory_entry& at, const std::string& name, bool is_below) {
+    std::error_code ignored;
+    const fs::file_status status = at.status(ignored);
+    if (fs::is_directory(status))
+      found_.left.push_back(name + "/");
+    else if (at.is_symlink(ignored) && !is_safe_link(at.path(), top_))
+      found_.left.push_back(name + " (a link that leads elsewhere)");
+    else if (!fs::is_regular_file(status))
+      found_.left.push_back(name + " (not a regular file)");
+    else if (is_below || !is_known_kind(name) || name == "objects.json" || escaped(name) != name)
+      found_.left.push_back(name);
+    else if (fs::file_size(at.path(), ignored) > static_cast<std::uintmax_t>(max_side_file_bytes))
+      found_.left.push_back(fmt::format("{} (larger than {})", name, human_bytes(max_side_file_bytes)));
+    else
+      found_.files.push_back({name, at.path()});
+  }
+
+  const fs::path& top_;
+  const catalog& contents_;
+  std::set<std::string, std::less<>> own_, own_folders_;
+  side_files found_;
+};
+
 }  // namespace
 
 result<side_files> find_side_files(const fs::path& folder, const catalog& contents) {
-  side_files found;
-  std::set<std::string, std::less<>> own(contents.files.begin(), contents.files.end());
-  std::error_code code;
-  for (fs::directory_iterator at(folder, code), end; !code && at != end; at.increment(code)) {
-    const std::string name = at->path().filename().string();
-    if (name.starts_with('.') || own.contains(name) || is_checkpoint_file(name)) continue;
-    if (name == "objects.json" && contents.format == checkpoint_format::hf && !contents.objects.empty()) continue;
-    std::error_code ignored;
-    const fs::file_status status = at->status(ignored);
-    if (fs::is_directory(status))
-      found.left.push_back(name + "/");
-    else if (at->is_symlink(ignored) && !is_safe_link(at->path(), folder))
-      found.left.push_back(name + " (a link that leads elsewhere)");
-    else if (!fs::is_regular_file(status))
-      found.left.push_back(name + " (not a regular file)");
-    else if (!is_known_kind(name) || name == "objects.json" || escaped(name) != name)
-      found.left.push_back(name);
-    else if (fs::file_size(at->path(), ignored) > static_cast<std::uintmax_t>(max_side_file_bytes))
-      found.left.push_back(fmt::format("{} (larger than {})", name, human_bytes(max_side_file_bytes)));
-    else
-      found.files.push_back({name, at->path()});
-  }
-  if (code) return fail_sys(code.value(), "cannot list", folder.string());
+  side_search search(folder, contents);
+  SHARDMESH_CHECK(search.look_in(folder, ""));
+  side_files found = std::move(search).found();
   std::sort(found.files.begin(), found.files.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
   std::sort(found.left.begin(), found.left.end());
   return found;

@@ -25,7 +25,8 @@ struct side_files {
   std::vector<std::string> left;  // everything else, by name, with the reason in brackets where there is a special one
 };
 
-/// What `folder` holds beside the checkpoint that `contents` describes. Known kinds: .json, .yaml, .txt, .md, .model,
+/// What `folder` holds beside the checkpoint that `contents` describes, whatever its format; folders that hold files of
+/// it are looked in, and what lies there beside them is left. Known kinds: .json, .yaml, .txt, .md, .model,
 /// .jinja, .py and a few more, names that begin with "tokenizer", "LICENSE", "README" or "NOTICE", common.pt, meta.pt.
 /// Symbolic links are followed when they end in the folder itself or, from a snapshot of the Hugging Face cache, in the
 /// "blobs" of the same repository; others could name any file of the machine and are left. Names that begin with a dot

@@ -20,6 +20,7 @@ module;
 module shardmesh.checkpoint;
 
 import :carried;
+import :entry_check;
 
 namespace shardmesh {
 namespace {
@@ -111,18 +112,22 @@ void drop_stale(std::vector<std::pair<std::string, pickle::value>>& values, std:
   });
 }
 
+// Whether the side files of one are of use beside the other. A model in .bin files is a Hugging Face folder of an older
+// day.
+bool takes_side_files(target_format to, checkpoint_format from) {
+  if (to == target_format::dcp) return from == checkpoint_format::dcp;
+  return to == target_format::hf && (from == checkpoint_format::hf || from == checkpoint_format::torch_files);
+}
+
 // Side files of a folder of the destination's family; of another family all are named.
-result<std::vector<side_file>> carried_files(const checkpoint_reader& reader, checkpoint_format to,
+result<std::vector<side_file>> carried_files(const checkpoint_reader& reader, target_format to,
                                              std::vector<std::string>& notes) {
-  const checkpoint_format from = reader.contents().format;
-  // A model in .bin files is a Hugging Face folder of an older day.
-  const bool is_family = from == to || (from == checkpoint_format::torch_files && to == checkpoint_format::hf);
   std::error_code code;
-  if (from != checkpoint_format::dcp && from != checkpoint_format::hf && from != checkpoint_format::torch_files)
-    return std::vector<side_file>{};
-  if (!std::filesystem::is_directory(reader.path(), code)) return std::vector<side_file>{};
+  // Whoever gathered parts has named everything that is none.
+  const bool is_of_parts = reader.contents().format == checkpoint_format::parts;
+  if (is_of_parts || !std::filesystem::is_directory(reader.path(), code)) return std::vector<side_file>{};
   SHARDMESH_TRY(side_files found, find_side_files(reader.path(), reader.stored().contents()));
-  if (!is_family) {
+  if (!takes_side_files(to, reader.contents().format)) {
     // Its entries are among the reader's: they come along.
     if (!dcp::extras_of(reader).common_keys.empty())
       std::erase_if(found.files, [](const side_file& file) { return file.name == "common.pt"; });
@@ -132,6 +137,35 @@ result<std::vector<side_file>> carried_files(const checkpoint_reader& reader, ch
   }
   if (!found.left.empty()) notes.push_back(not_copied_note(found.left));
   return std::move(found.files);
+}
+
+// Texts of safetensors files, for a destination that has no place for them. "pt" as the format is what every file gets.
+void name_texts(const checkpoint_reader& reader, std::vector<std::string>& notes) {
+  std::set<std::string> names;
+  for (const file_text& text : reader.contents().texts)
+    if (text.key != "format" || text.value != "pt") names.insert(text.key);
+  if (names.empty()) return;
+  const std::vector<std::string> list(names.begin(), names.end());
+  notes.push_back("not kept: texts in the __metadata__ of safetensors files: " + name_list(list));
+}
+
+void add_names(const dcp::extras& extras, std::set<std::string>& names) {
+  for (const auto& [name, value] : extras.attributes)
+    if (name != "storage_meta") names.insert(name);  // where PyTorch wrote it
+  for (const auto& [name, value] : extras.planner_entries) names.insert("planner_data." + name);
+}
+
+// Attributes of DCP metadata, for a destination that has no place for them, and those of a folder's parts.
+void name_attributes(const checkpoint_reader& reader, bool is_dcp, std::vector<std::string>& notes) {
+  std::set<std::string> names;
+  if (!is_dcp) add_names(dcp::extras_of(reader), names);
+  const catalog& contents = reader.contents();
+  if (contents.format == checkpoint_format::parts) {
+    for (const checkpoint_reader* part : readers_of_parts(reader)) add_names(dcp::extras_of(*part), names);
+  }
+  if (names.empty()) return;
+  const std::vector<std::string> list(names.begin(), names.end());
+  notes.push_back("not kept: attributes of .metadata: " + name_list(list));
 }
 
 }  // namespace
@@ -201,26 +235,40 @@ result<dcp::extras> carried_to_dcp(const checkpoint_reader& reader, std::span<co
   text_merge texts(reader.contents());
   extras.texts = texts.of_all();
   for (std::string& note : texts.notes()) notes.push_back(std::move(note));
-  SHARDMESH_TRY(extras.side_files, carried_files(reader, checkpoint_format::dcp, notes));
+  name_attributes(reader, true, notes);
+  SHARDMESH_TRY(extras.side_files, carried_files(reader, target_format::dcp, notes));
   return extras;
 }
 
-result<safetensors::file_options> carried_to_safetensors(const checkpoint_reader& reader,
-                                                         std::span<const output_tensor> tensors, bool folder,
-                                                         std::vector<std::string>& notes) {
-  safetensors::file_options options;
-  options.folder = folder;
-  options.carried = &reader.contents();
-  if (!reader.contents().stem.empty()) options.stem = reader.contents().stem;
-  SHARDMESH_TRY(options.side_files,
-                carried_files(reader, folder ? checkpoint_format::hf : checkpoint_format::safetensors, notes));
+// The config of a model that is cast names the dtype from before.
+static void note_casts(const safetensors::file_options& options, std::span<const output_tensor> tensors,
+                       std::vector<std::string>& notes) {
   const bool has_config = std::any_of(options.side_files.begin(), options.side_files.end(),
                                       [](const side_file& file) { return file.name == "config.json"; });
   const bool is_cast = std::any_of(tensors.begin(), tensors.end(),
                                    [](const output_tensor& tensor) { return tensor.type != tensor.bytes.from_type; });
   if (has_config && is_cast)
     notes.push_back("config.json is copied as it is: a dtype that it names is the one from before the cast");
-  return options;
+}
+
+result<side_data> carried_to(target_format to, const checkpoint_reader& reader, const conversion& work,
+                             std::vector<std::string>& notes) {
+  side_data made;
+  if (to == target_format::dcp) {
+    SHARDMESH_TRY(made.extras, carried_to_dcp(reader, work.tensors, work.objects, notes));
+    return made;
+  }
+  SHARDMESH_TRY(made.files.side_files, carried_files(reader, to, notes));
+  name_attributes(reader, false, notes);
+  if (to != target_format::safetensors && to != target_format::hf) {
+    name_texts(reader, notes);
+    return made;
+  }
+  made.files.folder = to == target_format::hf;
+  made.files.carried = &reader.contents();
+  if (!reader.contents().stem.empty()) made.files.stem = reader.contents().stem;
+  note_casts(made.files, work.tensors, notes);
+  return made;
 }
 
 }  // namespace shardmesh

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Not exported: what of a source goes into a destination beside its entries: attributes of DCP metadata, texts, side
-// files. What is left out is named in the notes.
+// files. Decided here for every target; what is left out is named in the notes.
 module shardmesh.checkpoint:carried;
 
 import shardmesh.std;
@@ -10,6 +10,7 @@ import shardmesh.dcp;
 import shardmesh.safetensors;
 import shardmesh.pickle;
 import :conversion;
+import :convert;
 
 namespace shardmesh {
 
@@ -24,9 +25,14 @@ void leave_to_side_files(const checkpoint_reader& reader, conversion& work);
 // The entries of such a file against their checksums: it is copied as it is, under a new one.
 std::vector<error> check_side_entries(checkpoint_reader& reader, int threads);
 
-// For a safetensors file (`folder` false) or a Hugging Face folder. The reader outlives the result. \errors errc::io
-result<safetensors::file_options> carried_to_safetensors(const checkpoint_reader& reader,
-                                                         std::span<const output_tensor> tensors, bool folder,
-                                                         std::vector<std::string>& notes);
+// What a destination gets beside the entries.
+struct side_data {
+  dcp::extras extras;               // dcp
+  safetensors::file_options files;  // safetensors, hf
+};
+
+// For any target. The reader outlives the result. \errors errc::io
+result<side_data> carried_to(target_format to, const checkpoint_reader& reader, const conversion& work,
+                             std::vector<std::string>& notes);
 
 }  // namespace shardmesh

@@ -150,13 +150,13 @@ save_report convert(checkpoint_reader& given, const std::filesystem::path& desti
   if (problems.empty()) problems = check_before_copying(reader, work, record->get(), options.saving.threads);
   if (problems.empty() && to_dcp) problems = check_side_entries(reader, options.saving.threads);
   if (!problems.empty()) return refused(std::move(problems));
+  if (to_dcp) make_objects_of_layouts(work);
+  auto beside = carried_to(options.to, reader, work, work.notes);
+  if (!beside) return failed(std::move(beside).error());
   save_report report;
   if (to_dcp) {
-    make_objects_of_layouts(work);
-    const auto extras = carried_to_dcp(reader, work.tensors, work.objects, work.notes);
-    if (!extras) return failed(extras.error());
-    report =
-        dcp::save(destination, std::move(work.tensors), work.objects, source, *extras, replacing_checkpoints(saving));
+    report = dcp::save(destination, std::move(work.tensors), work.objects, source, beside->extras,
+                       replacing_checkpoints(saving));
   } else if (to_pt) {
     report =
         torch_file::save(destination, std::move(work.tensors), work.objects, source, replacing_checkpoints(saving));
@@ -169,10 +169,8 @@ save_report convert(checkpoint_reader& given, const std::filesystem::path& desti
     report = torch_checkpointing::save(destination, std::move(work.tensors), work.objects, source, format,
                                        replacing_checkpoints(saving));
   } else {
-    auto format = carried_to_safetensors(reader, work.tensors, options.to == target_format::hf, work.notes);
-    if (!format) return failed(std::move(format).error());
-    format->max_shard_bytes = options.max_shard_bytes;
-    report = safetensors::save(destination, std::move(work.tensors), work.objects, source, *format,
+    beside->files.max_shard_bytes = options.max_shard_bytes;
+    report = safetensors::save(destination, std::move(work.tensors), work.objects, source, beside->files,
                                replacing_checkpoints(saving));
   }
   report.skipped_tensors = skipped_tensors;
