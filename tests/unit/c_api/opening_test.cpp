@@ -88,6 +88,20 @@ TEST_CASE("all parts of a folder are one checkpoint") {
   CHECK_FALSE(theirs.tensors().empty());
 }
 
+TEST_CASE("a DCP folder with files beside it is all of them") {
+  const scratch_folder scratch;
+  const fs::path folder = fs::path(scratch / "beside");
+  fs::copy(fsdp(), folder, fs::copy_options::recursive);
+  fs::copy(writers() / "wrappers/wrappers.pt", folder / "more.pt");
+  c::open_options options;
+  options.all_parts = true;
+  std::vector<std::string> expected;
+  for (const std::string& key : keys_of(c::checkpoint::open(fsdp()))) expected.push_back("checkpoint." + key);
+  for (const std::string& key : keys_of(c::checkpoint::open((folder / "more.pt").string())))
+    expected.push_back("more." + key);
+  CHECK(keys_of(c::checkpoint::open(folder.string(), options)) == expected);
+}
+
 TEST_CASE("dequantized weights are the library's, whole and in boxes, and are converted as those") {
   const fs::path folder = writers() / "quantized_hf/checkpoint";
   const auto ours = shardmesh::dequantized(shardmesh::open_checkpoint(folder).value()).value();
