@@ -55,6 +55,8 @@ class gathering {
   result<gathered_parts> run() {
     SHARDMESH_CHECK(look_in("", 0));
     follow_links();
+    for (const std::string& name : nameless_)
+      if (!is_claimed(name) && !is_visited(name)) take_file(folder_of(name), name.substr(folder_of(name).size()), {});
     finish_names();
     name_the_rest();
     return std::move(found_);
@@ -93,7 +95,8 @@ class gathering {
     SHARDMESH_TRY(folder_survey names, survey_folder(at, [&](const std::string& name) {
                     return is_claimed(folder + name) || is_name_of_own(contents, name);
                   }));
-    for (const std::string& name : names.files) take_file(folder, name, contents);
+    for (const std::string& name : names.files)
+      is_weight_name(name) ? take_file(folder, name, contents) : static_cast<void>(nameless_.insert(folder + name));
     for (const std::string& name : names.folders) look_below(folder + name + "/", depth);
     const auto keep = [&](std::vector<std::string>& from, std::vector<std::string>& into) {
       for (const std::string& name : from) into.push_back(folder + name);
@@ -148,17 +151,31 @@ class gathering {
     if (!opened && part.own == checkpoint_format::hf && opened.error().code == errc::duplicate_key) return;
     contents.own.push_back(part);
     if (!opened) return refuse(std::move(opened).error());
-    for (const std::string& file : (*opened)->contents().files) claim(folder + file);
+    const std::vector<std::string>& files = (*opened)->contents().files;
+    const bool is_elsewhere = !files.empty() && std::all_of(files.begin(), files.end(), [&](const std::string& file) {
+      const std::string target = target_of(folder + file);
+      return target != folder + file && is_claimed(target);
+    });
+    for (const std::string& file : files) claim(folder + file);
+    if (is_elsewhere) {
+      for (const std::string& file : files)
+        followed_.push_back(fmt::format("{} ({})", folder + file, target_of(folder + file)));
+      return;
+    }
     if (part.is_model()) contents.models.push_back(opened->get());
     found_.parts.push_back({part, folder, *std::move(opened)});
   }
 
-  // Behind a link the target is claimed as well.
+  // The name of the file itself, where links lead to it.
+  std::string target_of(const std::string& name) const {
+    const link_end leads_to = follow_link(top_ / name, real_top_);
+    return leads_to.is_inside ? leads_to.real.lexically_relative(real_top_).string() : name;
+  }
   void claim(const std::string& name) {
     claimed_.insert(name);
-    const link_end leads_to = follow_link(top_ / name, real_top_);
-    if (leads_to.is_inside) claimed_.insert(leads_to.real.lexically_relative(real_top_).string());
+    claimed_.insert(target_of(name));
   }
+  bool is_visited(const std::string& name) const { return visited_.contains((real_top_ / name).string()); }
 
   // Links among the files that a part would be read from.
   bool refuse_links(const std::string& folder, const checkpoint_part& part) {
@@ -252,6 +269,8 @@ class gathering {
       return followed_.push_back(fmt::format("{} ({})", name, target));
     if (is_folder) return look_below(name + "/", depth_of(name));
     if (!fs::is_regular_file(leads_to.real, code)) return unknown_.push_back(name + " (not a regular file)");
+    if (!is_weight_name(file) && nameless_.contains(target))
+      return followed_.push_back(fmt::format("{} ({})", name, target));
     if (!is_weight_name(file) && std::find(unknown_.begin(), unknown_.end(), target) == unknown_.end())
       return beside_.push_back(name);
     visited_.insert(leads_to.real.string());
@@ -298,6 +317,8 @@ class gathering {
   gathered_parts found_;
   std::set<std::string> claimed_;  // files of parts
   std::set<std::string> visited_;  // canonical: folders that were looked in, files that are parts
+  std::set<std::string>
+      nameless_;  // files that look like checkpoints, by their first bytes alone: others may link to them
   std::vector<std::string> links_, beside_, unknown_, copies_, followed_;
 };
 

@@ -52,7 +52,8 @@ class Maker:
         with tarfile.open(writers / "deepspeed/samples.tar.xz") as archive:
             archive.extractall(self.scratch / "deepspeed")
         found = {"torchsnapshot": writers / "torchsnapshot/one",
-                 "torch_files": writers / "transformers/whole/checkpoint", "ranks": writers / "torch_ranks/dtensors_2/checkpoint",
+                 "torch_files": writers / "transformers/whole/checkpoint",
+                 "ranks": writers / "torch_ranks/dtensors_2/checkpoint",
                  "deepspeed": next(p for p in sorted((self.scratch / "deepspeed").iterdir())) / "ckpt",
                  "step": next((sorted((self.scratch / "deepspeed").iterdir())[2] / "ckpt").glob("global_step*"))}
         return {name: (path, self.alone(path)) for name, path in found.items()}
@@ -311,6 +312,27 @@ def beside_an_index(oracle, maker):
     compare(oracle, "beside an index", folder, held, named=["model.fp16-00001-of-00001.safetensors"])
 
 
+def caches(oracle, maker):
+    """A repository of the Hugging Face cache: a snapshot, whose files lie elsewhere, and all of it; each thing once."""
+    top = oracle.work / "hub/models--x"
+    (top / "blobs").mkdir(parents=True)
+    (top / "snapshots/abc/unet").mkdir(parents=True)
+    (top / "snapshots/def").mkdir()
+    write_safetensors(top / "blobs/aaa", {"w": [1, 2]})
+    write_safetensors(top / "blobs/bbb", {"w": [3, 4]})
+    held = maker.new("pt", top / "blobs/ccc")
+    for blob in ("aaa", "bbb"):
+        held += digests(top / "blobs" / blob).values()
+    (top / "snapshots/abc/model.safetensors").symlink_to("../../blobs/aaa")
+    (top / "snapshots/abc/unet/model.safetensors").symlink_to("../../../blobs/bbb")
+    (top / "snapshots/abc/optimizer.pt").symlink_to("../../blobs/ccc")
+    (top / "snapshots/def/model.safetensors").symlink_to("../../blobs/aaa")
+    compare(oracle, "a snapshot", top / "snapshots/abc", held)
+    compare(oracle, "a repository", top, held)
+    printed = "".join(oracle.run("inspect", top, "--all")[1:])
+    oracle.check("snapshots/def/model.safetensors (blobs/aaa)" in printed, "a repository", printed)
+
+
 def many(oracle, maker):
     folder = oracle.work / "many"
     folder.mkdir()
@@ -343,6 +365,7 @@ def main():
     reshards(oracle, maker)
     deepspeed_runs(oracle, maker)
     beside_an_index(oracle, maker)
+    caches(oracle, maker)
     random_folders(oracle, maker)
     many(oracle, maker)
     oracle.finish()
