@@ -29,6 +29,8 @@ constexpr std::string_view tile_packed_tensors[] = {"qdata", "scale_and_zero", "
 constexpr std::string_view unpacked_tensors[] = {"qdata", "scale", "zero_point"};
 constexpr std::string_view nvfp4_tensors[] = {"qdata", "scale", "per_tensor_scale", "act_per_tensor_scale"};
 constexpr std::string_view mx_tensors[] = {"qdata", "scale"};
+constexpr std::string_view optimizer_tensors[] = {"codes", "scale", "qmap"};
+constexpr std::string_view float8_optimizer_tensors[] = {"codes", "scale"};
 
 constexpr wrapper_class wrapper_classes[] = {
     {"torchao.quantization", "Int8Tensor", int8_tensors, 2},
@@ -39,7 +41,10 @@ constexpr wrapper_class wrapper_classes[] = {
     {"torchao.quantization", "Int4TilePackedTo4dTensor", tile_packed_tensors, 2},
     {"torchao.quantization", "IntxUnpackedToInt8Tensor", unpacked_tensors, 3},
     {"torchao.prototype.mx_formats.nvfp4_tensor", "NVFP4Tensor", nvfp4_tensors, 2},
-    {"torchao.prototype.mx_formats.mx_tensor", "MXTensor", mx_tensors, 2}};
+    {"torchao.prototype.mx_formats.mx_tensor", "MXTensor", mx_tensors, 2},
+    {"torchao.optim.subclass_8bit", "OptimState8bit", optimizer_tensors, 3},
+    {"torchao.optim.subclass_4bit", "OptimState4bit", optimizer_tensors, 3},
+    {"torchao.optim.subclass_fp8", "OptimStateFp8", float8_optimizer_tensors, 2}};
 
 constexpr setting_class setting_classes[] = {
     {"torchao.quantization.quantize_.common.kernel_preference", "KernelPreference", true},

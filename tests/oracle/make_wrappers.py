@@ -4,6 +4,7 @@ latter (sparse ones PyTorch does not save there); and `expected.json`, their com
 Run by hand, its output is committed. Needs PyTorch and torchao: make_wrappers.py FOLDER
 `torchao.pt` has more of torchao's classes; make_wrappers.py --torchao FILE writes it alone. Those whose quantizers need other
 machines (Int4 of every packing, dynamic float8) are made of tensors as their quantizers shape them.
+`optimizer/` has the states of torchao's 8 bit, 4 bit and float8 optimizers: make_wrappers.py --optimizer FOLDER writes them alone.
 """
 import hashlib
 import json
@@ -90,6 +91,26 @@ def save_more(file):
     print({key: type(value).__name__ for key, value in state.items()})
 
 
+def save_optimizer(folder):
+    """`states.pt`, the folder `dcp` of the same, and `expected.json`: each state's components, and its values."""
+    from torchao.optim.subclass_4bit import OptimState4bit
+    from torchao.optim.subclass_8bit import OptimState8bit
+    from torchao.optim.subclass_fp8 import OptimStateFp8
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    torch.manual_seed(0)
+    step = {}
+    for name, made in (("bit8", OptimState8bit.zeros((4, 32), True, 64)), ("bit4", OptimState4bit.zeros((4, 32), False, 64)),
+                       ("float8", OptimStateFp8.zeros((4, 32), 64))):
+        step[name] = made.copy_(torch.randn(4, 32).abs())
+    state = {"optimizer": {"state": {0: {"step": torch.tensor(3.0), **step}}}}
+    torch.save(state, folder / "states.pt")
+    dcp.save(state, checkpoint_id=folder / "dcp", no_dist=True)
+    (folder / "expected.json").write_text(json.dumps({name: {
+        "components": {key: described(value) for key, value in vars(made).items() if type(value) is torch.Tensor},
+        "values": described(made.dequantize())} for name, made in step.items()}, indent=1, sort_keys=True) + "\n")
+
+
 def main(folder):
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -107,8 +128,14 @@ def main(folder):
     dcp.save({key: state[key] for key in ("m.int8", "m.float8", "plain")}, checkpoint_id=folder / "dcp", no_dist=True)
     (folder / "expected.json").write_text(json.dumps(expected, indent=1, sort_keys=True) + "\n")
     save_more(folder / "torchao.pt")
+    save_optimizer(folder / "optimizer")
     print({key: list(value) for key, value in expected.items()})
 
 
 if __name__ == "__main__":
-    save_more(sys.argv[2]) if sys.argv[1] == "--torchao" else main(Path(sys.argv[1]))
+    if sys.argv[1] == "--torchao":
+        save_more(sys.argv[2])
+    elif sys.argv[1] == "--optimizer":
+        save_optimizer(Path(sys.argv[2]))
+    else:
+        main(Path(sys.argv[1]))
