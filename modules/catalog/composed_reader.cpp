@@ -44,6 +44,7 @@ std::size_t composed_reader::add_part(std::unique_ptr<checkpoint_reader> part, c
   std::copy(part->problems().begin(), part->problems().end(), std::back_inserter(problems_));
   for (const std::string& note : part->notes())  // of the files of ranks often the same
     if (std::find(notes_.begin(), notes_.end(), note) == notes_.end()) notes_.push_back(note);
+  unread_tensors_ += part->unread_tensors();
   parts_.push_back({std::move(part), first_file, first_transform - 1});
   return parts_.size() - 1;
 }

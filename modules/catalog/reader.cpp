@@ -36,6 +36,7 @@ void checkpoint_reader::describe_as(const checkpoint_reader& shown) {
   warnings_ = shown.warnings();
   problems_ = shown.problems();
   notes_ = shown.notes();
+  unread_tensors_ = shown.unread_tensors();
 }
 
 result<std::vector<std::byte>> checkpoint_reader::chunk_archive(const tensor_entry& tensor, std::int32_t) {

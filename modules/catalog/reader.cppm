@@ -101,6 +101,9 @@ class checkpoint_reader {
   const std::vector<error>& problems() const { return problems_; }
   /// What a user should know of entries that are not stored as they are listed, one line each.
   const std::vector<std::string>& notes() const { return notes_; }
+  /// Tensors of the source that no entry names, as nothing can carry them: constants of a TorchScript archive, buffers
+  /// that are not persistent. A note says which.
+  std::int64_t unread_tensors() const { return unread_tensors_; }
 
   /// Opens a chunk (number over all tensors) and checks it against the catalog: dtype, sizes, storage.
   /// Thread-safe; recently opened chunks are kept. Errors name key, file and box.
@@ -150,6 +153,7 @@ class checkpoint_reader {
   std::filesystem::path path_;
   std::vector<error> warnings_, problems_;
   std::vector<std::string> notes_;
+  std::int64_t unread_tensors_ = 0;
 
  private:
   file_maps maps_;

@@ -13,6 +13,7 @@ module;
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 module shardmesh.checkpoint;
@@ -225,6 +226,58 @@ std::vector<error> find_path_conflicts(std::span<const output_tensor> tensors, s
             .with_key(*inner_key));
   }
   return problems;
+}
+
+namespace {
+
+// The expression that matches this key and no other.
+std::string exact_pattern(std::string_view key) {
+  std::string pattern;
+  for (const char c : key) {
+    const bool is_plain = (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z') || c == '_' || (c & 0x80) != 0;
+    if (!is_plain) pattern += '\\';
+    pattern += c;
+  }
+  return pattern;
+}
+
+}  // namespace
+
+void find_unpicklable(checkpoint_reader& reader, conversion& work) {
+  const checkpoint_format format = reader.contents().format;
+  if (format != checkpoint_format::safetensors && format != checkpoint_format::hf && format != checkpoint_format::parts)
+    return;
+  std::unordered_set<std::string> bad;
+  for (std::size_t i = 0; i < work.objects.size(); ++i) {
+    const std::size_t source = work.object_sources[i];
+    const auto value = reader.read_object(source);
+    const bool is_whole =
+        value && torch_file::is_whole_json(value->json) && value->json.find("{\"$ref\":") == std::string::npos;
+    if (is_whole) continue;
+    auto archive = work.objects[i].archive();
+    if (archive) continue;
+    bad.insert(work.objects[i].key);
+    error why = std::move(archive).error();
+    if (why.key.empty()) why.key = work.objects[i].key;
+    if (why.file.empty()) why.file = reader.path().string();
+    if (value) why.found = value->type;
+    why.code = errc::unsupported;
+    work.unsupported.push_back(std::move(why).with_hint(
+        fmt::format("skip_unsupported leaves it out, or skip '{}'", exact_pattern(work.objects[i].key))));
+    ++work.unsupported_objects;
+  }
+  if (!bad.empty()) drop_objects(work, [&](const output_object& object) { return bad.contains(object.key); });
+}
+
+std::optional<error> find_lost_tensors(const checkpoint_reader& reader, const conversion& work, bool skip) {
+  if (skip || !work.tensors.empty() || !reader.contents().tensors.empty() || reader.unread_tensors() == 0)
+    return std::nullopt;
+  const std::string why = reader.notes().empty() ? std::string() : reader.notes().front();
+  return fail(errc::unsupported,
+              fmt::format("no tensor would be written: the {} tensors of the source cannot be kept{}",
+                          reader.unread_tensors(), why.empty() ? "" : " (" + why + ")"))
+      .with_file(reader.path().string())
+      .with_hint("skip_unsupported leaves them out");
 }
 
 void settle_unsupported(conversion& work, bool skip, save_report& report) {

@@ -44,6 +44,13 @@ std::int32_t writer_of_file(const catalog& stored, std::int32_t file);
 /// Makes problems of what is unsupported, unless the user wants it left out: then the report counts it.
 void settle_unsupported(conversion& work, bool skip, save_report& report);
 
+/// Objects that the source does not hold whole (objects.json has a type's name in the place of a value) are
+/// unsupported from now on: for destinations of pickles, which have no place for less. Cost: O(their JSON).
+void find_unpicklable(checkpoint_reader& reader, conversion& work);
+
+/// Nothing is left for the destination, but the source has tensors that no entry names.
+std::optional<error> find_lost_tensors(const checkpoint_reader& reader, const conversion& work, bool skip);
+
 /// Leaves out the tensors, and the objects, for which `drop` holds. Returns how many went.
 std::int64_t drop_tensors(conversion& work, function_ref<bool(const output_tensor& tensor)> drop);
 std::int64_t drop_objects(conversion& work, function_ref<bool(const output_object& object)> drop);

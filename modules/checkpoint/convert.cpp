@@ -60,7 +60,8 @@ std::vector<error> refusals_of(const checkpoint_reader& reader, std::span<const 
 
 // A flat name; what has a path already keeps it, with its indices and integer keys.
 void split_at_dots(path& where, std::string_view key) {
-  if (where.size() > 1 || (where.size() == 1 && (where[0].is_index() || where[0].is_integer()))) return;
+  if (where.size() > 1 || (where.size() == 1 && (where[0].is_index() || where[0].is_integer() || where[0].is_python())))
+    return;
   where = {};
   for (std::size_t begin = 0;;) {
     const std::size_t dot = key.find('.', begin);
@@ -68,6 +69,34 @@ void split_at_dots(path& where, std::string_view key) {
     if (dot == std::string_view::npos) return;
     begin = dot + 1;
   }
+}
+
+// Paths that make no tree are the source's; the destination is an argument.
+void find_source_of(const checkpoint_reader& reader, std::vector<error>& problems) {
+  for (error& problem : problems) {
+    if (!problem.file.empty()) continue;
+    if (problem.code == errc::invalid_argument) problem.code = errc::unsupported;
+    if (problem.code == errc::unsupported || problem.code == errc::duplicate_key) problem.file = reader.path().string();
+  }
+}
+
+// Tensors that are copied whole and that no command takes apart: a file of torch.save has no archive of each, so it is
+// where their way ends.
+std::optional<std::string> note_of_dead_ends(checkpoint_reader& reader, const conversion& work) {
+  std::vector<std::size_t> whole;
+  for (std::size_t i = 0; i < work.tensors.size(); ++i)
+    if (work.tensors[i].archive) whole.push_back(i);
+  if (whole.empty()) return std::nullopt;
+  const auto known = torch_file::wrapping_tensors::open(reader);
+  std::vector<std::string> names;
+  for (const std::size_t i : whole) {
+    if (known && known->components_of(work.sources[i])) continue;
+    const tensor_entry& stored = reader.contents().tensors[work.sources[i]];
+    names.push_back(fmt::format("{} (a {})", work.tensors[i].key, stored.opaque_kind));
+  }
+  if (names.empty()) return std::nullopt;
+  return fmt::format("{} copied whole, which no command can convert from there again (keep the source): {}",
+                     names.size() == 1 ? "1 tensor is" : fmt::format("{} tensors are", names.size()), name_list(names));
 }
 
 // The new name of an entry is one key, however nested the old one was.
@@ -124,6 +153,8 @@ save_report convert(checkpoint_reader& given, const std::filesystem::path& desti
   work.notes.insert(work.notes.end(), resized_notes.begin(), resized_notes.end());
   save_report skipped;
   if (to_dcp) leave_to_side_files(reader, work);
+  if (to_pickles && (to_dcp || !options.skip_objects)) find_unpicklable(reader, work);
+  if (auto lost = find_lost_tensors(reader, work, options.skip_unsupported)) work.problems.push_back(*std::move(lost));
   settle_unsupported(work, options.skip_unsupported, skipped);
   if (!to_pickles && !options.skip_unsupported) refuse_archives(reader, work);
   if (!work.problems.empty()) return refused(std::move(work.problems));
@@ -134,6 +165,8 @@ save_report convert(checkpoint_reader& given, const std::filesystem::path& desti
   if (auto merged = merge_tensors(reader, work, options.merge, source, options.saving.threads); !merged)
     return failed(std::move(merged).error());
   std::int64_t skipped_tensors = skipped.skipped_tensors, skipped_objects = skipped.skipped_objects;
+  if (to_pt || to_torch_checkpointing)
+    if (auto note = note_of_dead_ends(reader, work)) work.notes.push_back(*std::move(note));
   if (to_pt || to_torch_checkpointing)
     if (auto note = options.nest ? std::nullopt : note_of_flat_names(reader.contents(), work))
       work.notes.push_back(*std::move(note));
@@ -160,14 +193,14 @@ save_report convert(checkpoint_reader& given, const std::filesystem::path& desti
   } else if (to_pt) {
     report =
         torch_file::save(destination, std::move(work.tensors), work.objects, source, replacing_checkpoints(saving));
-    for (error& problem : report.problems)  // paths that make no tree are the source's; the destination is an argument
-      if (problem.code == errc::invalid_argument && problem.file.empty()) problem.code = errc::unsupported;
+    find_source_of(reader, report.problems);
   } else if (to_torch_checkpointing) {
     using torch_checkpointing::payload;
     const torch_checkpointing::folder_options format{options.safetensors_files ? payload::safetensors : payload::torch,
                                                      options.item};
     report = torch_checkpointing::save(destination, std::move(work.tensors), work.objects, source, format,
                                        replacing_checkpoints(saving));
+    find_source_of(reader, report.problems);
   } else {
     beside->files.max_shard_bytes = options.max_shard_bytes;
     report = safetensors::save(destination, std::move(work.tensors), work.objects, source, beside->files,

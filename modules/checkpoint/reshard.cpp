@@ -47,6 +47,9 @@ class planning {
   planning(checkpoint_reader& reader, const reshard_options& options) : options_(options) {
     conversion chosen = select_for_output(reader, options.selection);
     leave_to_side_files(reader, chosen);
+    find_unpicklable(reader, chosen);
+    if (auto lost = find_lost_tensors(reader, chosen, options.skip_unsupported))
+      chosen.problems.push_back(*std::move(lost));
     save_report skipped;
     settle_unsupported(chosen, options.skip_unsupported, skipped);
     make_objects_of_layouts(chosen);

@@ -18,7 +18,13 @@ void write(detail::wire_writer& out, const path& value) {
       continue;
     }
     out.flag(key.is_integer());
-    key.is_integer() ? out.number(key.integer()) : out.text(key.name());
+    if (key.is_integer()) {
+      out.number(key.integer());
+      continue;
+    }
+    out.text(key.name());
+    out.flag(key.is_python());
+    if (key.is_python()) out.text(key.pickled());
   }
 }
 
@@ -30,8 +36,10 @@ path read_path(detail::wire_reader& in) {
       made.push_back(in.number());
     else if (in.flag())
       made.push_back(path_key::of_integer(in.number()));
-    else
-      made.push_back(in.text());
+    else {
+      const std::string name = in.text();
+      made.push_back(in.flag() ? path_key::of_python(name, in.text()) : path_key(name));
+    }
   }
   return in.ok() ? made : path();
 }

@@ -157,6 +157,16 @@ class metadata_parser {
     return step.items()[0].as_int();
   }
 
+  // (text, JSON), likewise.
+  std::optional<path_key> python_key_of(pickle::value step) {
+    const pickle::items parts = step.items();
+    if (step.kind() != pickle::kind::tuple || parts.size() != 2 || !parts[0].text() || !parts[1].text())
+      return std::nullopt;
+    if (!spend(4 * (parts[0].text()->size() + parts[1].text()->size()), *parts[0].text())) return std::nullopt;
+    auto made = torch_file::key_of_json(*parts[0].text(), *parts[1].text());
+    return made ? std::optional(*std::move(made)) : std::nullopt;
+  }
+
   path path_of(std::string_view key) {
     const auto found = paths_.find(key);
     if (found == paths_.end()) return path{std::string(key)};
@@ -169,6 +179,8 @@ class metadata_parser {
         where.push_back(std::string(*text));
       else if (const auto integer = integer_key_of(item))
         where.push_back(path_key::of_integer(*integer));
+      else if (const auto python = python_key_of(item))
+        where.push_back(*python);
       else
         return problem(
                    errc::bad_format,

@@ -228,6 +228,11 @@ class metadata_writer {
         out_.begin_tuple();
         out_.integer(item.integer());
         out_.end_tuple();
+      } else if (const auto json = item.is_python() ? torch_file::json_of_key(item) : std::nullopt) {
+        out_.begin_tuple();  // (text, JSON) of a dict
+        out_.text(item.name());
+        out_.text(*json);
+        out_.end_tuple();
       } else if (item.is_index()) {
         out_.integer(item.index());
       } else {

@@ -62,7 +62,7 @@ bool matches(std::string_view stated, std::string_view found) {
 }
 
 /// {"format":..,"xxh3":..,"objects":{KEY:{"path":[..],"kind":..,"type":..,"value":..}},"tensors":{KEY:[..]}}, event by
-/// event. A step of a path is a name, an index, or {"$int": 0} for an integer key.
+/// event. A step of a path is a name, an index, {"$int": 0} for an integer key, or {"$key": JSON, "text": NAME}.
 class document_reader final : public nlohmann::json_sax<json> {
  public:
   stored_objects made;
@@ -90,6 +90,12 @@ class document_reader final : public nlohmann::json_sax<json> {
   bool string(std::string& value) override {
     if (in_value()) return checked(value_.string(value));
     if (in_path() && step_ == integer_key::none) return path_.push_back(value), true;
+    if (in_path() && step_ == integer_key::python) return key_json_ = value, step_ = integer_key::given, true;
+    if (in_path() && step_ == integer_key::text) {
+      auto python = torch_file::key_of_json(value, key_json_);
+      if (!python) return wrong("a key of a path is no plain data");
+      return path_.push_back(*std::move(python)), step_ = integer_key::whole, true;
+    }
     if (at_ == place::document) return (member_ != "objects" && member_ != "tensors") || misplaced();
     if (at_ != place::entry || (member_ != "kind" && member_ != "type")) return misplaced();
     (member_ == "kind" ? made.objects.back().value.kind : made.objects.back().value.type) = value;
@@ -109,7 +115,10 @@ class document_reader final : public nlohmann::json_sax<json> {
   bool key(std::string& name) override {
     if (in_value()) return checked(value_.key(name));
     if (in_path())
-      return step_ == integer_key::open && name == "$int" ? (step_ = integer_key::named, true) : misplaced();
+      return step_ == integer_key::open && name == "$int"    ? (step_ = integer_key::named, true)
+             : step_ == integer_key::open && name == "$key"  ? (step_ = integer_key::python, true)
+             : step_ == integer_key::given && name == "text" ? (step_ = integer_key::text, true)
+                                                             : misplaced();
     if (at_ == place::objects) return begin_entry(name);
     if (at_ == place::tensors) return begin_tensor(name);
     member_ = name;
@@ -147,7 +156,8 @@ class document_reader final : public nlohmann::json_sax<json> {
 
  private:
   enum class place { outside, document, objects, entry, path, tensors, tensor_path };
-  enum class integer_key { none, open, named, whole };  // how much of {"$int": 0} of a path was read
+  // How much of {"$int": 0}, or of {"$key": JSON, "text": NAME}, of a path was read.
+  enum class integer_key { none, open, named, python, given, text, whole };
 
   bool in_path() const { return at_ == place::path || at_ == place::tensor_path; }
   bool in_value() const { return at_ == place::entry && member_ == "value" && !value_.is_whole(); }
@@ -206,6 +216,7 @@ class document_reader final : public nlohmann::json_sax<json> {
   std::unordered_set<std::string> members_;  // of the entry
   path path_;                                // that is being read
   integer_key step_ = integer_key::none;
+  std::string key_json_;  // of a step of it
   std::unordered_set<std::string> keys_, keys_of_tensors_;
   object_value_check value_;
 };

@@ -33,6 +33,8 @@ std::string path_json(const path& where) {
     if (text.size() > 1) text += ',';
     if (item.is_integer())
       text += fmt::format("{{\"$int\":{}}}", item.name());
+    else if (const auto json = item.is_python() ? torch_file::json_of_key(item) : std::nullopt)
+      text += fmt::format("{{\"$key\":{},\"text\":{}}}", json_quoted(*json), json_quoted(item.name()));
     else
       text += item.is_index() ? fmt::format("{}", item.index()) : json_quoted(item.name());
   }

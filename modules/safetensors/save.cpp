@@ -85,6 +85,11 @@ class safetensors_save {
     SHARDMESH_TRY(plan_, planned_files::make(described(all_indices()), format_));
     SHARDMESH_CHECK(plan_.lay_out(carried_texts(), objects_text_, destination));
     SHARDMESH_TRY(const auto incomplete, objects_not_held_whole(objects_));
+    // Without objects there is no document that could hold keys.
+    if (auto note = torch_file::note_of_python_keys(
+            tensors_, objects_, "text in names of safetensors",
+            [&](const path_key& key) { return objects_.empty() || !torch_file::json_of_key(key); }))
+      report_.notes.push_back(*std::move(note));
     report_.notes.insert(report_.notes.begin(), incomplete.begin(), incomplete.end());
     std::optional<objects_copy> beside;
     if (!format_.folder) {

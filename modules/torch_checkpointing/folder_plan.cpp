@@ -43,8 +43,16 @@ bool is_file_name(std::string_view item) {
          std::all_of(item.begin(), item.end(), [](char c) { return c != '/' && c != '\\' && c != '\0'; });
 }
 
+// A key of the root, for people: "1" is text, 1 an integer.
+std::string described(const path_key& key) {
+  const bool is_text = !key.is_index() && !key.is_integer() && !key.is_python();
+  return is_text ? fmt::format("\"{}\"", escaped(key.name())) : escaped(key_text(key));
+}
+
 struct planned_item {
-  std::string key, stem;
+  std::string key;
+  path_key named_by;
+  std::string stem;
   std::vector<std::pair<std::size_t, path>> tensors, objects;  // with their paths below the item
 };
 
@@ -72,12 +80,20 @@ class planning {
     const auto add = [&](const path& where, const std::string& key) -> result<std::pair<planned_item*, path>> {
       path whole;
       if (!format_.item.empty()) whole.push_back(format_.item);
-      whole.append(torch_file::with_text_keys(place_of(where, key)));  // the metadata has names and indices alone
+      whole.append(place_of(where, key));
       if (!names.insert(dotted(whole)).second)
         return fail(errc::duplicate_key, "two entries have one name").with_key(dotted(whole));
       const std::string item = key_text(whole[0]);
       const auto [found, is_new] = positions.try_emplace(item, items_.size());
-      if (is_new) items_.push_back({item, "", {}, {}});
+      if (is_new) items_.push_back({item, whole[0], "", {}, {}});
+      if (items_[found->second].named_by != whole[0])
+        return fail(errc::unsupported,
+                    fmt::format("two keys of the root, {} and {}, would be one item {}, as items "
+                                "have names",
+                                described(items_[found->second].named_by), described(whole[0]), escaped(item)))
+            .with_key(key)
+            .with_hint("item puts everything below one item");
+      if (is_new && (whole[0].is_index() || whole[0].is_integer() || whole[0].is_python())) renamed_.push_back(item);
       return std::pair(&items_[found->second], below_first(whole));
     };
     for (std::size_t i = 0; i < tensors_.size(); ++i) {
@@ -178,6 +194,10 @@ class planning {
 
   void add_tensor(std::size_t i, const path& where, std::span<planned_file> files, item_metadata& described) {
     const output_tensor& tensor = tensors_[i];
+    if (files.front().how == payload::safetensors && std::any_of(where.begin(), where.end(), [](const path_key& step) {
+          return step.is_integer() || step.is_python();
+        }))
+      flat_.push_back(tensor.key);
     if (tensor.archive) {
       files[static_cast<std::size_t>(tensor.chunks.front().rank)].entries.push_back(
           {tensor.key, where, tensor.type, {}, tensor.archive});
@@ -196,9 +216,16 @@ class planning {
   }
 
   void add_notes() {
-    if (auto note = torch_file::note_of_integer_keys(
-            tensors_, objects_, "text: an optimizer's load_state_dict drops the state that lies below such keys"))
-      made_.notes.push_back(*std::move(note));
+    if (!renamed_.empty())
+      made_.notes.push_back(fmt::format("{} {} of the root that {} no text become{} {} of items: {}", renamed_.size(),
+                                        renamed_.size() == 1 ? "key" : "keys", renamed_.size() == 1 ? "is" : "are",
+                                        renamed_.size() == 1 ? "s" : "", renamed_.size() == 1 ? "the name" : "names",
+                                        name_list(renamed_)));
+    if (!flat_.empty())
+      made_.notes.push_back(
+          fmt::format("{}: keys that are no text become text in files of safetensors: an "
+                      "optimizer's load_state_dict drops the state that lies below such keys",
+                      name_list(flat_)));
     if (!gathered_.empty())
       made_.notes.push_back(fmt::format(
           "{}: the boxes of one rank are no box together, so one rank's file has the whole", first_of(gathered_)));
@@ -222,8 +249,9 @@ class planning {
   std::span<const output_object> objects_;
   const folder_options& format_;
   std::vector<planned_item> items_;
-  std::vector<chunk_sharding> cuts_;                   // one for each tensor
-  std::vector<std::string> gathered_, boxed_, large_;  // keys
+  std::vector<chunk_sharding> cuts_;                          // one for each tensor
+  std::vector<std::string> gathered_, boxed_, large_, flat_;  // keys
+  std::vector<std::string> renamed_;                          // items
   std::int32_t world_ = 1;
   folder_plan made_;
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The writing half of metadata: the same dicts, in the same order of keys, as the package pickles them.
 module;
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -16,11 +17,26 @@ import shardmesh.pickle;
 namespace shardmesh::torch_checkpointing {
 namespace {
 
-std::string json_of(const path& where) {
+// As json.dumps of the package has a key; what it cannot spell, a tuple or an enum's member, is text.
+std::string json_of(const path_key& step) {
+  if (step.is_index()) return std::to_string(step.index());
+  if (step.is_integer()) return std::string(step.name());
+  const std::string_view pickled = step.is_python() ? step.pickled() : "";
+  const std::string_view opcode = pickled.substr(std::min<std::size_t>(2, pickled.size()), 1);  // behind the protocol
+  if (opcode == "N") return "null";
+  if (opcode == "\x88" || opcode == "\x89") return opcode == "\x88" ? "true" : "false";
+  const bool is_finite = step.name().find_first_not_of("0123456789+-.e") == std::string_view::npos;
+  const bool fits = opcode == "\x8a" && step.name().size() <= 18;  // readers of JSON know 64 bits
+  if (fits || (opcode == "G" && is_finite)) return std::string(step.name());
+  return json_quoted(step.name());
+}
+
+// `is_flat`: of files with dotted names, which have no keys but text.
+std::string json_of(const path& where, bool is_flat) {
   std::string text = "[";
   for (const path_key& step : where) {
     if (text.size() > 1) text += ',';
-    text += step.is_index() ? std::to_string(step.index()) : json_quoted(step.name());
+    text += is_flat && !step.is_index() ? json_quoted(step.name()) : json_of(step);
   }
   return text + "]";
 }
@@ -63,8 +79,10 @@ class metadata_writer {
     out_.begin_dict();
     out_.text("nested_path_to_metadata");
     out_.begin_dict();
+    const bool is_flat = std::any_of(item.files.begin(), item.files.end(),
+                                     [](const rank_file& file) { return file.how == payload::safetensors; });
     for (const tensor_metadata& tensor : item.tensors) {
-      out_.text(json_of(tensor.where));
+      out_.text(json_of(tensor.where, is_flat));
       out_.begin_list();
       for (const sharding& group : tensor.groups) write_group(group);
       out_.end_list();

@@ -152,6 +152,14 @@ result<sharding> sharding_of(const pickle::value& packed, std::int32_t world_siz
   return made;
 }
 
+// Python's str() of a float.
+static std::string float_key(double value) {
+  pickle::writer out(2);
+  out.floating(value);
+  const auto parsed = pickle::graph::parse(std::move(out).finish());
+  return parsed ? pickle::python_str(parsed->root()).value_or("") : std::string();
+}
+
 result<path> path_of_json(std::string_view text) {
   const nlohmann::json parsed = nlohmann::json::parse(text, nullptr, false);
   const auto refuse = [&] {
@@ -164,10 +172,11 @@ result<path> path_of_json(std::string_view text) {
       where.push_back(step.get<std::string>());
     else if (step.is_number_integer() && step.get<std::int64_t>() >= 0)
       where.push_back(step.get<std::int64_t>());
-    else if (step.is_number_integer() || step.is_boolean() || step.is_null())  // keys of dicts, as str() spells them
-      where.push_back(step.is_boolean() ? std::string(step.get<bool>() ? "True" : "False")
-                      : step.is_null()  ? std::string("None")
-                                        : step.dump());
+    else if (step.is_number() || step.is_boolean() || step.is_null())  // keys of dicts, as str() spells them
+      where.push_back(step.is_boolean()        ? std::string(step.get<bool>() ? "True" : "False")
+                      : step.is_null()         ? std::string("None")
+                      : step.is_number_float() ? float_key(step.get<double>())
+                                               : step.dump());
     else
       return refuse();
   }

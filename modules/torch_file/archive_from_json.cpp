@@ -287,11 +287,15 @@ class object_pickler {
 
 }  // namespace
 
-result<std::vector<std::byte>> archive_from_json(std::string_view text) {
+result<std::vector<std::byte>> pickle_from_json(std::string_view text) {
   SHARDMESH_CHECK(check_json_depth(text));
   const json value = json::parse(text, nullptr, false);
   if (value.is_discarded()) return fail(errc::bad_format, "the object's value is not JSON");
-  SHARDMESH_TRY(const std::vector<std::byte> pickle, object_pickler().pickle(value));
+  return object_pickler().pickle(value);
+}
+
+result<std::vector<std::byte>> archive_from_json(std::string_view text) {
+  SHARDMESH_TRY(const std::vector<std::byte> pickle, pickle_from_json(text));
   return object_archive(pickle);
 }
 

@@ -13,3 +13,10 @@ export namespace shardmesh::torch_file {
 result<std::vector<std::byte>> archive_from_json(std::string_view json);
 
 }  // namespace shardmesh::torch_file
+
+namespace shardmesh::torch_file {
+
+// The pickle alone, of protocol 2.
+result<std::vector<std::byte>> pickle_from_json(std::string_view json);
+
+}  // namespace shardmesh::torch_file

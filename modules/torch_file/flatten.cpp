@@ -16,6 +16,7 @@ module;
 module shardmesh.torch_file;
 
 import :object_parts;
+import :python_keys;
 import :wrapper_form;
 
 namespace shardmesh::torch_file {
@@ -26,10 +27,10 @@ class walker {
   walker(const torch_file::item& item, const flatten_options& options)
       : item_(item), options_(options), most_entries_(most_entries(item, options)) {}
   result<void> enter(const pickle::value& mapping);
+  result<void> visit(const pickle::value& value);
   std::vector<flat_entry> entries;
 
  private:
-  result<void> visit(const pickle::value& value);
   result<bool> is_leaf(const pickle::value& value, std::size_t depth);
   bool is_description(const pickle::value& value) const;
   result<void> add(const pickle::value& value);
@@ -61,7 +62,7 @@ result<void> walker::check_step(std::size_t depth) {
 // Python's str() of every key is known.
 bool has_text_keys(const pickle::value& mapping) {
   for (const pickle::pair pair : mapping_entries(mapping).pairs())
-    if (!pair.key.text() && !python_str(pair.key)) return false;
+    if (!has_name(pair.key)) return false;
   return true;
 }
 
@@ -116,8 +117,12 @@ result<void> walker::enter(const pickle::value& mapping) {
   open_.insert(mapping.identity());
   const pickle::pairs pairs = mapping_entries(mapping).pairs();
   if (pairs.empty() && options_.keep_empty && !path_.empty()) SHARDMESH_CHECK(add(mapping));
+  bool are_unnamed = path_.empty();  // below the root such dicts are leaves
+  for (std::size_t i = 0; i < pairs.size() && are_unnamed; ++i) are_unnamed = !has_name(pairs[i].key);
   for (std::size_t i = 0; i < pairs.size(); ++i) {
-    path_.push_back(step_of(pairs[i].key).value_or(fmt::format("#{}", i)));
+    const std::string unnamed = fmt::format("{}{}", are_unnamed ? "" : "#", i);
+    path_.push_back(step_of(pairs[i].key, unnamed).value_or(unnamed));
+    if (path_.back().is_python()) path_bytes_ += path_.back().pickled().size();
     SHARDMESH_CHECK(visit(pairs[i].value));
     path_.pop_back();
   }
@@ -153,6 +158,11 @@ result<void> walker::visit(const pickle::value& value) {
 
 result<std::vector<flat_entry>> flatten_state_dict(const torch_file::item& item, const pickle::value& root,
                                                    const flatten_options& options) {
+  if (options.may_be_list && root.kind() == pickle::kind::list) {
+    walker made(item, options);
+    SHARDMESH_CHECK(made.visit(root));
+    return std::move(made.entries);
+  }
   if (!is_mapping(root))
     return fail(errc::bad_format, fmt::format("a state dict is expected, not a {}", classify(item, root).type));
   walker made(item, options);  // the root is entered whatever its keys are

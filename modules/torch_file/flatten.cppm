@@ -34,6 +34,9 @@ struct flatten_options {
   bool keep_empty = false;
   /// A dict `KEY.wrapper` that describes a wrapping tensor of which the components lie beside it is an entry.
   bool keep_descriptions = false;
+  /// The root may be a list, too, as the value of an item is. One that is not descended into is one entry without a
+  /// path.
+  bool may_be_list = false;
   /// Of entries. A graph of fewer values than this is held to 100,000, or its own number if that is larger: more come
   /// from references that are shared again and again.
   std::size_t max_entries = 10'000'000;
@@ -43,8 +46,8 @@ struct flatten_options {
 };
 
 /// Entries in Python's order of iteration.
-/// \errors errc::bad_format when the root is not a mapping; errc::unsupported for a mapping inside itself, or beyond
-///   the limits; errc::duplicate_key when two paths have one fqn
+/// \errors errc::bad_format when the root is not a mapping (or a list that may be one); errc::unsupported for a mapping
+///   inside itself, or beyond the limits; errc::duplicate_key when two paths have one fqn
 /// Cost: O(entries * depth).
 result<std::vector<flat_entry>> flatten_state_dict(const torch_file::item& item, const pickle::value& root,
                                                    const flatten_options& options = {});

@@ -16,7 +16,8 @@ namespace shardmesh::torch_file {
 
 path with_text_keys(const path& where) {
   path made;
-  for (const path_key& step : where) made.push_back(step.is_integer() ? path_key(step.name()) : step);
+  for (const path_key& step : where)
+    made.push_back(step.is_integer() || step.is_python() ? path_key(step.name()) : step);
   return made;
 }
 

@@ -8,7 +8,8 @@ import shardmesh.tree;
 
 export namespace shardmesh::torch_file {
 
-/// The path with names in the place of integer keys, as PyTorch's flattening and torch_checkpointing have them.
+/// The path with names in the place of integer keys and of those that only Python has, as PyTorch's flattening and
+/// torch_checkpointing have them.
 path with_text_keys(const path& where);
 
 /// A line for the user that names the first entry below an integer key and says what becomes of it; nothing without

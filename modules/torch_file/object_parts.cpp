@@ -17,6 +17,7 @@ module;
 module shardmesh.torch_file;
 
 import :object_parts;
+import :python_keys;
 import :tensor_search;
 
 namespace shardmesh::torch_file {
@@ -67,7 +68,9 @@ class apart {
     std::vector<flat_entry> entries;
     std::vector<pickle::value> left_out;   // hold tensors, but have no name
     std::size_t attributes = 0;            // of modules, without tensors: not kept
+    std::size_t positions = 0;             // keys that nothing can carry: their positions stand for them
     std::vector<std::uint64_t> transient;  // buffers that state_dict() leaves out
+    std::vector<std::string> transient_names;
     bool is_apart = false;
   };
 
@@ -112,21 +115,22 @@ class apart {
     return true;
   }
 
-  // Where no key has a text (an optimizer's state has tensors as keys), positions stand for the keys.
+  // Keys that only Python can spell are named by their positions, behind a mark where other keys have a text. Where
+  // they cannot be kept (an optimizer's state has tensors as keys), the positions stand for them.
   bool enter_pairs(const pickle::pairs& pairs) {
-    std::vector<std::optional<path_key>> names;
-    std::size_t unknown = 0;
-    for (const pickle::pair pair : pairs) {
-      names.push_back(step_of(pair.key));
-      unknown += names.back() ? 0 : 1;
-      if (search_.holds(pair.key)) leave_out(pair.key);
-    }
+    std::size_t unnamed = 0;
+    for (const pickle::pair pair : pairs) unnamed += has_name(pair.key) ? 0 : 1;
+    const bool are_all_unnamed = unnamed == pairs.size();
     for (std::size_t i = 0; i < pairs.size(); ++i) {
-      path_key name = static_cast<std::int64_t>(i);
-      if (names[i])
-        name = std::move(*names[i]);
-      else if (unknown < pairs.size())
-        name = fmt::format("#{}", i);
+      const std::string position = fmt::format("{}{}", are_all_unnamed ? "" : "#", i);
+      const bool has_tensors = search_.holds(pairs[i].key);
+      if (has_tensors) leave_out(pairs[i].key);
+      auto kept = has_tensors ? std::nullopt : step_of(pairs[i].key, position);
+      into_->positions += kept ? 0 : 1;
+      const path_key name = kept              ? *std::move(kept)
+                            : are_all_unnamed ? path_key(static_cast<std::int64_t>(i))
+                                              : path_key(position);
+      if (name.is_python()) path_bytes_ += name.pickled().size();
       if (!step(name, pairs[i].value)) return false;
     }
     return true;
@@ -146,6 +150,7 @@ class apart {
         const bool is_tensor_here = is_tensor(item_, pair.value);
         if (part == "_buffers" && is_tensor_here && is_transient(pair.key)) {
           into_->transient.push_back(pair.value.identity());
+          into_->transient_names.push_back(fqn_ + (fqn_.empty() ? "" : ".") + std::string(*pair.key.text()));
           continue;
         }
         if (is_tensor_here || search_.holds(pair.value)) {
@@ -240,13 +245,17 @@ class apart {
     std::int64_t hidden = 0;
     for (const pickle::value& left : parts.left_out) hidden += count_unnamed(left);
     const std::string type = classify(item_, entry.value).type;
-    if (!parts.entries.empty() && noted_++ < named_notes) {
+    made_.unread_tensors += static_cast<std::int64_t>(parts.transient.size());
+    if ((!parts.entries.empty() || !parts.transient.empty()) && noted_++ < named_notes) {
       std::string note =
           fmt::format("{} (a {}) is taken apart: {} tensors and {} objects", entry.fqn.empty() ? "the file" : entry.fqn,
                       type, tensors, parts.entries.size() - static_cast<std::size_t>(tensors));
       if (parts.attributes > 0) note += fmt::format("; {} other attributes of modules are not kept", parts.attributes);
+      if (parts.positions > 0)
+        note += fmt::format("; positions stand for {} keys, which are tensors or too large", parts.positions);
       if (!parts.transient.empty())
-        note += fmt::format("; {} buffers that are not persistent are not kept", parts.transient.size());
+        note += fmt::format("; {} buffers that are not persistent are not kept: {}", parts.transient.size(),
+                            name_list(parts.transient_names));
       made_.notes.push_back(std::move(note));
     }
     std::move(parts.entries.begin(), parts.entries.end(), std::back_inserter(made_.entries));
@@ -286,15 +295,12 @@ result<taken_apart> take_apart(const torch_file::item& item, std::vector<flat_en
   return apart(item, options).run(std::move(entries));
 }
 
-bool holds_tensors(const torch_file::item& item, const pickle::value& value) {
-  return tensor_search(item).holds(value);
+bool has_name(const pickle::value& key) {
+  return key.text() || python_str(key);
 }
 
-std::optional<path_key> step_of(const pickle::value& key) {
-  if (key.kind() == pickle::kind::integer)
-    if (const auto number = key.as_int()) return path_key::of_integer(*number);
-  if (auto text = python_str(key)) return path_key(*text);
-  return std::nullopt;
+bool holds_tensors(const torch_file::item& item, const pickle::value& value) {
+  return tensor_search(item).holds(value);
 }
 
 std::size_t most_entries(const torch_file::item& item, const flatten_options& options) {

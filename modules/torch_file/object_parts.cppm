@@ -13,7 +13,8 @@ namespace shardmesh::torch_file {
 
 struct taken_apart {
   std::vector<flat_entry> entries;
-  std::vector<std::string> notes;  // what of the objects is not among the entries, one line each
+  std::vector<std::string> notes;   // what of the objects is not among the entries, one line each
+  std::int64_t unread_tensors = 0;  // of these the tensors: not part of what is to be saved, or nothing can carry them
 };
 
 // Entries that are objects with tensors below them give way to entries for these tensors and for the plain data beside
@@ -27,11 +28,11 @@ struct taken_apart {
 result<taken_apart> take_apart(const torch_file::item& item, std::vector<flat_entry> entries,
                                const flatten_options& options = {});
 
+// Python's str() of the key is known. Cost: that of the text.
+bool has_name(const pickle::value& key);
+
 // Whether a tensor or a storage lies below the value. Cost: O(values).
 bool holds_tensors(const torch_file::item& item, const pickle::value& value);
-
-// The step of a path that a dict's key is; nothing where its str() needs Python.
-std::optional<path_key> step_of(const pickle::value& key);
 
 // The limit on entries that suits an item, see flatten_options::max_entries.
 std::size_t most_entries(const torch_file::item& item, const flatten_options& options);

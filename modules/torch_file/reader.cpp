@@ -189,29 +189,31 @@ class torch_file_reader final : public checkpoint_reader, public file_of_ranks, 
     };
     std::vector<flat_entry> entries{{{}, {}, root, {}, 0}};
     const bool is_empty = is_mapping(root) && mapping_entries(root).pairs().empty();
-    if (part_ && (!is_mapping(root) || is_empty)) {
+    if (part_ && ((!is_mapping(root) && root.kind() != pickle::kind::list) || is_empty)) {
       entries = alone(*part_);
     } else if (item_->tensor_of(root) || item_->is_opaque_tensor(root)) {
       entries = alone("tensor");
-    } else if (is_mapping(root)) {
+    } else if (is_mapping(root) || part_) {
       // Every entry takes a byte or two of the pickle, unless parts are shared: then these limits are what ends it.
       const auto pickle_bytes = static_cast<std::int64_t>(item_->graph().consumed_bytes());
       SHARDMESH_TRY(entries, flatten_state_dict(*item_, root,
                                                 {.keep_empty = keeps_empty_,
                                                  .keep_descriptions = true,
+                                                 .may_be_list = part_.has_value(),
                                                  .max_entries = static_cast<std::size_t>(250'000 + pickle_bytes / 2),
                                                  .max_depth = 64,  // it recurses
                                                  .max_path_bytes = static_cast<std::size_t>(budget_.left_to_build())}));
     } else if (!holds_tensors(*item_, root)) {
       entries = alone("object");
     }
-    if (part_ && is_mapping(root) && !is_empty) begin_with(*part_, entries);
+    if (part_ && (is_mapping(root) || root.kind() == pickle::kind::list) && !is_empty) begin_with(*part_, entries);
     return take_apart(*item_, std::move(entries));
   }
 
   result<void> list() {
     SHARDMESH_TRY(taken_apart parts, entries_of_root());
     std::move(parts.notes.begin(), parts.notes.end(), std::back_inserter(notes_));
+    unread_tensors_ += parts.unread_tensors;
     for (flat_entry& entry : parts.entries) {
       if (entry.where.empty())
         return fail(errc::unsupported, fmt::format("it holds a {}, whose tensors ({}) have no names",
@@ -227,7 +229,7 @@ class torch_file_reader final : public checkpoint_reader, public file_of_ranks, 
       shardmesh::path below{name};
       below.append(entry.where);
       entry.where = std::move(below);
-      entry.fqn = name + "." + entry.fqn;
+      entry.fqn = entry.fqn.empty() ? name : name + "." + entry.fqn;
     }
   }
 

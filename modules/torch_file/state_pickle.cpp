@@ -16,6 +16,7 @@ module;
 #include <vector>
 module shardmesh.torch_file;
 
+import :python_keys;
 import :state_pickle;
 import :tensor_record;
 
@@ -69,7 +70,7 @@ class state_pickler {
         continue;
       }
       const std::size_t node = c.children[c.next++];
-      if (c.is_mapping) write_key(state.spec.keys()[node]);
+      if (c.is_mapping) SHARDMESH_CHECK(write_key(state.spec.keys()[node]));
       if (nodes[node].kind == node_kind::leaf)
         SHARDMESH_CHECK(write_leaf(state.leaf_order[leaf++]));
       else
@@ -78,9 +79,18 @@ class state_pickler {
     return {};
   }
 
-  void write_key(const path_key& key) {
-    if (key.is_index()) return out_.integer(key.index());
-    key.is_integer() ? out_.integer(key.integer()) : out_.text(key.name());
+  result<void> write_key(const path_key& key) {
+    if (key.is_python()) {
+      const std::string_view pickled = key.pickled();
+      SHARDMESH_TRY(auto parsed, pickle::graph::parse(std::as_bytes(std::span(pickled.data(), pickled.size()))));
+      keys_.push_back(std::move(parsed));
+      return out_.value(keys_.back().root(), 4 * most_key_bytes);
+    }
+    if (key.is_index())
+      out_.integer(key.index());
+    else
+      key.is_integer() ? out_.integer(key.integer()) : out_.text(key.name());
+    return {};
   }
 
   result<void> write_leaf(std::size_t entry) {
@@ -152,6 +162,7 @@ class state_pickler {
 
   static constexpr std::size_t most_bytes = std::size_t{1} << 32;
   std::span<const state_entry> entries_;
+  std::vector<pickle::graph> keys_;  // out_ knows what it wrote of them
   pickle::writer out_{2};
   state_pickle made_;
   std::vector<std::unique_ptr<torch_file::item>> kept_;

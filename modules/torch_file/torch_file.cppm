@@ -21,6 +21,7 @@ export import :object;
 export import :object_json;
 export import :payload_reader;
 export import :plain_object;
+export import :python_keys;
 export import :rank_part;
 export import :reader;
 export import :save;

@@ -10,6 +10,8 @@ module;
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -198,8 +200,39 @@ class manifest_reader {
   void note_containers(const json& entries) {
     for (const auto& [name, value] : entries.items()) {
       if (member(value, "type") == "list") lists_.insert(name);
+      for (const json& key : member(value, "keys"))
+        if (key.is_number_float())
+          have_large_.insert(name);
+        else if (auto typed = typed_key(key))
+          keys_[name].insert_or_assign(std::string(typed->name()), *typed);
       if (const std::size_t last = name.rfind('/'); last != std::string::npos) have_items_.insert(name.substr(0, last));
     }
+  }
+
+  // A key of a dict that is no text: torchsnapshot takes integers, and bools, which are integers to Python.
+  static std::optional<path_key> typed_key(const json& key) {
+    if (key.is_number_integer()) {
+      const bool is_large = key.is_number_unsigned() && key.get<std::uint64_t>() > INT64_MAX;
+      if (path_key small = path_key::of_integer(is_large ? 0 : key.get<std::int64_t>());
+          !is_large && small.is_integer())
+        return small;
+      auto large = torch_file::key_of_json(key.dump(), fmt::format(R"({{"$int":"{}"}})", key.dump()));
+      if (large) return *std::move(large);
+    }
+    if (!key.is_boolean()) return std::nullopt;
+    auto made = torch_file::key_of_json(key.get<bool>() ? "True" : "False", key.dump());
+    return made ? std::optional(*std::move(made)) : std::nullopt;
+  }
+
+  path_key key_of(const std::string& dict, const std::string& text) const {
+    const bool is_large = have_large_.contains(dict) && text.size() > 18 &&
+                          text.find_first_not_of("0123456789", text.starts_with('-') ? 1 : 0) == std::string::npos;
+    if (is_large)
+      if (auto large = torch_file::key_of_json(text, fmt::format(R"({{"$int":"{}"}})", text))) return *std::move(large);
+    const auto known = keys_.find(dict);
+    if (known == keys_.end()) return text;
+    const auto typed = known->second.find(text);
+    return typed == known->second.end() ? path_key(text) : typed->second;
   }
 
   // The path behind the rank; indices where the container is a list.
@@ -208,12 +241,12 @@ class manifest_reader {
     while (begin <= name.size()) {
       const std::size_t end = std::min(name.find('/', begin), name.size());
       const std::string step = name.substr(begin, end - begin);
-      const bool is_index = lists_.contains(name.substr(0, begin - 1));
-      const auto index = is_index ? number_of(step) : std::nullopt;
+      const std::string above = name.substr(0, begin - 1);
+      const auto index = lists_.contains(above) ? number_of(step) : std::nullopt;
       if (index)
         where.push_back(*index);
       else
-        where.push_back(decoded(step));
+        where.push_back(key_of(above, decoded(step)));
       if (where.size() > 64) return fail(errc::bad_format, "its path has more than 64 steps");
       begin = end + 1;
     }
@@ -278,6 +311,9 @@ class manifest_reader {
 
   read_budget& budget_;
   std::unordered_set<std::string> lists_, have_items_;  // paths with their ranks
+  std::unordered_set<std::string> have_large_;  // dicts with integers beyond 64 bits, which JSON reads as floats
+  // Of dicts by their paths with ranks: the keys that are no text, by their names.
+  std::unordered_map<std::string, std::map<std::string, path_key, std::less<>>> keys_;
   manifest made_;
 };
 

@@ -20,6 +20,32 @@ path_key path_key::of_integer(std::int64_t value) {
   return made;
 }
 
+path_key path_key::of_python(std::string_view text, std::string_view pickled) {
+  const std::uint64_t size = text.size();
+  std::string whole(sizeof size, '\0');
+  std::memcpy(whole.data(), &size, sizeof size);
+  (whole += text) += pickled;
+  path_key made(std::string_view{});
+  made.size_ = is_pickled;
+  made.store(share(whole));
+  return made;
+}
+
+std::string_view path_key::whole_text() const noexcept {
+  return shared_name(load<const shared_text*>());
+}
+
+std::string_view path_key::python_name() const noexcept {
+  const std::string_view whole = whole_text();
+  std::uint64_t size = 0;
+  std::memcpy(&size, whole.data(), sizeof size);
+  return whole.substr(sizeof size, size);
+}
+
+std::string_view path_key::pickled() const noexcept {
+  return whole_text().substr(sizeof(std::uint64_t) + python_name().size());
+}
+
 std::int64_t path_key::integer() const noexcept {
   const std::string_view digits = name();
   std::int64_t value = 0;

@@ -11,7 +11,8 @@ namespace shardmesh {
 /// A mapping's key or a sequence's index. Integers order before strings. Names of up to 15 bytes lie in the key itself,
 /// longer ones are shared by its copies; a key never changes, so copies may be used by several threads.
 /// A path without a tree does not say whether an index is a mapping's: an integer key is of_integer there, which is a
-/// name to all that do not ask.
+/// name to all that do not ask. So is a key that only Python has (None, True, 1.5, a tuple, an enum's member),
+/// of_python.
 export class path_key {
  public:
   inline path_key(std::int64_t index) noexcept : size_(is_an_index) { store(index); }  // NOLINT: implicit
@@ -31,6 +32,9 @@ export class path_key {
   /// The key 0 of {"state": {0: ..}}: its name is "0", and it is another key than the name "0". Integers of more than
   /// 15 characters are names alone.
   static path_key of_integer(std::int64_t value);
+  /// A mapping's key that is neither text nor an integer. Its name is `text`, Python's str() of it where that is known;
+  /// `pickled` is the key as a pickle of protocol 2. Equal for equal bytes of both.
+  static path_key of_python(std::string_view text, std::string_view pickled);
 
   inline path_key(const path_key& other) noexcept { copy_bytes(other), hold(); }
   inline path_key(path_key&& other) noexcept { take(other); }
@@ -46,28 +50,35 @@ export class path_key {
   inline std::int64_t index() const noexcept { return load<std::int64_t>(); }
   /// Lives as long as the key. Precondition: !is_index().
   inline std::string_view name() const noexcept {
-    return size_ == is_shared ? shared_name(load<const shared_text*>())
-                              : std::string_view(bytes_, size_ & longest_inside);
+    if (size_ == is_shared) return shared_name(load<const shared_text*>());
+    return size_ == is_pickled ? python_name() : std::string_view(bytes_, size_ & longest_inside);
   }
   /// Made by of_integer.
   inline bool is_integer() const noexcept { return size_ > is_a_number; }
   /// Precondition: is_integer().
   std::int64_t integer() const noexcept;
+  /// Made by of_python.
+  inline bool is_python() const noexcept { return size_ == is_pickled; }
+  /// Lives as long as the key. Precondition: is_python().
+  std::string_view pickled() const noexcept;
 
   friend inline bool operator==(const path_key& a, const path_key& b) noexcept {
     if (a.size_ != b.size_) return false;
     if (std::memcmp(a.bytes_, b.bytes_, sizeof a.bytes_) == 0) return true;
-    return a.size_ == is_shared && a.name() == b.name();
+    return (a.size_ == is_shared && a.name() == b.name()) ||
+           (a.size_ == is_pickled && a.whole_text() == b.whole_text());
   }
   friend inline std::strong_ordering operator<=>(const path_key& a, const path_key& b) noexcept {
     if (a.is_index() != b.is_index()) return a.is_index() ? std::strong_ordering::less : std::strong_ordering::greater;
     if (a.is_index()) return a.index() <=> b.index();
     const std::strong_ordering names = a.name() <=> b.name();
-    return names != 0 ? names : b.is_integer() <=> a.is_integer();
+    if (names != 0) return names;
+    if (a.is_python() && b.is_python()) return a.pickled() <=> b.pickled();
+    return a.is_python() != b.is_python() ? a.is_python() <=> b.is_python() : b.is_integer() <=> a.is_integer();
   }
   /// Combines the kind and the value.
   friend inline std::size_t hash_value(const path_key& key) noexcept {
-    if (key.size_ == is_shared) return hash_text(key.name());
+    if (key.size_ == is_shared || key.size_ == is_pickled) return hash_text(key.name());
     std::uint64_t halves[2];
     std::memcpy(halves, key.bytes_, sizeof key.bytes_);
     std::memcpy(reinterpret_cast<char*>(halves) + sizeof key.bytes_, &key.size_, 1);
@@ -81,12 +92,15 @@ export class path_key {
     std::size_t size;
     // then `size` characters
   };
-  static constexpr unsigned char longest_inside = 15, is_an_index = 16, is_shared = 17, is_a_number = 32;
+  static constexpr unsigned char longest_inside = 15, is_an_index = 16, is_shared = 17, is_pickled = 18,
+                                 is_a_number = 32;
 
   static shared_text* share(std::string_view name);
   static std::string_view shared_name(const shared_text* text) noexcept;
   static void free(shared_text* text) noexcept;
   static std::size_t hash_text(std::string_view text) noexcept;
+  std::string_view python_name() const noexcept;
+  std::string_view whole_text() const noexcept;  // of a shared text: of of_python the name's size, name and pickle
 
   template <class T>
   void store(T value) noexcept {
@@ -104,13 +118,14 @@ export class path_key {
   }
   inline void take(path_key& other) noexcept {  // leaves an empty name
     copy_bytes(other);
-    if (size_ == is_shared) std::memset(other.bytes_, 0, sizeof bytes_), other.size_ = 0;
+    if (size_ == is_shared || size_ == is_pickled) std::memset(other.bytes_, 0, sizeof bytes_), other.size_ = 0;
   }
   inline void hold() const noexcept {
-    if (size_ == is_shared) load<shared_text*>()->holders.fetch_add(1, std::memory_order_relaxed);
+    if (size_ == is_shared || size_ == is_pickled)
+      load<shared_text*>()->holders.fetch_add(1, std::memory_order_relaxed);
   }
   inline void release() noexcept {
-    if (size_ != is_shared) return;
+    if (size_ != is_shared && size_ != is_pickled) return;
     if (auto* text = load<shared_text*>(); text->holders.fetch_sub(1, std::memory_order_acq_rel) == 1) free(text);
   }
 

@@ -41,7 +41,7 @@ void append_key(std::string& name, const path_key& key, bool is_first, key_polic
     name += '[';
     append_index(name, key.index());
     name += ']';
-  } else if (key.is_integer()) {
+  } else if (key.is_integer() || key.is_python()) {
     name += '[';
     name += key.name();
     name += ']';

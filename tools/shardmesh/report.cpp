@@ -42,6 +42,8 @@ constexpr spelling hints[] = {
     {errc::invalid_argument, "allow_unused ignores this", "--allow-unused ignores this"},
     {errc::shape_mismatch, "allow_shape_mismatch cuts", "--allow-shape-mismatch cuts"},
     {errc::unsupported, "rename it, or skip_objects", "rename it, or --skip-objects"},
+    {errc::unsupported, "skip_unsupported leaves it out, or skip '", "--skip-unsupported leaves it out, or --skip '"},
+    {errc::unsupported, "item puts everything", "--item puts everything"},
     {errc::unsupported, "skip_unsupported leaves", "--skip-unsupported leaves"},
     {errc::unsupported, "allow_globals accepts", "--allow-globals accepts"},
     {errc::bad_format, "a higher limit factor", "a higher --limit-factor"},

@@ -64,8 +64,9 @@ TEST_CASE("what is taken apart and what of it is not kept is said") {
   const auto reader = open_checkpoint(fixtures / "module.pt");
   if (!reader) FAIL(to_string(reader.error()));
   CHECK((*reader)->notes() ==
-        std::vector<std::string>{"the file (a __main__.Net) is taken apart: 10 tensors and 0 objects; 14 other "
-                                 "attributes of modules are not kept; 1 buffers that are not persistent are not kept"});
+        std::vector<std::string>{
+            "the file (a __main__.Net) is taken apart: 10 tensors and 0 objects; 14 other "
+            "attributes of modules are not kept; 1 buffers that are not persistent are not kept: transient"});
 }
 
 TEST_CASE("a tensor that nothing can carry refuses every conversion by name, and is left out and counted on demand") {

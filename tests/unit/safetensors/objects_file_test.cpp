@@ -124,6 +124,33 @@ TEST_CASE("paths keep names, indices and integer keys apart") {
   }
 }
 
+TEST_CASE("paths hold keys that only Python has as JSON, and those that JSON does not hold as their text") {
+  const auto pickled = [](std::string_view text) { return std::string("\x80\2") + std::string(text) + "."; };
+  output_object one = object("a.None.Color", R"({"kind":"int","type":"builtins.int","value":1})");
+  one.where = {"a", path_key::of_python("None", pickled("N")),
+               path_key::of_python("Color", pickled("cm\nColor\nK\1\x85R"))};
+  const auto text = safetensors::format_objects(std::vector{one}, {});
+  REQUIRE(text);
+  const std::string_view spelled = R"("path":["a",{"$key":"null","text":"None"},"Color"])";
+  REQUIRE(text->find(spelled) != std::string::npos);
+  const auto found = safetensors::parse_objects(*text);
+  REQUIRE(found);
+  CHECK(found->objects.at(0).where == path{"a", path_key::of_python("None", pickled("N")), "Color"});
+  for (const std::string_view bad :
+       {R"("path":[{"$key":"null"}])", R"("path":[{"$key":null,"text":"None"}])",
+        R"("path":[{"text":"None","$key":"null"}])", R"("path":[{"$key":"nul","text":"None"}])",
+        R"("path":[{"$key":"{\"$other\":\"m.C\"}","text":"C"}])", R"("path":[{"$key":"null","text":"None","more":1}])",
+        R"("path":[{"$key":"null","text":["None"]}])"}) {
+    INFO(bad);
+    std::string changed = *text;
+    changed.replace(changed.find(spelled), spelled.size(), bad);
+    const auto refused = safetensors::parse_objects(with_digest(changed));
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().code == errc::bad_format);
+    CHECK(refused.error().key == "a.None.Color");
+  }
+}
+
 TEST_CASE("a value that the writer of objects.json would not print is an error that names its key") {
   const std::pair<std::string_view, std::string_view> values[] = {
       {"float", "1.5"},

@@ -116,6 +116,21 @@ TEST_CASE("keys of a state dict are named as Python's str() names them") {
   for (const torch_file::flat_entry& entry : *entries) names.push_back(entry.fqn);
   CHECK(names == std::vector<std::string>{"(1, 'a')", "b\"b'\\n\"", "torch.float32", "torch.Size([2])", "()", "None",
                                           "(1,)", "1e-07"});
+  // The keys themselves stay in the paths.
+  const std::vector<std::string> spelled{R"({"$tuple":[1,"a"]})",   R"({"$bytes":"62270a"})",
+                                         R"({"$dtype":"float32"})", R"({"$size":[2]})",
+                                         R"({"$tuple":[]})",        "null",
+                                         R"({"$tuple":[1]})",       R"({"$float":"0x1.ad7f29abcaf48p-24"})"};
+  for (std::size_t i = 0; i < spelled.size(); ++i) {
+    INFO(spelled[i]);
+    const path_key& key = (*entries)[i].where[0];
+    REQUIRE(key.is_python());
+    CHECK(torch_file::json_of_key(key) == spelled[i]);
+    const auto again = torch_file::key_of_json(key.name(), spelled[i]);
+    if (!again) FAIL(to_string(again.error()));
+    CHECK(again->name() == key.name());
+    CHECK(torch_file::json_of_key(*again) == spelled[i]);
+  }
 }
 
 TEST_CASE("a mapping with a key that only Python can name is one object, and at the root the key is its position") {
@@ -127,6 +142,10 @@ TEST_CASE("a mapping with a key that only Python can name is one object, and at 
   CHECK((*entries)[0].fqn == "cfg");
   CHECK((*entries)[0].value.size() == 2);
   CHECK((*entries)[1].fqn == "#1");
+  const path_key& key = (*entries)[1].where[0];
+  REQUIRE(key.is_python());
+  CHECK(key.pickled().find("cm\nColor\n") != std::string_view::npos);
+  CHECK_FALSE(torch_file::json_of_key(key));
 }
 
 TEST_CASE("a list inside itself is one object beside the other entries") {

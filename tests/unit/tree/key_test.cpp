@@ -71,6 +71,32 @@ TEST_CASE("an integer key is a name to who does not ask, and another key than th
   }
 }
 
+TEST_CASE("a key that only Python has is its text to who does not ask, and another key than that text") {
+  using namespace std::string_literals;
+  const std::string none = "\x80\2N."s, text(40, 'x'), pickle("\x80\2K\0.", 5);
+  for (const auto& [name, pickled] : {std::pair("None"s, none), std::pair(text, pickle), std::pair(""s, text)}) {
+    const path_key key = path_key::of_python(name, pickled);
+    CHECK(key.is_python());
+    CHECK_FALSE((key.is_index() || key.is_integer()));
+    CHECK(key.name() == name);
+    CHECK(key.pickled() == pickled);
+    CHECK(key == path_key::of_python(name, pickled));
+    CHECK(hash_value(key) == hash_value(path_key::of_python(name, pickled)));
+    CHECK_FALSE(key == path_key(name));
+    CHECK_FALSE(key == path_key::of_python(name, pickled + "."));
+    CHECK_FALSE(key == path_key::of_python(name + ".", pickled));
+    CHECK((path_key(name) < key && !(key < path_key(name)) && path_key(7) < key));
+    CHECK(key < path_key::of_python(name, pickled + "."));
+    path_key copy = key, moved = std::move(copy);
+    copy = moved;
+    moved = path_key("other");
+    CHECK((copy == key && copy.pickled() == pickled));
+  }
+  CHECK((path_key::of_integer(1) < path_key("1") && path_key("1") < path_key::of_python("1", none)));
+  CHECK(to_string(path{"a", path_key::of_python("None", none), "b"}) == "a[None].b");
+  CHECK(dotted(path{"a", path_key::of_python("None", none), "b"}) == "a.None.b");
+}
+
 TEST_CASE("keys of every length hold, compare, order and hash as what they were made of") {
   const auto all = samples();
   for (const model& a : all) {
