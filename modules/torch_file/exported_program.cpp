@@ -220,12 +220,16 @@ class program_reader final : public payload_reader {
   }
 
   void note_rest() {
-    std::size_t constants = 0;
+    std::vector<std::string> constants;
     const std::string folder = archive_prefix(directory_) + "data/constants/";
-    for (const zip_record& record : directory_.records())
-      constants += record.name.starts_with(folder) && !record.name.ends_with(".json") ? 1 : 0;
-    notes_.push_back(std::string(not_read) +
-                     (constants > 0 ? fmt::format("; not kept: {} constants", constants) : std::string()));
+    for (const zip_record& record : directory_.records()) {
+      if (!record.name.starts_with(folder) || record.name.ends_with(".json")) continue;
+      constants.push_back(escaped(record.name.substr(folder.size())));
+      unread_tensors_ += constants.back().starts_with("tensor_") ? 1 : 0;
+    }
+    notes_.push_back(std::string(not_read) + (constants.empty() ? std::string()
+                                                                : fmt::format("; not kept: {} constants ({})",
+                                                                              constants.size(), name_list(constants))));
   }
 
   file_pool pool_;

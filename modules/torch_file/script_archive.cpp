@@ -154,7 +154,10 @@ class script_walker {
         SHARDMESH_CHECK(enter(pair.value, *below));
         path_.pop_back();
       } else if (is_weight(pair)) {
-        other_tensors_ += is_parameter(pair) || is_buffer(pair) ? 0 : 1;
+        if (is_parameter(pair) || is_buffer(pair)) continue;
+        path_.push_back(*pair.key.text());
+        add_unread(dotted(path_));
+        path_.pop_back();
       } else if (pair.key.text() != "training" && !pair.value.is_none()) {
         ++attributes_;
       }
@@ -177,12 +180,37 @@ class script_walker {
     return {};
   }
 
+  // Named are as many as a note shows.
+  void add_unread(std::string name) {
+    if (unread_.size() < 11)
+      unread_.push_back(std::move(name));
+    else
+      ++more_unread_;
+  }
+
+  // The storages behind constants.pkl; the code calls them CONSTANTS.c0 and so on.
+  std::vector<std::string> names_of_constants() const {
+    std::vector<std::string> names;
+    const std::string folder = prefix_ + "constants/";
+    for (const zip_record& record : directory_.records())
+      if (record.name.starts_with(folder)) names.push_back(record.name.substr(prefix_.size()));
+    return names;
+  }
+
   void add_notes() {
     std::string rest;
     const auto say = [&](std::size_t count, std::string_view what) {
       if (count > 0) rest += fmt::format("{}{} {}", rest.empty() ? "" : ", ", count, what);
     };
-    say(other_tensors_, "tensors that are neither parameters nor buffers");
+    say(unread_.size() + more_unread_, "tensors that are neither parameters nor buffers");
+    if (!unread_.empty())
+      rest += fmt::format(" ({}{})", name_list(unread_),
+                          more_unread_ > 0 ? fmt::format(" and {} more", more_unread_) : std::string());
+    const std::vector<std::string> constants = names_of_constants();
+    say(constants.size(), "constant tensors");
+    if (!constants.empty())
+      rest += fmt::format(" ({}), among which a frozen module has its weights", name_list(constants));
+    made_.unread_tensors = static_cast<std::int64_t>(unread_.size() + more_unread_ + constants.size());
     say(attributes_, "other attributes of modules");
     say(own_states_, "modules with a state of their own");
     made_.notes.push_back("it is a TorchScript archive: its weights are read, its code and constants are not" +
@@ -199,7 +227,8 @@ class script_walker {
   path path_;
   std::vector<std::uint64_t> open_;  // the modules that the current one lies in
   std::set<std::string> names_;
-  std::size_t steps_ = 0, other_tensors_ = 0, attributes_ = 0, own_states_ = 0;
+  std::size_t steps_ = 0, more_unread_ = 0, attributes_ = 0, own_states_ = 0;
+  std::vector<std::string> unread_;  // the first tensors that are neither parameters nor buffers
   taken_apart made_;
 };
 

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A conversion that would leave nothing of a source's tensors is refused, with their number and names; one that meets objects
+with no way back names each and how to leave it out; what is written and cannot be converted further is named then."""
+import argparse
+import collections
+import datetime
+import enum
+import json
+import zipfile
+
+from common import Oracle, need_torch, read_safetensors, sha256
+
+need_torch()
+import torch  # noqa: E402
+
+TARGETS = {"dcp": "", "safetensors": ".safetensors", "hf": "", "pt": ".pt", "torch-checkpointing": ""}
+
+
+class Color(enum.Enum):
+    RED = 1
+
+
+class Scaled(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(3, 4)
+        self.table = torch.nn.Parameter(torch.ones(2))
+
+    def forward(self, x):
+        return self.linear(x) + self.table.sum()
+
+
+class Transient(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mask", torch.ones(3), persistent=False)
+        self.register_buffer("bias", torch.zeros(2), persistent=False)
+
+
+class Plain(torch.nn.Module):
+    """A tensor that is neither parameter nor buffer: the exported program's constant."""
+
+    def __init__(self):
+        super().__init__()
+        self.k = torch.ones(3)
+
+    def forward(self, x):
+        return x + self.k
+
+
+class Attribute(torch.nn.Module):
+    """The same of a TorchScript archive."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale = torch.ones(3)
+
+    def forward(self, x):
+        return x * self.scale
+
+
+def empty_sources(oracle):
+    """(name, file, number of tensors, a text of the note that names them)"""
+    file = oracle.work / "frozen.pt"
+    torch.jit.freeze(torch.jit.script(Scaled().eval())).save(str(file))
+    with zipfile.ZipFile(file) as archive:
+        constants = sum("/constants/" in name for name in archive.namelist())
+    yield "frozen", file, constants, "constants/0"
+    file = oracle.work / "attribute.pt"
+    torch.jit.script(Attribute()).save(str(file))
+    yield "attribute", file, 1, "(scale)"
+    file = oracle.work / "transient.pt"
+    torch.save(Transient(), file)
+    yield "transient", file, 2, "2 buffers that are not persistent are not kept: mask, bias"
+    try:
+        file = oracle.work / "plain.pt2"
+        torch.export.save(torch.export.export(Plain().eval(), (torch.ones(3),)), file)
+        yield "exported", file, 1, "tensor_0"
+    except Exception as error:  # exporting needs a compiler's front end, which some builds of PyTorch lack
+        print(f"skipped: no program can be exported ({type(error).__name__}: {error})")
+
+
+def check_empty(oracle):
+    for name, file, count, named in empty_sources(oracle):
+        for to, ending in TARGETS.items():
+            made, case = oracle.work / f"{name}_{to}{ending}", f"{name} to {to}"
+            status, out, err = oracle.run("convert", file, made, "--to", to)
+            oracle.check(status == 1 and f"the {count} tensors of the source cannot be kept" in err and named in err and str(file) in err
+                         and "--skip-unsupported" in err and not made.exists(), case, f"exits {status}: {out + err}")
+            oracle.succeeds(case, "convert", file, made, "--to", to, "--skip-unsupported")
+            oracle.check(made.exists(), case, "nothing is written on demand")
+        status, _, err = oracle.run("reshard", file, oracle.work / f"{name}_reshard", "--mesh", "2", "--default", "R")
+        oracle.check(status == 1 and "cannot be kept" in err, f"{name} resharded", f"exits {status}: {err}")
+    # Some tensors left are enough, and none of a source that has none.
+    torch.save({"n": 3}, oracle.work / "none.pt")
+    oracle.succeeds("none", "convert", oracle.work / "none.pt", oracle.work / "none.safetensors")
+    script = torch.jit.script(Scaled())
+    script.save(str(oracle.work / "script.pt"))
+    oracle.succeeds("script", "convert", oracle.work / "script.pt", oracle.work / "script.safetensors")
+
+
+def check_ways_back(oracle):
+    """What JSON holds by its type alone has no way back: each is named, with two ways to go on."""
+    foreign = {"when": datetime.datetime(2026, 1, 2), "color": Color.RED, "queue": collections.deque([1]), "a.b": {"ns": argparse.Namespace(x=1)}}
+    state = {"w": torch.arange(4.), "step": 3, "table": {None: 1}, **foreign}
+    source = oracle.work / "ways.pt"
+    torch.save(state, source)
+    keys = ["when", "color", "queue", "a.b.ns"]
+    for middle in ("safetensors", "hf"):
+        there = oracle.work / f"ways_{middle}{TARGETS[middle]}"
+        oracle.succeeds(middle, "convert", source, there, "--to", middle)
+        for to in ("pt", "dcp", "torch-checkpointing"):
+            case = f"{middle} to {to}"
+            back, skipped = (oracle.work / f"{middle}_{to}_{how}{TARGETS[to]}" for how in ("back", "skipped"))
+            status, _, err = oracle.run("convert", there, back, "--to", to)
+            oracle.check(status == 1 and not back.exists(), case, f"exits {status}: {err}")
+            for key in keys:
+                pattern = key.replace(".", "\\.")
+                lines = [line for line in err.splitlines() if f"{key}: " in line]
+                oracle.check(len(lines) == 1 and there.name in lines[0] and f"--skip-unsupported leaves it out, or --skip '{pattern}'" in lines[0],
+                             case, f"says of {key}: {lines}")
+            status, out, err = oracle.run("convert", there, skipped, "--to", to, "--skip-unsupported")
+            oracle.check(status == 0 and all(f"{key} is left out" in err for key in keys) and "4 objects" in out, case, f"says {out + err}")
+            oracle.succeeds(case, "convert", there, oracle.work / f"{middle}_{to}_bare{TARGETS[to]}", "--to", to,
+                            *(["--skip-objects"] if to != "dcp" else ["--skip-unsupported"]))
+            rules = [word for key in keys for word in ("--skip", key.replace(".", "\\."))]
+            oracle.succeeds(case, "convert", there, back, "--to", to, *rules)
+            for made in (back, skipped):
+                if to == "pt":
+                    found = torch.load(made, weights_only=False)
+                    oracle.check(torch.equal(found.pop("w"), state["w"]) and found == {"step": 3, "table": {None: 1}}, case, f"gives {found}")
+                else:
+                    oracle.succeeds(case, "verify", made)
+        status, _, err = oracle.run("reshard", there, oracle.work / f"{middle}_mesh", "--mesh", "2", "--default", "R")
+        oracle.check(status == 1 and all(f"{key}: " in err for key in keys), f"{middle} resharded", f"exits {status}: {err}")
+        oracle.succeeds(middle, "reshard", there, oracle.work / f"{middle}_mesh", "--mesh", "2", "--default", "R", "--skip-unsupported")
+
+
+def check_optimizer_states(oracle):
+    """The states of torchao's optimizers are components like its weights, from DCP and .pt, there and back."""
+    folder = oracle.data / "writers" / "wrappers" / "optimizer"
+    expected = json.loads((folder / "expected.json").read_text())
+    for name in ("states.pt", "dcp"):
+        source, apart, back = folder / name, oracle.work / f"{name}_hf", oracle.work / f"{name}_again.pt"
+        oracle.succeeds(name, "convert", source, apart, "--to", "hf")
+        tensors, _ = read_safetensors(apart / "model.safetensors")
+        for key, parts in expected.items():
+            for part, wanted in parts["components"].items():
+                dtype, shape, data = tensors.get(f"optimizer.state.0.{key}.{part}", (None, None, b""))
+                oracle.check(shape == wanted["shape"] and sha256(data) == wanted["sha256"], name, f"{key}.{part} is {dtype} {shape}")
+        for middle in ("pt", "dcp", "torch-checkpointing", "hf"):
+            made = oracle.work / f"{name}_{middle}{TARGETS[middle]}"
+            oracle.succeeds(name, "convert", source, made, "--to", middle, "--force")
+            oracle.succeeds(name, "diff", source, made)
+            for to in ("pt", "dcp", "hf"):
+                further = oracle.work / f"{name}_{middle}_{to}{TARGETS[to]}"
+                oracle.succeeds(f"{name} by {middle} to {to}", "convert", made, further, "--to", to)
+                oracle.succeeds(f"{name} by {middle} to {to}", "diff", source, further)
+        oracle.succeeds(name, "convert", apart, back)
+
+
+def main():
+    oracle = Oracle(__doc__)
+    check_empty(oracle)
+    check_ways_back(oracle)
+    check_optimizer_states(oracle)
+    oracle.finish()
+
+
+if __name__ == "__main__":
+    main()
