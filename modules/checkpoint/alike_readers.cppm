@@ -8,7 +8,8 @@ import shardmesh.catalog;
 
 export namespace shardmesh {
 
-/// The two readers that it was made of, which outlive it, except that objects that are one tensor are tensors, and,
+/// The two readers that it was made of, which outlive it, except that objects that are one tensor are tensors, that
+/// dicts and lists which one side keeps whole are flattened where the other has their entries, and,
 /// where either side has a wrapping tensor whole, components of such tensors are put together on both. Components that
 /// cannot be put together stay.
 class alike_readers {

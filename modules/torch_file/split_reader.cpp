@@ -12,16 +12,32 @@ module;
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <variant>
 #include <vector>
 module shardmesh.torch_file;
 
+import :item_records;
 import :object_parts;
 import :split_reader;
 
 namespace shardmesh::torch_file {
 namespace {
+
+// An archive in memory.
+class archive_in_memory final : public byte_source {
+ public:
+  archive_in_memory(std::vector<std::byte> bytes, std::string name)
+      : bytes_(std::move(bytes)), view_(bytes_, std::move(name)) {}
+  std::int64_t size_bytes() const override { return view_.size_bytes(); }
+  result<void> read(std::int64_t offset, std::span<std::byte> to) const override { return view_.read(offset, to); }
+  std::string name() const override { return view_.name(); }
+
+ private:
+  std::vector<std::byte> bytes_;
+  memory_source view_;
+};
 
 flat_entry entry_of(const object_entry& object, const pickle::value& value) {
   return {object.where, object.key, value, {}, 0};
@@ -31,14 +47,21 @@ flat_entry entry_of(const object_entry& object, const pickle::value& value) {
 class split_reader final : public forwarding_reader, public opaque_values {
  public:
   split_reader(checkpoint_reader& inner, to_split which) : forwarding_reader(inner), which_(which) { clear_objects(); }
+  split_reader(checkpoint_reader& inner, std::span<const std::size_t> objects)
+      : forwarding_reader(inner), flattened_(objects.begin(), objects.end()) {
+    clear_objects();
+  }
 
-  // False when no object holds a tensor.
+  // False when no object holds a tensor, or has entries.
   result<bool> split() {
     bool is_split = false;
     const auto& objects = inner().contents().objects;
     for (std::size_t i = 0; i < objects.size(); ++i) {
-      auto opened = open_object(inner(), i);
-      if (opened && is_meant(*opened->item)) {
+      const bool flattens = flattened_.contains(i);
+      auto opened = !flattened_.empty() && !flattens ? result<opened_object>(fail(errc::unsupported, "it stays whole"))
+                    : flattens                       ? open_whole(i)
+                                                     : open_object(inner(), i);
+      if (opened && (flattens ? has_parts(*opened->item) : is_meant(*opened->item))) {
         if (!std::exchange(is_split, true)) add_whole_tensors();
         SHARDMESH_CHECK(add_parts(i, std::move(*opened)));
       } else {
@@ -85,8 +108,12 @@ class split_reader final : public forwarding_reader, public opaque_values {
   }
 
   result<std::optional<digest128>> content_of(const whole_entry& entry) override {
-    if (!entry.is_tensor && objects_[entry.index].object) return std::optional<digest128>();
-    return forwarding_reader::content_of(entry);
+    if (entry.is_tensor || !objects_[entry.index].object) return forwarding_reader::content_of(entry);
+    const part& from = objects_[entry.index];
+    SHARDMESH_TRY(item_storages storages, item_storages::open(*from.object->source, *from.object->item,
+                                                              from.object->budget.get(), from.object->place));
+    SHARDMESH_TRY(const digest128 digest, storages.content_of(from.value));
+    return std::optional(digest);
   }
 
  private:
@@ -104,6 +131,41 @@ class split_reader final : public forwarding_reader, public opaque_values {
     return which_ == to_split::all ? holds_tensors(item, item.root()) : item.is_opaque_tensor(item.root());
   }
 
+  static bool is_container(const pickle::value& root) { return is_mapping(root) || root.kind() == pickle::kind::list; }
+
+  static bool has_parts(const torch_file::item& item) {
+    return is_container(item.root()) || holds_tensors(item, item.root());
+  }
+
+  // Of any format: the object's archive, which is in memory where the format has none.
+  result<opened_object> open_whole(std::size_t index) {
+    if (auto opened = open_object(inner(), index)) return opened;
+    SHARDMESH_TRY(std::vector<std::byte> archive, inner().object_archive(index));
+    opened_object made;
+    made.source = std::make_shared<archive_in_memory>(std::move(archive), path_.string());
+    made.budget = std::make_shared<read_budget>();
+    SHARDMESH_TRY(torch_file::item item, item::open(*made.source));
+    made.item = std::make_shared<const torch_file::item>(std::move(item));
+    return made;
+  }
+
+  // As the reader of a .pt file has a state dict's entries, below the object.
+  static result<std::vector<flat_entry>> flattened(const torch_file::item& item, const object_entry& whole) {
+    if (!is_container(item.root())) return std::vector<flat_entry>{entry_of(whole, item.root())};
+    SHARDMESH_TRY(
+        std::vector<flat_entry> entries,
+        flatten_state_dict(item, item.root(),
+                           {.keep_empty = true, .may_be_list = true, .max_entries = 250'000, .max_depth = 64}));
+    for (flat_entry& entry : entries) {
+      shardmesh::path below = whole.where;
+      below.append(entry.where);
+      entry.where = std::move(below);
+      entry.fqn = entry.fqn.empty() ? whole.key : whole.key + "." + entry.fqn;
+    }
+    if (entries.empty()) entries.push_back(entry_of(whole, item.root()));
+    return entries;
+  }
+
   void add_whole_tensors() {
     for (std::size_t i = 0; i < inner().contents().tensors.size(); ++i) add_whole_tensor(i);
     first_own_chunk_ = contents_.chunk_places.size();
@@ -112,7 +174,13 @@ class split_reader final : public forwarding_reader, public opaque_values {
   result<void> add_parts(std::size_t index, opened_object opened) {
     const object_entry& whole = inner().contents().objects[index];
     const auto object = std::make_shared<const opened_object>(std::move(opened));
-    auto parts = take_apart(*object->item, {entry_of(whole, object->item->root())});
+    std::vector<flat_entry> found{entry_of(whole, object->item->root())};
+    if (flattened_.contains(index)) {
+      auto entries = flattened(*object->item, whole);
+      if (!entries) return located(std::move(entries).error(), whole.key);
+      found = *std::move(entries);
+    }
+    auto parts = take_apart(*object->item, std::move(found));
     if (!parts) return located(std::move(parts).error(), whole.key);
     for (std::string& note : parts->notes) notes_.push_back(std::move(note));
     for (const flat_entry& entry : parts->entries) {
@@ -133,7 +201,8 @@ class split_reader final : public forwarding_reader, public opaque_values {
     return {};
   }
 
-  to_split which_;
+  to_split which_ = to_split::all;
+  std::unordered_set<std::size_t> flattened_;  // the inner reader's objects that are; empty: `which_` says
   std::size_t first_own_chunk_ = 0;
   std::unordered_map<std::size_t, opened_value> opaque_;  // by index into the catalog's tensors
   std::vector<part> objects_;                             // one per object of the catalog
@@ -148,6 +217,15 @@ result<std::unique_ptr<checkpoint_reader>> split_objects(checkpoint_reader& inne
       format != checkpoint_format::parts)
     return std::unique_ptr<checkpoint_reader>();
   auto made = std::make_unique<split_reader>(inner, which);
+  SHARDMESH_TRY(const bool is_split, made->split());
+  if (!is_split) made.reset();
+  return std::unique_ptr<checkpoint_reader>(std::move(made));
+}
+
+result<std::unique_ptr<checkpoint_reader>> flatten_objects(checkpoint_reader& inner,
+                                                           std::span<const std::size_t> objects) {
+  if (objects.empty()) return std::unique_ptr<checkpoint_reader>();
+  auto made = std::make_unique<split_reader>(inner, objects);
   SHARDMESH_TRY(const bool is_split, made->split());
   if (!is_split) made.reset();
   return std::unique_ptr<checkpoint_reader>(std::move(made));

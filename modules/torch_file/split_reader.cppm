@@ -21,6 +21,12 @@ enum class to_split : std::uint8_t { all, opaque_tensors };
 /// pickle. errc::duplicate_key when a tensor inside an object has the name of another entry.
 result<std::unique_ptr<checkpoint_reader>> split_objects(checkpoint_reader& inner, to_split which = to_split::all);
 
+/// `inner`, which must outlive the result, with the entries that a state dict's flattening makes of these objects
+/// (dicts, lists with dicts or tensors in them, instances with tensors) in their place; null when none has any.
+/// `objects`: indices into its catalog. Errors as above.
+result<std::unique_ptr<checkpoint_reader>> flatten_objects(checkpoint_reader& inner,
+                                                           std::span<const std::size_t> objects);
+
 /// The tensors below an item's root, as entries of the object's checkpoint. Cost: O(values).
 result<std::vector<tensor_entry>> tensors_inside(const torch_file::item& item, const object_entry& object);
 

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every sample checkpoint goes to every target and back, and `diff` finds nothing: neither between the source and what was
+written, nor between the source and what comes back of it. What a target or a source cannot do is listed below with its reason,
+and in docs/formats.md; an exception that holds no more is a failure, too. The ordinary run takes a share of the samples, by
+SHARDMESH_SEED, of about a minute; SHARDMESH_PROPERTY_RUNS=long takes all."""
+import fnmatch
+import os
+import random
+import time
+
+from common import Oracle
+
+TARGETS = {"dcp": "", "safetensors": ".safetensors", "hf": "", "pt": ".pt", "torch-checkpointing": ""}
+BUDGET_S = 40
+
+# (sample, targets or "*", the step that is refused, text in the message, reason). docs/formats.md has the same table.
+NO_COMPLEX = "safetensors has no complex128"
+EXCEPTIONS = [
+    ("writers/torchsnapshot/one", "safetensors hf", "convert", "cannot hold complex128", NO_COMPLEX),
+    ("writers/torch_checkpointing/one_rank/checkpoint", "safetensors hf", "convert", "cannot hold complex128", NO_COMPLEX),
+    ("objects/containers.pt", "*", "convert", "an object with 1 tensors inside", "only Python knows what a call makes of its tensor"),
+    ("objects/collision.pt", "*", "convert", "an object with 1 tensors inside", "a part of it has the name of another entry"),
+    ("writers/torch_ranks/partial_2/checkpoint", "*", "convert", "a DTensor that is Partial", "its reduction was not made"),
+    ("pickle/cycles.pkl", "safetensors hf", "back", "does not hold it whole", "JSON has no references"),
+]
+
+
+class Settings:
+    """An instance with tensors, dicts and lists as its attributes."""
+
+    def __init__(self, **attributes):
+        self.__dict__.update(attributes)
+
+
+def made_samples(oracle):
+    """State dicts of shapes that no sample has, and random ones; none without PyTorch."""
+    try:
+        import torch
+    except Exception as error:
+        print(f"skipped: the samples that PyTorch makes ({type(error).__name__})")
+        return []
+    model = torch.nn.Linear(3, 2)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+    model(torch.ones(3)).sum().backward()
+    optimizer.step()
+    groups = [{"lr": 0.1, "betas": (0.9, 0.95), "params": [0, 1], "nested": [{"a": None}]}, {}]
+    attributes = {"w": torch.ones(2), "config": {"lr": 1, "deep": {"a": [1, {"b": 2}]}, 3: None}, "names": ["x", {"y": 1}], "empty": {}}
+    states = {
+        "optimizer": optimizer.state_dict(), "schedulers": {"schedulers": [{"step": 3, "lrs": [0.1]}, {"step": 4}], "last": 7},
+        "groups": {"param_groups": groups, "w": torch.ones(2)}, "root_list": [{"w": torch.ones(2), "c": {"a": 1}}, {"lr": 0.5}, [torch.zeros(1), {"b": 1}]],
+        "instance": {"obj": Settings(**attributes), "n": 1}, "instance_root": Settings(**attributes),
+        "tuple": {"t": (torch.ones(1), {"a": {"b": 1}}, [1, {"c": 2}])}, "sharded_objects": {"m._extra_state/shard_0_2": {"a": {"b": 1}}, "w": torch.ones(1)},
+        "items": {"model": dict(model.state_dict()), "lists": [[{"a": 1}], [torch.ones(1)]], "empty": {}, "none": None}}
+    dice = random.Random(oracle.seed)
+
+    def value(depth):
+        kind = dice.random()
+        if depth > 3 or kind < 0.4:
+            return dice.choice((lambda: torch.full((dice.randrange(1, 4),), float(dice.randrange(99))), lambda: dice.randrange(9), lambda: "text",
+                                lambda: (1, {"x": 2}), lambda: None, lambda: b"\xff", lambda: 0.5))()
+        if kind < 0.6:
+            return [value(depth + 1) for _ in range(dice.randrange(1, 4))]
+        if kind < 0.7:
+            return Settings(**{name: value(depth + 1) for name in dice.sample("abcd", 2)}, w=torch.ones(1))
+        keys = dice.sample(["a", "b", "w", 0, 7, None, True, 1.5, (1, 2), "long name"], dice.randrange(1, 4))
+        return {key: value(depth + 1) for key in keys}
+    for number in range(8):
+        states[f"random_{number}"] = {name: value(0) for name in dice.sample("klmn", 3)}
+    folder = oracle.work / "made"
+    folder.mkdir()
+    for name, state in states.items():
+        torch.save(state, folder / f"{name}.pt")
+    return [f"made/{name}.pt" for name in states]
+
+
+def samples(oracle):
+    """Whatever opens, by its name below tests/data."""
+    found = []
+    for folder in sorted(path for path in oracle.data.rglob("*") if path.is_dir()):
+        name = str(folder.relative_to(oracle.data))
+        if "corrupt" in name or "interrupted" in name or name.startswith(("archive", "pictures", "differences", "casts")):
+            continue
+        if any(name.startswith(other + "/") for other in found):
+            continue
+        if oracle.run("inspect", "--json", folder)[0] == 0:
+            found.append(name)
+    files = [path for ending in ("*.pt", "*.pth", "*.bin", "*.safetensors", "*.pt2", "*.pkl", "*.ckpt") for path in oracle.data.rglob(ending)]
+    for file in sorted(files):
+        name = str(file.relative_to(oracle.data))
+        if "corrupt" in name or "interrupted" in name or name.startswith("archive"):
+            continue
+        if not any(name.startswith(other + "/") for other in found) and oracle.run("inspect", "--json", file)[0] == 0:
+            found.append(name)
+    return [name for name in found if oracle.args.only in name]
+
+
+def exception_for(name, target, step):
+    for number, (pattern, targets, at, _, _) in enumerate(EXCEPTIONS):
+        if fnmatch.fnmatch(name, pattern) and at == step and (targets == "*" or target in targets.split()):
+            return number
+    return None
+
+
+def expect(oracle, case, name, target, step, used, *command):
+    """True where the command succeeds; a listed exception must fail with its text."""
+    status, out, err = oracle.run(*command)
+    number = exception_for(name, target, step)
+    if number is None:
+        return oracle.check(status == 0, case, f"`{' '.join(map(str, command))}` exits {status}: {(out + err).strip()[-700:]}")
+    used.add(number)
+    oracle.check(status == 1 and EXCEPTIONS[number][3] in out + err, case,
+                 f"is listed to fail ({EXCEPTIONS[number][3]}), but exits {status}: {(out + err).strip()[-400:]}")
+    return status == 0
+
+
+def goes_there_and_back(oracle, name, target, used):
+    source, case = (oracle.work if name.startswith("made/") else oracle.data) / name, f"{name} to {target}"
+    stem = f"{name.replace('/', '_')}_{target}"
+    there = oracle.work / (stem + TARGETS[target])
+    if not expect(oracle, case, name, target, "convert", used, "convert", source, there, "--to", target):
+        return
+    expect(oracle, case, name, target, "diff", used, "diff", source, there)
+    for way in ("pt", "dcp"):
+        back = oracle.work / f"{stem}_back{TARGETS[way]}"
+        if expect(oracle, f"{case} and back to {way}", name, target, "back", used, "convert", there, back, "--to", way):
+            expect(oracle, f"{case} and back to {way}", name, target, "diff", used, "diff", source, back)
+
+
+def main():
+    oracle = Oracle(__doc__)
+    is_long = os.environ.get("SHARDMESH_PROPERTY_RUNS") == "long"
+    oracle.seed = seed = int(os.environ.get("SHARDMESH_SEED", random.SystemRandom().randrange(2**31)))
+    names = samples(oracle)
+    oracle.check(len(names) > (0 if oracle.args.only else 60), "samples", f"only {len(names)} were found")
+    names += [name for name in made_samples(oracle) if oracle.args.only in name]
+    cases = [(name, target) for name in names for target in TARGETS]
+    random.Random(seed).shuffle(cases)
+    used, begin, done = set(), time.monotonic(), 0
+    for name, target in cases:
+        if not is_long and time.monotonic() - begin > BUDGET_S:
+            break
+        goes_there_and_back(oracle, name, target, used)
+        done += 1
+    if done == len(cases) and not oracle.args.only:
+        for number, (pattern, targets, step, _, reason) in enumerate(EXCEPTIONS):
+            oracle.check(number in used, f"{pattern} to {targets}", f"the exception at {step} is met no more: {reason}")
+    print(f"SHARDMESH_SEED={seed}: {done} of {len(cases)} conversions of {len(names)} samples")
+    oracle.finish()
+
+
+if __name__ == "__main__":
+    main()
