@@ -381,3 +381,29 @@ TEST_CASE("the trace of a group tells each rank's calls") {
   static_cast<void>(ring.begin("all_gather", 0, 0, 0, "save"));
   CHECK(ring.now().starts_with("in all_gather of save for"));
 }
+
+TEST_CASE("messages to a rank that there is not, or to one twice, are refused with the rank") {
+  const watchdog dog(30s);
+  const thread_group group(2);
+  thread_communicator comm = group.communicator(0);
+  const bytes data(4);
+  const auto refusal = [&](const std::vector<outgoing>& sends) { return comm.start_exchange(sends, {}, {}).error(); };
+  const error beyond = refusal({{2, data}}), twice = refusal({{1, data}, {1, data}});
+  CHECK(beyond.code == errc::invalid_argument);
+  CHECK(beyond.ranks == std::vector<std::int32_t>{2});
+  CHECK(twice.code == errc::invalid_argument);
+  CHECK(says(twice, "twice in one call"));
+}
+
+TEST_CASE("a call that was cancelled before it began says so") {
+  const watchdog dog(30s);
+  const thread_group group(2);
+  std::stop_source stop;
+  stop.request_stop();
+  call_options options;
+  options.cancel = stop.get_token();
+  const auto done = group.communicator(0).all_gather({}, options);
+  REQUIRE_FALSE(done.has_value());
+  CHECK(done.error().code == errc::cancelled);
+  CHECK(says(done.error(), "rank 0 was cancelled before"));
+}

@@ -109,3 +109,15 @@ TEST_CASE("bytes from another rank that are cut short are refused, altered ones 
     }
   }
 }
+
+TEST_CASE("a number of more than 64 bits is refused") {
+  std::vector<std::byte> bytes(9, std::byte{0x80});
+  bytes.push_back(std::byte{1});
+  detail::wire_reader fits(bytes);
+  CHECK(fits.number() == std::int64_t{1} << 62);  // 2^63, of which the lowest bit is the sign
+  CHECK(fits.ok());
+  bytes.back() = std::byte{2};
+  detail::wire_reader exceeds(bytes);
+  CHECK(exceeds.number() == 0);
+  CHECK_FALSE(exceeds.ok());
+}

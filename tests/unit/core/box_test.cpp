@@ -61,3 +61,11 @@ TEST_CASE("row-major strides count sizes of 0 as 1, and do not wrap") {
   CHECK(contiguous_strides({4, huge, 0}) == extents{huge, 1, 1});
   CHECK(contiguous_strides({2, 4, huge}) == extents{std::numeric_limits<std::int64_t>::max(), huge, 1});
 }
+
+TEST_CASE("a box of a negative size is not well formed, and one that ends one index too far does not lie within") {
+  CHECK(is_well_formed({{0}, {0}}));
+  CHECK_FALSE(is_well_formed({{0}, {-1}}));
+  CHECK_FALSE(is_well_formed({{-1}, {1}}));
+  CHECK(lies_within({{2}, {2}}, box::whole({4})));
+  CHECK_FALSE(lies_within({{2}, {3}}, box::whole({4})));
+}

@@ -70,3 +70,8 @@ TEST_CASE("amounts of bytes are read in binary and decimal units") {
   CHECK_FALSE(parse_bytes("1 GiB"));
   CHECK_FALSE(parse_bytes("99999999TiB"));
 }
+
+TEST_CASE("amounts below 1024 bytes are told in bytes") {
+  CHECK(human_bytes(1023) == "1023 bytes");
+  CHECK(human_bytes(1024) == "1.0 KiB");
+}

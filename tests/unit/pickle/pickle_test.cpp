@@ -189,6 +189,7 @@ TEST_CASE("malformed pickles are refused with the opcode and its offset") {
   CHECK(problem_of("").code == errc::bad_pickle);
   CHECK(to_string(problem_of("N")).find("without STOP") != std::string::npos);
   CHECK(to_string(problem_of("\x80\x63N."sv)).find("protocol 99") != std::string::npos);
+  CHECK(to_string(problem_of("\x80\x06N."sv)).find("protocol 6") != std::string::npos);
   CHECK(to_string(problem_of("\x95\xff\0\0\0\0\0\0\0N."sv)).find("FRAME") != std::string::npos);
   CHECK(to_string(problem_of("\x8d\0\0\0\0\0\0\0\x40x."sv)).find("BINUNICODE8") != std::string::npos);
   CHECK(to_string(problem_of("h\7."sv)).find("memo has no entry 7") != std::string::npos);
@@ -377,4 +378,11 @@ TEST_CASE("corrupt golden metadata never runs code, and damaged streams are refu
     const auto graph = pickle::graph::parse(std::span<const std::byte>(bytes));
     if (graph) touch(graph->root());
   }
+}
+
+TEST_CASE("POP takes a mark off where nothing lies above it") {
+  const std::string_view bytes = "\x80\x02(0N."sv;
+  const auto graph = pickle::graph::parse(std::as_bytes(std::span(bytes)));
+  REQUIRE(graph);
+  CHECK(graph->root().is_none());
 }
