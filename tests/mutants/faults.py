@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sixty faults of one line each that a test must notice: (room and file, what stands there, what stands there instead, the
+suites that should notice). What stands there occurs once in its file. It is an expression, or a statement that ends in ';' and
+declares nothing; so both can stand in one build, and a number chooses (run.py). A suite is a test program of the build."""
+
+NOTHING = "static_cast<void>(0);"
+
+FAULTS = [
+    # core
+    ("core/box.cpp", "b.offsets[d] < 0 || b.sizes[d] < 0", "b.offsets[d] < 0", ["unit_core"]),
+    ("core/box.cpp", "inner.end(d) > outer.end(d)", "inner.end(d) > outer.end(d) + 1", ["unit_core"]),
+    ("core/text.cpp", "lead >= 0xC2 && lead <= 0xDF", "lead >= 0xC0 && lead <= 0xDF", ["unit_core"]),
+    ("core/text.cpp", "size_bytes < 1024", "size_bytes <= 1024", ["unit_core"]),
+    ("core/device.cpp", "owner.empty() || owner.find(':') != std::string_view::npos", "owner.empty()", ["unit_core"]),
+    ("core/parallel.cpp", "!first || why.at < first->at", "!first", ["unit_core", "unit_transfer"]),
+    # digest, storage
+    ("digest/digest128.cpp", "hex.size() != 32", "hex.size() < 32", ["unit_digest"]),
+    ("storage/zip.cpp", "record.method == 0 && size != compressed", "false", ["unit_torch_file"]),
+    ("storage/zip.cpp", "!folded.insert(std::move(lower)).second", "false", ["unit_torch_file"]),
+    ("storage/zip.cpp", "u16(header, 8) != record.method", "false", ["unit_torch_file"]),
+    ("storage/checksum.cpp", "to_hex(xxh3(bytes_of(body))) != text.substr(body.size(), 32)", "false",
+     ["unit_checkpoint", "unit_copies"]),
+    # pickle
+    ("pickle/machine.cpp", "stack_.size() > floor()", "stack_.size() >= floor()", ["unit_pickle"]),
+    ("pickle/machine.cpp", "number > 5", "number > 6", ["unit_pickle"]),
+    ("pickle/writer.cpp", "value >= 0 && value <= 0xffff", "value >= 0 && value <= 0x1ffff", ["unit_pickle"]),
+    ("pickle/writer.cpp", "parsed.kind() == kind::tuple && parsed.size() == 0", "false", ["unit_pickle"]),
+    # tree
+    ("tree/key_policy.cpp", "is_mapping && policy == key_policy::torch_dcp", "is_mapping", ["unit_tree"]),
+    ("tree/key_policy.cpp", "indices > 0 && count > 0", "false", ["unit_tree"]),
+    ("tree/unflatten.cpp", "count == 0 || (holes > 0 && max_holes_ == 0)", "count == 0", ["unit_tree"]),
+    ("tree/path.cpp", "c == '\"' || c == '\\\\'", "c == '\"'", ["unit_tree"]),
+    # layout
+    ("layout/mesh.cpp", "twice != table->positions.end()", "false", ["unit_layout"]),
+    ("layout/mesh.cpp", "position < 0 || position >= size_", "position < 0 || position > size_", ["unit_layout"]),
+    ("layout/split_rule.cpp", "rule.ends_.back() == 0", "false", ["unit_layout"]),
+    ("layout/placement.cpp", "!factor || *factor < 1", "!factor || *factor < 0", ["unit_layout"]),
+    ("layout/algebra.cpp", "a.reduction() != b.reduction() || a.divisor() != b.divisor()", "a.reduction() != b.reduction()",
+     ["unit_layout"]),
+    ("layout/algebra.cpp", "replaced->where.sizes != inner.global_shape()", "false", ["unit_layout"]),
+    ("layout/algebra.cpp", "load[all[a].owner] < load[all[b].owner]", "load[all[a].owner] > load[all[b].owner]", ["unit_layout"]),
+    ("layout/cover.cpp", "offsets[d] > shape[d] || sizes[d] > shape[d] - offsets[d]", "offsets[d] > shape[d]", ["unit_layout"]),
+    ("layout/cover.cpp", "out.count(static_cast<std::int64_t>(others.size() - named));", NOTHING, ["unit_layout"]),
+    ("layout/flat_range.cpp", "strides[d] != expected", "false", ["unit_layout"]),
+    # kernels
+    ("kernels/copy.cpp", "allow_narrowing || widens(from, to)", "true", ["unit_kernels"]),
+    ("kernels/host_backend.cpp", "items[a].phase < items[b].phase", "items[a].phase > items[b].phase", ["unit_kernels"]),
+    ("kernels/reduce.cpp", "b < a || b != b ? b : a", "b < a ? b : a", ["unit_kernels"]),
+    ("kernels/compare.cpp", "a == b || (std::isnan(a) && std::isnan(b))", "a == b", ["unit_kernels"]),
+    # comm
+    ("comm/exchange_checks.cpp", "m.peer < 0 || m.peer >= size", "m.peer < 0 || m.peer > size", ["unit_comm", "unit_conformance"]),
+    ("comm/exchange_checks.cpp", "twice == peers.end()", "true", ["unit_comm", "unit_conformance"]),
+    ("comm/wire.cpp", "ok_ && value >= least && value <= most", "ok_ && value >= least", ["unit_comm"]),
+    ("comm/wire.cpp", "shift == 63 && next > 1", "false", ["unit_comm"]),
+    ("comm/thread_group.cpp", "!poison && options.cancel.stop_requested()", "false", ["unit_comm"]),
+    ("comm/thread_group.cpp", "next = std::max(next, number);", "next = number;", ["unit_comm", "distributed"]),
+    ("comm/thread_group.cpp", "state_->desk(rank).left = true;", NOTHING, ["unit_comm"]),
+    ("comm/agreement.cpp", "in.number() != ballot_mark", "in.number() == 0", ["unit_comm"]),
+    # transfer
+    ("transfer/plan_cache.cpp", "++state_->hits;", NOTHING, ["unit_transfer"]),
+    ("transfer/plan_cache.cpp", "numbers.push_back(static_cast<std::int64_t>(t.to_type));", NOTHING, ["unit_transfer"]),
+    ("transfer/run_to_items.cpp", "missing != 0", "missing > 0", ["unit_transfer"]),
+    ("transfer/run_to_items.cpp", "options.memory_bytes < least_run_bytes", "false", ["unit_transfer"]),
+    ("transfer/route.cpp", "std::max(packed(batch.gather), packed(batch.deliver))", "packed(batch.gather)", ["unit_transfer",
+                                                                                                             "distributed"]),
+    ("transfer/route.cpp", "numbers[d] - s.where.offsets[d]", "s.where.offsets[d] - numbers[d]", ["unit_transfer"]),
+    # sharding, state, fsdp
+    ("sharding/checks.cpp", "rank == destination_rank && !destination", "false", ["unit_sharding"]),
+    ("sharding/checks.cpp", "count_ > max_rank", "count_ > max_rank + 1", ["unit_sharding"]),
+    ("sharding/recalculate.cpp", "d != cut && shard.sizes[d] != first.sizes[d]", "false", ["unit_sharding"]),
+    ("sharding/build.cpp", "shard_.where && *shard_.where != placed->where", "false", ["unit_sharding"]),
+    ("state/difference.cpp", "a == b || (std::isnan(a) && std::isnan(b))", "a == b", ["unit_state"]),
+    ("state/nest.cpp", "listed < local.size()", "false", ["unit_state"]),
+    ("fsdp/shard_group.cpp", "positions[rank] < -1 ||", "false ||", ["unit_fsdp"]),
+    ("fsdp/load.cpp", "!is_unknown && notes[*first].types[i] != notes[r].types[i]", "false", ["unit_fsdp"]),
+    # catalog and formats
+    ("catalog/chunk_cache.cpp", "offset > whole->size_bytes() || length > whole->size_bytes() - offset",
+     "offset > whole->size_bytes()", ["unit_catalog"]),
+    ("catalog/nearest_key.cpp", "found <= limit", "found < limit", ["unit_catalog"]),
+    ("catalog/recorded_sums.cpp", "found->first != wanted", "false", ["unit_checkpoint", "unit_copies"]),
+    ("dcp/merge.cpp", "tensor->shape != first.shape || tensor->type != first.type", "tensor->shape != first.shape", ["unit_dcp"]),
+    ("safetensors/header.cpp", "end - begin != *bit_count / 8", "false", ["unit_safetensors"]),
+]
+
+# Faults, by what stands there, that no suite notices yet. Each is named in every run; a test that notices one takes it off the
+# list, or the run fails. Never put one here to make a run pass: write the test.
+NOT_NOTICED_YET = {
+    "record.method == 0 && size != compressed",
+    "!folded.insert(std::move(lower)).second",
+    "u16(header, 8) != record.method",
+    "in.number() != ballot_mark",
+    "tensor->shape != first.shape || tensor->type != first.type",
+}
