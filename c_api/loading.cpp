@@ -107,8 +107,7 @@ shardmesh_status shardmesh_load_object(shardmesh_checkpoint* checkpoint, size_t 
     check_index(index, from.reader->contents().objects.size(), "object");
     const taken_alone alone(from);
     const shardmesh::object_value value = value_of(from.reader->read_object(index));
-    const std::string text = "{\"kind\":" + shardmesh::json_quoted(value.kind) +
-                             ",\"type\":" + shardmesh::json_quoted(value.type) + ",\"value\":" + value.json + "}";
+    const std::string text = shardmesh::object_document(value);
     char* copy = new char[text.size() + 1];
     std::memcpy(copy, text.c_str(), text.size() + 1);
     to = {copy, text.size()};

@@ -51,6 +51,7 @@ selection_options to_selection(const shardmesh_selection* selection) {
   made.no_optimizer = wanted.no_optimizer != 0;
   made.allow_unused = wanted.allow_unused != 0;
   made.optimizer_follows = wanted.optimizer_follows != 0;
+  made.allow_narrowing = wanted.allow_narrowing != 0;
   return made;
 }
 

@@ -29,4 +29,5 @@ export import :selection;
 export import :source_apart;
 export import :start_load;
 export import :state_names;
+export import :stored_bytes;
 export import :verify;

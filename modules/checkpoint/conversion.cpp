@@ -35,11 +35,6 @@ std::int32_t writer_of_file(const catalog& stored, std::int32_t file) {
 
 namespace {
 
-std::string described(const object_value& value) {
-  return fmt::format(R"({{"kind":{},"type":{},"value":{}}})", json_quoted(value.kind), json_quoted(value.type),
-                     value.json);
-}
-
 class selecting {
  public:
   selecting(checkpoint_reader& reader, conversion& into) : reader_(reader), contents_(reader.contents()), into_(into) {}
@@ -97,11 +92,11 @@ class selecting {
     made.archive = [&reader = reader_, index] { return reader.object_archive(index); };
     made.json = [&reader = reader_, index]() -> result<std::string> {
       SHARDMESH_TRY(const object_value value, reader.read_object(index));
-      return described(value);
+      return object_document(value);
     };
     if (listed) {
       made.archive = [json = listed->json] { return torch_file::archive_from_json(json); };
-      made.json = [text = described(*listed)]() -> result<std::string> { return text; };
+      made.json = [text = object_document(*listed)]() -> result<std::string> { return text; };
     }
     into_.objects.push_back(std::move(made));
     into_.object_sources.push_back(index);

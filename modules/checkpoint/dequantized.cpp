@@ -30,6 +30,10 @@ constexpr std::int64_t most_group_bytes = std::int64_t{1} << 16;
 
 enum class representation : std::uint8_t { plain, fp8, mxfp4 };
 
+std::string counted(std::int64_t tensors, std::string_view what) {
+  return fmt::format("{} tensor{} {}", tensors, tensors == 1 ? "" : "s", what);
+}
+
 bool is_fp8(dtype type) {
   return type == dtype::float8_e4m3fn || type == dtype::float8_e5m2 || type == dtype::float8_e4m3fnuz ||
          type == dtype::float8_e5m2fnuz;
@@ -129,9 +133,9 @@ class dequantized_reader final : public torch_file::archive_forwarding_reader {
     if (fp8 + mxfp4 == 0 && problems_.empty()) notes_.push_back("no tensor is quantized in FP8 blocks or MXFP4");
     if (fp8 + mxfp4 > 0)
       notes_.push_back(
-          fmt::format("dequantized to float32: {} tensors of FP8 blocks, {} of MXFP4; a quantization_config in a "
-                      "config.json is not changed",
-                      fp8, mxfp4));
+          fmt::format("dequantized to float32: {}{}{}; a quantization_config in a config.json is not changed",
+                      fp8 > 0 ? counted(fp8, "of FP8 blocks") : "", fp8 > 0 && mxfp4 > 0 ? ", " : "",
+                      mxfp4 > 0 ? counted(mxfp4, "of MXFP4") : ""));
   }
 
   void add_made_chunk(const box& where, std::int32_t number) {

@@ -160,7 +160,8 @@ class comparer {
           found(a.key, difference_kind::dtype, fmt::format("dtype {} against {}", name(a.type), name(b.type))));
     if (options_.layout && boxes_of(left_.reader.contents(), left) != boxes_of(right_.reader.contents(), right))
       all.push_back(found(a.key, difference_kind::layout,
-                          fmt::format("{} chunks against {}, or other boxes", left.chunk_count, right.chunk_count)));
+                          fmt::format("{} chunk{} against {}, or other boxes", left.chunk_count,
+                                      left.chunk_count == 1 ? "" : "s", right.chunk_count)));
     if (left_opaque) return compare_opaque_tensors(a, b, std::move(all));
     if (a.type != b.type && !options_.ignore_dtype) return all;
     SHARDMESH_TRY(auto values, compare_values(a, b));
@@ -368,8 +369,8 @@ result<diff_report> diff(const diff_side& left, const diff_side& right, const di
     const auto& [a, b] = pair.second;
     if (a && b && a->is_tensor && b->is_tensor) {
       ++report.tensors;
-      const tensor_entry& tensor = left.reader.contents().tensors[a->index];
-      report.bytes += size_bytes(tensor.type, box::whole(tensor.shape).volume()).value_or(0);
+      const catalog& contents = left.reader.contents();
+      report.bytes = checked_add(report.bytes, bytes_of(contents, contents.tensors[a->index])).value_or(INT64_MAX);
     } else if (a && b && !a->is_tensor && !b->is_tensor) {
       ++report.objects;
     }

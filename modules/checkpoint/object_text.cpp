@@ -13,6 +13,8 @@ module;
 #include <vector>
 module shardmesh.checkpoint;
 
+import shardmesh.catalog;
+
 namespace shardmesh {
 namespace {
 
@@ -202,6 +204,11 @@ std::string float_text(double value) {
   std::string text = fmt::format("{}", value);
   if (text.find_first_not_of("-0123456789") == std::string::npos) text += ".0";
   return text;
+}
+
+std::string object_document(const object_value& value) {
+  return fmt::format(R"({{"kind":{},"type":{},"value":{}}})", json_quoted(value.kind), json_quoted(value.type),
+                     value.json.empty() ? "null" : value.json);
 }
 
 }  // namespace shardmesh

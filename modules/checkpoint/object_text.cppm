@@ -3,6 +3,7 @@
 export module shardmesh.checkpoint:object_text;
 
 import shardmesh.std;
+import shardmesh.catalog;
 
 export namespace shardmesh {
 
@@ -13,5 +14,9 @@ std::string object_text(std::string_view json, std::size_t most_bytes = 60);
 
 /// A number as people write it: the shortest digits that read back as the same double, with ".0" where it is whole.
 std::string float_text(double value);
+
+/// An object as JSON, as objects.json and the C interface have it: {"kind","type","value"}. An object without a value
+/// is null there.
+std::string object_document(const object_value& value);
 
 }  // namespace shardmesh

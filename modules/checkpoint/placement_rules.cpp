@@ -66,6 +66,7 @@ class resolver {
            const placement_options& options)
       : tensors_(tensors),
         mesh_rank_(mesh.rank()),
+        mesh_size_(mesh.size()),
         rules_(rules),
         options_(options),
         default_(options.default_placements) {
@@ -78,6 +79,7 @@ class resolver {
     report_unused();
     if (options_.optimizer_follow) follow();
     place_all();
+    note_replicas();
     if (!made_.ok()) made_.placements.clear();
     return std::move(made_);
   }
@@ -213,8 +215,23 @@ class resolver {
     }
   }
 
+  // Names the tensors that the implicit default replicates on every rank.
+  void note_replicas() {
+    if (!options_.default_placements.empty() || mesh_size_ <= 1) return;
+    std::vector<std::string_view> keys;
+    for (std::size_t t = 0; t < tensors_.size(); ++t) {
+      const std::size_t source = !followed_.empty() && followed_[t] ? *followed_[t] : t;
+      if (rule_of_[source] == no_rule && tensors_[t].shape.rank() > 0) keys.push_back(tensors_[t].key);
+    }
+    if (!keys.empty())
+      made_.notes.push_back(fmt::format("{} tensor{} no placement rule and {} replicated on all {} ranks: {}",
+                                        keys.size(), keys.size() == 1 ? " matches" : "s match",
+                                        keys.size() == 1 ? "is" : "are", mesh_size_, listed(keys)));
+  }
+
   std::span<const keyed_shape> tensors_;
   std::size_t mesh_rank_;
+  std::int64_t mesh_size_;
   std::span<const placement_rule> rules_;
   const placement_options& options_;
   std::vector<placement> default_;

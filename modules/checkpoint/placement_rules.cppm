@@ -48,8 +48,9 @@ struct placement_resolution {
 /// The first rule that matches a key decides; keys without one: optimizer state `*.state.<p>.<name>`, or Megatron's
 /// `*.state.<name>.<p>`, whose shape equals that of the parameter `<p>` (a key that is `<p>` or ends with ".<p>"; all
 /// such keys of that shape must agree) follows it, others get the default. A 0-d tensor gets R on every mesh dimension,
-/// with a note. Problems, all of them errc::invalid_argument: a number of placements, a rule that matches nothing, a
-/// rule's dimension that does not exist in tensors (the first twenty named, the rest counted).
+/// with a note. Another note names the tensors that are replicated because there is neither a rule nor a default for
+/// them. Problems, all of them errc::invalid_argument: a number of placements, a rule that matches nothing, a rule's
+/// dimension that does not exist in tensors (the first twenty named, the rest counted).
 /// Cost: O(keys * rules).
 placement_resolution resolve_placements(std::span<const keyed_shape> tensors, const device_mesh& mesh,
                                         std::span<const placement_rule> rules, const placement_options& options = {});

@@ -16,6 +16,7 @@ module;
 module shardmesh.checkpoint;
 
 import shardmesh.catalog;
+import :cast_choice;
 import :following;
 
 namespace shardmesh {
@@ -45,19 +46,6 @@ result<rename_rule> parse_rename_rule(std::string_view text) {
   return rename_rule::make(std::move(what), std::string(parts->second));
 }
 
-result<cast_rule> parse_cast_rule(std::string_view text) {
-  const auto parts = split(text);
-  const std::string_view spelled = parts ? parts->second : text;
-  const auto type = parse_dtype(spelled);
-  if (!type || *type == dtype::undefined)
-    return fail(errc::invalid_argument, fmt::format("'{}': no dtype is called {}", text, spelled));
-  cast_rule rule{std::nullopt, *type, std::string(text)};
-  if (parts) {
-    SHARDMESH_TRY(rule.what, key_pattern::compile(parts->first));
-  }
-  return rule;
-}
-
 namespace {
 
 // Rules that were asked and matched, by position.
@@ -81,30 +69,12 @@ class usage {
   std::vector<bool> used_;
 };
 
-// What a cast without a pattern casts: not FP8, FP4 and the like, which were chosen by hand.
-bool is_wide_float(dtype type) {
-  return kind(type) == dtype_kind::floating && bits(type) >= 16;
-}
-
-dtype new_type(const selectable& s, const std::vector<cast_rule>& rules, usage& used) {
-  std::optional<dtype> chosen;
-  for (std::size_t i = 0; i < rules.size(); ++i) {
-    if (!rules[i].what) {
-      used.mark(i);
-      if (!chosen && is_wide_float(s.type)) chosen = rules[i].type;
-    } else if ((!chosen || !used.is_used(i)) && rules[i].what->matches(s.key)) {
-      used.mark(i);
-      if (!chosen) chosen = rules[i].type;
-    }
-  }
-  return chosen.value_or(s.type);
-}
-
 }  // namespace
 
 selection_result select_keys(std::span<const selectable> keys, const selection_options& r) {
   selection_result found;
-  usage only(r.only.size()), skip(r.skip.size()), rename(r.rename.size()), casts(r.casts.size());
+  usage only(r.only.size()), skip(r.skip.size()), rename(r.rename.size());
+  cast_choice casts(r);
   bool prefix_used = r.strip_prefix.empty();
   std::optional<following> follow;
   if (r.optimizer_follows) follow.emplace(keys, r);
@@ -138,11 +108,7 @@ selection_result select_keys(std::span<const selectable> keys, const selection_o
     prefix_used |= change.is_stripped;
     for (const std::size_t rule : change.renames) rename.mark(rule);
     selected kept{i, std::move(change.key), s.type};
-    if (s.is_tensor) kept.type = new_type(s, r.casts, casts);
-    if (kept.type != s.type && !is_convertible(s.type, kept.type))
-      found.errors.push_back(
-          fail(errc::invalid_argument, fmt::format("{} cannot be converted to {}", name(s.type), name(kept.type)))
-              .with_key(s.key));
+    if (s.is_tensor) kept.type = casts.type_of(s);
     const auto [other, is_new] = taken.emplace(kept.key, found.kept.size());
     if (!is_new)
       found.errors.push_back(
@@ -159,6 +125,7 @@ selection_result select_keys(std::span<const selectable> keys, const selection_o
   else if (const auto state = follow ? follow->left_behind() : std::nullopt)
     found.notes.push_back(fmt::format("no optimizer state follows the parameters: {} does not say which one it is of",
                                       escaped(keys[*state].key)));
+  casts.report(found);
   if (r.allow_unused) return found;
   std::vector<std::string_view> names;
   const auto unused = [&](std::string_view option, std::string_view text, const key_pattern* pattern) {
@@ -175,12 +142,8 @@ selection_result select_keys(std::span<const selectable> keys, const selection_o
   if (!prefix_used) unused("strip_prefix", r.strip_prefix, nullptr);
   for (std::size_t i = 0; i < r.rename.size(); ++i)
     if (!rename.is_used(i)) unused("rename", r.rename[i].text(), &r.rename[i].what());
-  for (std::size_t i = 0; i < r.casts.size(); ++i) {
-    const cast_rule& rule = r.casts[i];
-    if (!rule.what || casts.is_used(i)) continue;
-    unused("casts", rule.text.empty() ? fmt::format("{}={}", rule.what->text(), name(rule.type)) : rule.text,
-           &*rule.what);
-  }
+  for (std::size_t i = 0; i < r.casts.size(); ++i)
+    if (!casts.matches_any(i)) unused("casts", to_string(r.casts[i]), r.casts[i].what ? &*r.casts[i].what : nullptr);
   return found;
 }
 

@@ -40,7 +40,8 @@ class verification {
     if (!options_.quick) open_record();
     check_chunks();
     check_whole_entries();
-    report_.bytes = contents.tensor_bytes();
+    for (const tensor_entry& tensor : contents.tensors)
+      report_.bytes = checked_add(report_.bytes, bytes_of(contents, tensor)).value_or(INT64_MAX);
     if (record_) check_record();
     report_.globals = find_globals(reader_.path(), &reader_, {.threads = options_.threads, .limits = options_.limits});
     for (const error& problem : report_.globals.problems) add(problem);

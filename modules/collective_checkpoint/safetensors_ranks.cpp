@@ -3,7 +3,6 @@
 // The checksum of a tensor of several writers cannot be put together from their parts: the ranks read such tensors back
 // when all bytes are there, each its share.
 module;
-#include <fmt/format.h>
 #include <try.hpp>
 
 #include <algorithm>
@@ -42,8 +41,7 @@ result<std::string> json_of(std::span<const std::byte> archive, const std::strin
     return fail(errc::unsupported, "an object that holds tensors is not taken apart by a save of many ranks")
         .with_hint("skip_objects leaves it out; or save as DCP, and convert that");
   SHARDMESH_TRY(const object_value value, torch_file::describe_object(item, item.root(), source, budget));
-  return fmt::format(R"({{"kind":{},"type":{},"value":{}}})", json_quoted(value.kind), json_quoted(value.type),
-                     value.json);
+  return object_document(value);
 }
 
 class safetensors_ranks final : public rank_writer {

@@ -35,13 +35,15 @@ constexpr std::string_view token_name = ".shardmesh_token";
 
 // All that a selection says, for ranks to compare.
 std::string text_of(const selection_options& selection) {
-  std::string text = fmt::format("no optimizer {}, prefix {}, unused {}, optimizer follows {}", selection.no_optimizer,
-                                 escaped(selection.strip_prefix), selection.allow_unused, selection.optimizer_follows);
+  std::string text = fmt::format("no optimizer {}, prefix {}, unused {}, optimizer follows {}, narrowing {}",
+                                 selection.no_optimizer, escaped(selection.strip_prefix), selection.allow_unused,
+                                 selection.optimizer_follows, selection.allow_narrowing);
   for (const key_pattern& pattern : selection.only) text += fmt::format(", only {}", pattern.text());
   for (const key_pattern& pattern : selection.skip) text += fmt::format(", skip {}", pattern.text());
   for (const rename_rule& rule : selection.rename) text += fmt::format(", rename {}", rule.text());
   for (const cast_rule& rule : selection.casts)
-    text += fmt::format(", cast {}={}", rule.what ? rule.what->text() : "(floating)", name(rule.type));
+    text += fmt::format(", cast {}={}:{}", rule.what ? rule.what->text() : "(all)", rule.from ? name(*rule.from) : "",
+                        name(rule.type));
   return text;
 }
 

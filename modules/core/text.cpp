@@ -138,7 +138,7 @@ bool is_utf8(std::string_view text) {
 
 std::string human_bytes(std::int64_t size_bytes) {
   constexpr std::array<const char*, 5> units{"KiB", "MiB", "GiB", "TiB", "PiB"};
-  if (size_bytes < 1024) return fmt::format("{} bytes", size_bytes);
+  if (size_bytes < 1024) return fmt::format("{} byte{}", size_bytes, size_bytes == 1 ? "" : "s");
   double amount = static_cast<double>(size_bytes);
   std::size_t unit = 0;
   for (amount /= 1024; amount >= 1024 && unit + 1 < units.size(); ++unit) amount /= 1024;

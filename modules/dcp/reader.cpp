@@ -109,7 +109,8 @@ class dcp_reader final : public checkpoint_reader, public torch_file::archived_o
     {
       const std::scoped_lock guard(repeated_lock_);
       // The tensors inside have names below the object's own.
-      if (repeated_value_.first == place && repeated_value_.second.tensors.empty()) return repeated_value_.second;
+      if (repeated_value_ && repeated_value_->first == place && repeated_value_->second.tensors.empty())
+        return repeated_value_->second;
     }
     auto value = [&]() -> result<object_value> {
       SHARDMESH_TRY(const auto source, item_source_of(object.place));
@@ -120,7 +121,7 @@ class dcp_reader final : public checkpoint_reader, public torch_file::archived_o
     }();
     if (!value) return name_in(std::move(value).error(), object.key, object.place);
     const std::scoped_lock guard(repeated_lock_);
-    repeated_value_ = {place, *value};
+    repeated_value_.emplace(place, *value);
     return value;
   }
 
@@ -319,7 +320,8 @@ class dcp_reader final : public checkpoint_reader, public torch_file::archived_o
   std::shared_ptr<read_budget> budget_;
   bool is_identified_ = false;  // whether every tensor was looked at for what it is
   std::mutex repeated_lock_;
-  std::pair<place_key, object_value> repeated_value_{{-1, 0, 0, 0}, {}};
+  std::optional<std::pair<place_key, object_value>>
+      repeated_value_;  // none has the place of an entry that has no place
   std::pair<place_key, std::shared_ptr<const byte_source>> decoded_{{-1, 0, 0, 0}, nullptr};
   std::set<std::int32_t> paid_;  // chunks whose repeats were counted
 };

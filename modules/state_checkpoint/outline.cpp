@@ -126,7 +126,9 @@ result<state_outline> outline_of(checkpoint_reader& reader, const read_state_opt
   for (const tensor_entry& tensor : contents.tensors) candidates.push_back({tensor.key, tensor.type, true});
   if (options.objects)
     for (const object_entry& object : contents.objects) candidates.push_back({object.key, dtype::undefined, false});
-  selection_result chosen = select_keys(candidates, options.selection);
+  selection_options wanted = options.selection;
+  wanted.allow_narrowing |= options.loading.allow_narrowing;
+  selection_result chosen = select_keys(candidates, wanted);
   if (!chosen.errors.empty()) return std::move(chosen.errors.front()).with_file(reader.path().string());
   state_outline made;
   std::vector<placed_value> values;

@@ -49,6 +49,7 @@ selection_options selection(const py::dict& options) {
   made.no_optimizer = options["no_optimizer"].cast<bool>();
   made.optimizer_follows = options["state_follows"].cast<bool>();
   made.allow_unused = options["allow_unused"].cast<bool>();
+  made.allow_narrowing = options["allow_narrowing"].cast<bool>();
   return made;
 }
 

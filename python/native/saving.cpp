@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // A state dict in memory into a new checkpoint, from one process: tensors, and objects as torch.save wrote them.
-#include <fmt/format.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -61,8 +59,7 @@ result<std::string> json_of(std::string_view archive, const std::string& key) {
   read_budget budget;
   auto value = torch_file::describe_object(*item, item->root(), source, budget);
   if (!value) return std::move(value).error();
-  return fmt::format(R"({{"kind":{},"type":{},"value":{}}})", json_quoted(value->kind), json_quoted(value->type),
-                     value->json);
+  return object_document(*value);
 }
 
 // (key, nested path, archive)

@@ -67,8 +67,10 @@ path to_path(const py::handle& keys) {
 dtype to_dtype(const py::handle& name) {
   const std::string spelled = bytes_of(name);
   const auto type = parse_dtype(spelled);
-  if (!type) raise(fail(errc::unsupported, "a dtype that shardmesh does not have: " + spelled));
-  return *type;
+  if (type) return *type;
+  error unknown = fail(errc::unsupported, "a dtype that shardmesh does not have: " + spelled);
+  if (const auto near = nearest_dtype(spelled)) unknown.hint = "did you mean " + std::string(name(*near)) + "?";
+  raise(unknown);
 }
 
 tensor_view to_view(const py::handle& memory) {

@@ -129,7 +129,8 @@ def diff(left: str | os.PathLike[str], right: str | os.PathLike[str], *, toleran
 class Selection:
     """Which keys take part, under which names and dtypes they come out. Expressions are RE2's and match whole keys.
 
-    rename: "RE=REPLACEMENT", in order; cast: "DTYPE" for floating tensors of 16 bits and more, or "RE=DTYPE".
+    rename: "RE=REPLACEMENT", in order. cast: "DTYPE" or "RE=DTYPE" for tensors of DTYPE's kind (floating, integer,
+    complex; FP8 only by a pattern), "FROM:DTYPE" or "RE=FROM:DTYPE" for those of the dtype FROM.
     """
 
     only: Sequence[str] = ()
@@ -142,13 +143,15 @@ class Selection:
     allow_unused: bool = False
     #: skip, strip_prefix and rename of a parameter are also of its optimizer state and of its name in param_groups
     optimizer_follows: bool = False
+    #: casts that lose values of integers, or that change the kind of numbers, are made instead of refused
+    allow_narrowing: bool = False
 
     def options(self) -> dict:
         made = dict(self.__dict__)
         for name in ("only", "skip", "rename", "cast"):
             made[name] = _arguments.texts(name, made[name])
         _arguments.text("strip_prefix", made["strip_prefix"])
-        for name in ("no_optimizer", "allow_unused", "optimizer_follows"):
+        for name in ("no_optimizer", "allow_unused", "optimizer_follows", "allow_narrowing"):
             made[name] = _arguments.flag(name, made[name])
         made["state_follows"] = made.pop("optimizer_follows")  # reshard's own are placements
         return made

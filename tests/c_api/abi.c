@@ -65,6 +65,7 @@ AT(shardmesh_save_counts, note_count, 64);
 HOLDS(sizeof(shardmesh_selection) >= 96);
 AT(shardmesh_selection, allow_unused, 84);
 AT(shardmesh_selection, optimizer_follows, 88);
+AT(shardmesh_selection, allow_narrowing, 92);
 HOLDS(sizeof(shardmesh_convert_options) >= 80);
 AT(shardmesh_convert_options, nest, 44);
 AT(shardmesh_convert_options, item, 48);

@@ -3,6 +3,7 @@
 torch."""
 import json
 import re
+import struct
 import subprocess
 import sys
 import types
@@ -21,6 +22,16 @@ FOLDER = GOLDEN / "fsdp2_tp_2x2" / "checkpoint"
 def told(*arguments):
     done = subprocess.run([TOOL, *arguments, "--json"], capture_output=True, text=True)
     return json.loads(done.stdout.replace("--allow-globals accepts", "allow_globals accepts"))
+
+
+def write_safetensors(path, tensors):
+    """A file of one-dimensional tensors: {KEY: (dtype, bytes)}."""
+    header, data, sizes = {}, b"", {"I64": 8, "F32": 4, "U8": 1}
+    for key, (dtype, stored) in tensors.items():
+        header[key] = {"dtype": dtype, "shape": [len(stored) // sizes[dtype]], "data_offsets": [len(data), len(data) + len(stored)]}
+        data += stored
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
 
 
 class CommandTest(common.WorkTest):
@@ -131,6 +142,33 @@ class CommandTest(common.WorkTest):
         self.assertTrue(shardmesh.diff(FOLDER, self.work / "cast", ignore_dtype=True).equal)
         (one,) = shardmesh.diff(FOLDER, self.work / "less").differences
         self.assertEqual((one.key, one.what), ("epoch", "only-left"))
+
+    def test_a_cast_of_integers_is_named_and_narrowing_is_allowed_or_refused(self):
+        source, to = self.work / "counter.safetensors", self.work / "cast.safetensors"
+        write_safetensors(source, {"step": ("I64", struct.pack("<q", 2**24 + 1)), "w": ("F32", struct.pack("<f", 1.5))})
+
+        def cast(rule, **more):
+            return shardmesh.convert(source, to, overwrite=True, selection=Selection(cast=[rule], **more))
+
+        self.assertEqual(cast(".*=float16").notes,
+                         ["1 tensor is cast from float32 to float16, which does not hold every value of float32: w",
+                          "the cast '.*=float16' leaves 1 tensor as it is: int64 (1); '.*=int64:float16' casts int64"])
+        self.assertEqual({entry.key: entry.dtype for entry in shardmesh.open(to).tensors}, {"step": "int64", "w": "float16"})
+        with self.assertRaises(shardmesh.Error) as caught:
+            cast("step=int64:float32")
+        self.assertEqual((caught.exception.code, caught.exception.key), ("narrowing", "step"))
+        self.assertIn("allow_narrowing", caught.exception.hint)
+        self.assertEqual(cast("step=int64:float32", allow_narrowing=True).notes,
+                         ["1 tensor is cast from int64 to float32, which does not hold every value of int64: step"])
+        with self.assertRaisesRegex(shardmesh.Error, "did you mean bfloat16"):
+            cast("bf16")
+
+    def test_reshard_names_what_it_replicates(self):
+        source = self.work / "two.safetensors"
+        write_safetensors(source, {"v": ("U8", b"ab"), "w": ("U8", b"cd")})
+        report = shardmesh.reshard(source, self.work / "ranks", 2)
+        self.assertEqual(report.notes, ["2 tensors match no placement rule and are replicated on all 2 ranks: v, w"])
+        self.assertEqual(shardmesh.reshard(source, self.work / "placed", 2, default="S(0)").notes, [])
 
     def test_progress_is_told_to_a_function_to_the_end(self):
         said = []

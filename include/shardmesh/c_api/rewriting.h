@@ -17,14 +17,18 @@ typedef struct shardmesh_selection {
   size_t skip_count;
   const char* const* rename; /* "EXPRESSION=REPLACEMENT", in order */
   size_t rename_count;
-  const char* const* cast; /* "DTYPE" or "EXPRESSION=DTYPE", the first that matches */
+  /* "DTYPE" or "EXPRESSION=DTYPE" for tensors of DTYPE's kind (floating, integer, complex); "FROM:DTYPE" or
+   * "EXPRESSION=FROM:DTYPE" for those of the element type FROM; the first that casts a tensor */
+  const char* const* cast;
   size_t cast_count;
   const char* strip_prefix; /* null: none */
   int32_t no_optimizer;     /* drops optimizer state */
   int32_t allow_unused;     /* a rule that matches nothing is no error */
   /* skip, strip_prefix and rename of a parameter are also of its optimizer state */
   int32_t optimizer_follows;
-  int32_t reserved; /* 0 */
+  /* casts that lose values of integers or that change the kind of numbers; else SHARDMESH_NARROWING. Casts to a smaller
+   * floating type are always made, and a note of the report counts them. */
+  int32_t allow_narrowing;
 } shardmesh_selection;
 
 typedef int32_t shardmesh_dedup;

@@ -53,6 +53,7 @@ struct selection {
   std::vector<std::string> only{}, skip{}, rename{}, cast{};
   std::string strip_prefix{};
   bool no_optimizer = false, allow_unused = false, optimizer_follows = false;
+  bool allow_narrowing = false;  // casts that lose values of integers
 };
 
 struct convert_options {
@@ -132,6 +133,7 @@ class c_selection {
     made.no_optimizer = from.no_optimizer ? 1 : 0;
     made.allow_unused = from.allow_unused ? 1 : 0;
     made.optimizer_follows = from.optimizer_follows ? 1 : 0;
+    made.allow_narrowing = from.allow_narrowing ? 1 : 0;
   }
   c_selection(const c_selection&) = delete;
   c_selection& operator=(const c_selection&) = delete;

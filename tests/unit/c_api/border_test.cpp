@@ -189,13 +189,6 @@ TEST_CASE("a reserved field that is set is refused: a later version may have giv
   CHECK(told([&](shardmesh_error** x) {
           return shardmesh_convert(from.c(), (scratch / "x").c_str(), &converting, nullptr, x);
         }) == "invalid_argument: the argument options" + says);
-  const auto selection = with(shardmesh_selection{});
-  shardmesh_convert_options selecting{};
-  selecting.struct_size = sizeof selecting;
-  selecting.selection = &selection;
-  CHECK(told([&](shardmesh_error** x) {
-          return shardmesh_convert(from.c(), (scratch / "x").c_str(), &selecting, nullptr, x);
-        }) == "invalid_argument: the argument selection" + says);
   const auto comparing = with(shardmesh_diff_options{});
   shardmesh_diff_report* differences = nullptr;
   CHECK(told([&](shardmesh_error** x) { return shardmesh_diff(from.c(), from.c(), &comparing, &differences, x); }) ==

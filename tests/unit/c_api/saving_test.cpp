@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <c_answers.hpp>
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <golden.hpp>
@@ -170,6 +173,31 @@ TEST_CASE("convert with a selection writes the library's bytes and report") {
               c::convert(c::checkpoint::open(fsdp()), scratch / "theirs", theirs));
   CHECK(bytes_of(scratch.path / "theirs") == bytes_of(scratch.path / "ours"));
   CHECK(bytes_of(scratch.path / "theirs").size() > 2);
+}
+
+TEST_CASE("a cast that loses values of integers is refused with its key, and made where narrowing is allowed") {
+  const c_answers::scratch_folder scratch;
+  const std::vector<std::int64_t> step{16777217};
+  c::save(scratch / "counter", {{"step", c::view(step.data(), {1})}});
+  const c::checkpoint from = c::checkpoint::open(scratch / "counter");
+  c::convert_options how;
+  how.saving.format = SHARDMESH_FORMAT_SAFETENSORS;
+  how.select.cast = {"step=int64:float32"};
+  try {
+    c::convert(from, scratch / "cast.safetensors", how);
+    FAIL("the cast was made");
+  } catch (const c::error& e) {
+    CHECK(e.status == SHARDMESH_NARROWING);
+    CHECK(e.key == "step");
+    CHECK(e.message == "casting int64 to float32 loses values");
+  }
+  how.select.allow_narrowing = true;
+  CHECK(c::convert(from, scratch / "cast.safetensors", how).notes ==
+        std::vector<std::string>{
+            "1 tensor is cast from int64 to float32, which does not hold every value of int64: step"});
+  how.select.cast = {"step=float32"};
+  CHECK_THROWS_WITH(c::convert(from, scratch / "other.safetensors", how),
+                    Catch::Matchers::ContainsSubstring("'step=int64:float32' casts int64"));
 }
 
 TEST_CASE("reshard onto a mesh, and like another checkpoint, writes the library's bytes and report") {

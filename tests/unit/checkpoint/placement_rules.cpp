@@ -98,7 +98,9 @@ TEST_CASE("Megatron's optimizer state, whose keys end with the parameter, follow
   const std::vector<placement_rule> rules{rule(R"(decoder\.qkv\.weight=S(1),S(0))"), rule(R"(optim2\..*=S(0),R)")};
   const auto r = resolve_placements(tensors, mesh, rules);
   REQUIRE(r.ok());
-  CHECK(r.notes.empty());
+  CHECK(r.notes == std::vector<std::string>{"3 tensors match no placement rule and are replicated on all 8 ranks: "
+                                            "optimizer.state.exp_avg.decoder.qkv.bias, optim.state.w.exp_avg, "
+                                            "optimizer.state.exp_avg_sq.decoder.qkv.weight"});
   for (const std::size_t i : {0, 1, 2}) CHECK(placed(r, i) == "S(1), S(0)");
   CHECK(placed(r, 3) == "R, R");  // there is no such parameter
   CHECK(placed(r, 4) == "R, R");  // state of the same kind is no parameter
@@ -112,7 +114,7 @@ TEST_CASE("optimizer state that could follow two parameters follows none unless 
   const std::vector<placement_rule> one{rule("model.*=S(0),R")}, both{rule("(model|ema).*=S(0),R")};
   const auto split = resolve_placements(tensors, mesh, one);
   CHECK(placed(split, 2) == "R, R");
-  REQUIRE(split.notes.size() == 1);
+  REQUIRE(split.notes.size() == 2);
   CHECK(split.notes[0].find("opt.state.w.m") != std::string::npos);
   CHECK(placed(resolve_placements(tensors, mesh, both), 2) == "S(0), R");
 }
@@ -121,4 +123,17 @@ TEST_CASE("an exact parameter name beats longer ones") {
   const std::vector<keyed_shape> tensors{{"w", {4}}, {"ema.w", {4}}, {"optim.state.w.m", {4}}};
   const std::vector<placement_rule> rules{rule("w=S(0),R")};
   CHECK(placed(resolve_placements(tensors, mesh, rules), 2) == "S(0), R");
+}
+
+TEST_CASE("tensors that are replicated because nobody placed them are named and counted, unless there is one rank") {
+  const std::vector<keyed_shape> tensors{{"a", {4}}, {"b", {4, 4}}, {"s", {}}};
+  const auto bare = resolve_placements(tensors, mesh, {});
+  REQUIRE(bare.ok());
+  CHECK(bare.notes ==
+        std::vector<std::string>{"2 tensors match no placement rule and are replicated on all 8 ranks: a, b"});
+  const std::vector<placement_rule> rules{rule("a=S(0),R")};
+  CHECK(resolve_placements(tensors, mesh, rules).notes ==
+        std::vector<std::string>{"1 tensor matches no placement rule and is replicated on all 8 ranks: b"});
+  CHECK(resolve_placements(tensors, mesh, {}, {.default_placements = parse_placements("R,R").value()}).notes.empty());
+  CHECK(resolve_placements(tensors, device_mesh::make({1}).value(), {}).notes.empty());
 }

@@ -105,13 +105,13 @@ TEST_CASE("a rule that matches nothing is an error unless that is allowed") {
   CHECK(select_keys(tensors({"a"}), options).errors.empty());
 }
 
-TEST_CASE("a plain dtype casts floating tensors only, a pattern casts what it names, the first wins") {
+TEST_CASE("a dtype casts floating tensors only, a pattern FP8 too, and integers where they are named; the first wins") {
   const std::vector<selectable> given{{"f", dtype::float32, true},   {"h", dtype::float16, true},
                                       {"i", dtype::int64, true},     {"q", dtype::float8_e4m3fn, true},
                                       {"c", dtype::complex64, true}, {"d", dtype::float64, true},
                                       {"o", dtype::undefined, false}};
   const auto types = [&](std::vector<std::string> rules) {
-    const auto found = select_keys(given, {.casts = casts(rules)});
+    const auto found = select_keys(given, {.casts = casts(rules), .allow_narrowing = true});
     CHECK(found.errors.empty());
     std::vector<dtype> made;
     for (const selected& s : found.kept) made.push_back(s.type);
@@ -119,9 +119,15 @@ TEST_CASE("a plain dtype casts floating tensors only, a pattern casts what it na
   };
   CHECK(types({"bfloat16"}) == std::vector<dtype>{dtype::bfloat16, dtype::bfloat16, dtype::int64, dtype::float8_e4m3fn,
                                                   dtype::complex64, dtype::bfloat16, dtype::undefined});
-  CHECK(types({"[iq]=float32", "d=float64", "half"}) ==
-        std::vector<dtype>{dtype::float16, dtype::float16, dtype::float32, dtype::float32, dtype::complex64,
+  CHECK(types({"[iq]=float32", "d=float64", "half"}) == std::vector<dtype>{dtype::float16, dtype::float16, dtype::int64,
+                                                                           dtype::float32, dtype::complex64,
+                                                                           dtype::float64, dtype::undefined});
+  CHECK(types({"[iq]=float32", "i=int64:float32", "int32", "complex128"}) ==
+        std::vector<dtype>{dtype::float32, dtype::float16, dtype::float32, dtype::float32, dtype::complex128,
                            dtype::float64, dtype::undefined});
+  CHECK(types({"float32:float64", "int64:int16"}) == std::vector<dtype>{dtype::float64, dtype::float16, dtype::int16,
+                                                                        dtype::float8_e4m3fn, dtype::complex64,
+                                                                        dtype::float64, dtype::undefined});
 }
 
 TEST_CASE("a cast that does not exist is an error with the key") {

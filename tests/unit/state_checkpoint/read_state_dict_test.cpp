@@ -181,7 +181,8 @@ TEST_CASE("a selection reads some entries, under other names and dtypes; without
   const selection_options some{.only = {key_pattern::compile("model.*|step").value()},
                                .skip = {key_pattern::compile(".*1.b").value()},
                                .rename = {parse_rename_rule(R"(model\.w=weight.w)").value()},
-                               .casts = {parse_cast_rule("model.w=int16").value()}};
+                               .casts = {parse_cast_rule("model.w=float32:int16").value()},
+                               .allow_narrowing = true};
   const auto found = read_state_dict<host_tensor>(folder.path() / "step", {.selection = some});
   REQUIRE(found);
   CHECK(found->size() == 3);

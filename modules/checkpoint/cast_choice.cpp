@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+module;
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+module shardmesh.checkpoint;
+
+import shardmesh.catalog;
+import :cast_choice;
+
+namespace shardmesh {
+namespace {
+
+constexpr std::int64_t named_keys = 20;  // of casts that are refused
+
+bool is_floating_like(dtype type) {
+  return is_floating(type) || type == dtype::float4_e2m1fn || type == dtype::float4_e2m1fn_x2 ||
+         type == dtype::float6_e2m3 || type == dtype::float6_e3m2;
+}
+
+// Whether the rule applies to tensors of this dtype, whatever their keys.
+bool is_of(const cast_rule& rule, dtype type) {
+  if (rule.from) return *rule.from == type;
+  if (kind(rule.type) == dtype_kind::bits) return true;  // nothing converts to these: the cast is refused later
+  if (kind(rule.type) != dtype_kind::floating) return kind(type) == kind(rule.type);
+  return rule.what ? is_floating_like(type) : is_floating(type) && bits(type) >= 16;
+}
+
+// A cast to a smaller type of the same kind of numbers rounds, as its user expects. Every other lossy cast is damage.
+bool is_rounding(dtype from, dtype to) {
+  const dtype_kind of = kind(from);
+  return of == kind(to) && (of == dtype_kind::floating || of == dtype_kind::complex);
+}
+
+std::string tensors(std::int64_t count) {
+  return fmt::format("{} tensor{}", count, count == 1 ? "" : "s");
+}
+
+// "int64 (3), bool (1)"
+std::string counted(const std::map<dtype, std::int64_t>& types) {
+  std::vector<std::string> parts;
+  for (const auto& [type, count] : types) parts.push_back(fmt::format("{} ({})", name(type), count));
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+std::string_view kind_name(dtype type) {
+  switch (kind(type)) {
+    case dtype_kind::floating:
+      return "floating";
+    case dtype_kind::integer:
+      return "integer";
+    case dtype_kind::complex:
+      return "complex";
+    case dtype_kind::boolean:
+      return "bool";
+    case dtype_kind::bits:
+      break;
+  }
+  return name(type);
+}
+
+// "'w=int64:float32' casts int64": the rule for one of the dtypes that can be cast at all, integers first.
+std::string way_of_naming(const cast_rule& rule, const std::map<dtype, std::int64_t>& types) {
+  std::optional<dtype> chosen;
+  for (const auto& [type, count] : types)
+    if (is_convertible(type, rule.type) && (!chosen || kind(*chosen) == dtype_kind::boolean)) chosen = type;
+  if (!chosen) return {};
+  return fmt::format("'{}{}{}:{}' casts {}", rule.what ? rule.what->text() : "", rule.what ? "=" : "", name(*chosen),
+                     name(rule.type), name(*chosen));
+}
+
+}  // namespace
+
+void cast_choice::key_count::add(std::string_view key) {
+  if (count++ == 0) first = key;
+}
+
+cast_choice::cast_choice(const selection_options& options) : options_(options), uses_(options.casts.size()) {}
+
+dtype cast_choice::type_of(const selectable& tensor) {
+  std::optional<dtype> chosen;
+  std::vector<std::size_t> passing;  // rules that match its key and are of another kind
+  for (std::size_t i = 0; i < uses_.size(); ++i) {
+    const cast_rule& rule = options_.casts[i];
+    const bool is_kind = is_of(rule, tensor.type);
+    // A rule without a pattern selects by dtype alone.
+    if (!rule.what && !is_kind) continue;
+    if (chosen && uses_[i].casts > 0) continue;
+    if (rule.what && !rule.what->matches(tensor.key)) continue;
+    uses_[i].is_matched = true;
+    if (!is_kind) {
+      passing.push_back(i);
+      continue;
+    }
+    ++uses_[i].casts;
+    if (!chosen) chosen = rule.type;
+  }
+  if (!chosen)
+    for (const std::size_t rule : passing) ++uses_[rule].left[tensor.type];
+  if (!chosen || *chosen == tensor.type) return tensor.type;
+  note_cast(tensor, *chosen);
+  return *chosen;
+}
+
+void cast_choice::note_cast(const selectable& tensor, dtype to) {
+  if (!is_convertible(tensor.type, to)) {
+    errors_.push_back(
+        fail(errc::invalid_argument, fmt::format("{} cannot be converted to {}", name(tensor.type), name(to)))
+            .with_key(tensor.key));
+    return;
+  }
+  if (widens(tensor.type, to)) return;
+  if (is_rounding(tensor.type, to) || options_.allow_narrowing) return lossy_[{tensor.type, to}].add(tensor.key);
+  key_count& refused = refused_[{tensor.type, to}];
+  refused.add(tensor.key);
+  if (refused.count <= named_keys)
+    errors_.push_back(fail(errc::narrowing, fmt::format("casting {} to {} loses values", name(tensor.type), name(to)))
+                          .with_key(tensor.key)
+                          .with_hint("allow_narrowing casts it all the same"));
+}
+
+bool cast_choice::matches_any(std::size_t rule) const {
+  const cast_rule& one = options_.casts[rule];
+  return uses_[rule].is_matched || (!one.what && !one.from);
+}
+
+void cast_choice::report_left(selection_result& into) const {
+  for (std::size_t i = 0; i < uses_.size(); ++i) {
+    const rule_use& use = uses_[i];
+    const cast_rule& rule = options_.casts[i];
+    if (use.left.empty() || (rule.from && use.casts > 0)) continue;
+    const std::string how = way_of_naming(rule, use.left);
+    if (use.casts == 0 && !options_.allow_unused) {
+      into.errors.push_back(fail(errc::invalid_argument,
+                                 fmt::format("casts '{}' casts nothing: no tensor that it matches is {}",
+                                             to_string(rule), rule.from ? name(*rule.from) : kind_name(rule.type)))
+                                .with_values("", counted(use.left))
+                                .with_hint(how + (how.empty() ? "" : "; ") + "allow_unused lets it pass"));
+      continue;
+    }
+    std::int64_t total = 0;
+    for (const auto& [type, count] : use.left) total += count;
+    into.notes.push_back(fmt::format("the cast '{}' leaves {} as {}: {}{}{}", to_string(rule), tensors(total),
+                                     total == 1 ? "it is" : "they are", counted(use.left), how.empty() ? "" : "; ",
+                                     how));
+  }
+}
+
+void cast_choice::report(selection_result& into) const {
+  into.errors.insert(into.errors.end(), errors_.begin(), errors_.end());
+  for (const auto& [made, keys] : refused_)
+    if (const std::int64_t more = keys.count - named_keys; more > 0)
+      into.errors.push_back(
+          fail(errc::narrowing, fmt::format("casting {} to {} loses values of {} more tensor{}", name(made.from),
+                                            name(made.to), more, more == 1 ? "" : "s")));
+  for (const auto& [made, keys] : lossy_)
+    into.notes.push_back(fmt::format("{} {} cast from {} to {}, which does not hold every value of {}: {}{}",
+                                     tensors(keys.count), keys.count == 1 ? "is" : "are", name(made.from),
+                                     name(made.to), name(made.from), keys.first,
+                                     keys.count == 1 ? "" : fmt::format(" and {} more", keys.count - 1)));
+  report_left(into);
+}
+
+}  // namespace shardmesh

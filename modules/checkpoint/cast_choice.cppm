@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Not exported: which rule casts a tensor, and what `select_keys` says about it.
+module shardmesh.checkpoint:cast_choice;
+
+import shardmesh.std;
+import shardmesh.core;
+import :selection;
+
+namespace shardmesh {
+
+// Chooses the new dtype of every selected tensor, and counts what the rules cast and what they leave.
+class cast_choice {
+ public:
+  explicit cast_choice(const selection_options& options);
+
+  // The tensor's new dtype; its own if no rule casts it.
+  dtype type_of(const selectable& tensor);
+  // Whether the rule matches a key. A rule without pattern and FROM always does.
+  bool matches_any(std::size_t rule) const;
+  // Adds the errors and notes about all tensors seen so far.
+  void report(selection_result& into) const;
+
+ private:
+  struct key_count {
+    std::string first;
+    std::int64_t count = 0;
+    void add(std::string_view key);
+  };
+  struct rule_use {
+    std::map<dtype, std::int64_t> left;  // matched, but of another kind, and cast by no other rule
+    std::int64_t casts = 0;              // tensors that are of its kind, cast or not needing it
+    bool is_matched = false;
+  };
+  struct cast {
+    dtype from, to;
+    auto operator<=>(const cast&) const = default;
+  };
+
+  void note_cast(const selectable& tensor, dtype to);
+  void report_left(selection_result& into) const;
+
+  const selection_options& options_;
+  std::vector<rule_use> uses_;         // by rule
+  std::map<cast, key_count> lossy_;    // that are made
+  std::map<cast, key_count> refused_;  // that lose values and were not allowed
+  std::vector<error> errors_;
+};
+
+}  // namespace shardmesh
