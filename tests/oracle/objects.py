@@ -125,7 +125,8 @@ def refused(oracle, case, value, key, says, tensors, kept):
         oracle.check(status == 1 and key in err and says in err and FLAG in err and not target.exists(), f"{case} {to}",
                      f"exits {status}: {err}")
         status, out, err = oracle.run("convert", source, target, "--to", to, "--skip-unsupported")
-        oracle.check(status == 0 and f"wrote {kept} tensors" in out and f"skipped {tensors} tensors" in out and key in err,
+        wrote, skipped = (f"{count} tensor{'' if count == 1 else 's'}" for count in (kept, tensors))
+        oracle.check(status == 0 and f"wrote {wrote} (" in out and f"skipped {skipped}" in out and key in err,
                      f"{case} {to}", f"skipping exits {status}: {out} {err}")
     status, _, err = oracle.run("reshard", source, oracle.work / f"{case}.mesh", "--mesh", "2", "--default", "R")
     oracle.check(status == 1 and key in err and FLAG in err, f"{case} reshard", f"exits {status}: {err}")

@@ -11,6 +11,8 @@
 
 #include "command.hpp"
 #include "console.hpp"
+#include "counted.hpp"
+#include "json_writer.hpp"
 #include "report.hpp"
 #include "shard_list.hpp"
 import shardmesh;
@@ -48,42 +50,39 @@ std::string describe(const shard_list& list, const cover_problem& p) {
   return {};
 }
 
-std::string quoted(const std::string& text) {  // `text` is escaped already
-  std::string made = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') made += '\\';
-    made += c;
-  }
-  return made + "\"";
-}
-
 const char* kind_name(cover_kind kind) {
   return kind == cover_kind::overlap ? "overlap" : kind == cover_kind::gap ? "gap" : "out_of_bounds";
 }
 
-std::string problem_json(const shard_list& list, const cover_problem& p) {
-  std::string shards;
-  if (p.kind == cover_kind::overlap) shards = fmt::format("{},{}", p.first_index, p.second_index);
-  if (p.kind == cover_kind::out_of_bounds) shards = std::to_string(p.first_index);
-  return fmt::format(
-      "{{\"kind\":\"{0}\",\"shards\":[{1}],\"offsets\":[{2}],\"sizes\":[{3}],\"message\":{4},\"text\":{4}}}",
-      kind_name(p.kind), shards, fmt::join(p.where.offsets.begin(), p.where.offsets.end(), ","),
-      fmt::join(p.where.sizes.begin(), p.where.sizes.end(), ","), quoted(describe(list, p)));
+void write_problem(json_writer& out, const shard_list& list, const cover_problem& p) {
+  out.begin_object().member("kind", kind_name(p.kind)).key("shards").begin_list();
+  if (p.kind != cover_kind::gap) out.value(p.first_index);
+  if (p.kind == cover_kind::overlap) out.value(p.second_index);
+  out.end_list();
+  write_box(out, p.where);
+  const std::string text = describe(list, p);
+  out.member("message", text).member("text", text).end_object();
 }
 
 int report_malformed(const shard_list& list, bool json) {
-  std::string document;
-  for (const std::string& line : list.problems) {
-    print_line(line);
-    document += fmt::format("{0}{{\"kind\":\"malformed\",\"message\":{1},\"text\":{1}}}", document.empty() ? "" : ",",
-                            quoted(line));
-  }
-  if (list.problem_count > static_cast<std::int64_t>(list.problems.size()))
-    print_line(
-        fmt::format("and {} more problems", list.problem_count - static_cast<std::int64_t>(list.problems.size())));
-  if (json && !print(fmt::format("{{\"ok\":false,\"problems\":[{}],\"total\":{}}}\n", document, list.problem_count)))
-    return not_completed;
+  for (const std::string& line : list.problems) print_line(line);
+  const std::int64_t more = list.problem_count - static_cast<std::int64_t>(list.problems.size());
+  if (more > 0) print_line("and " + counted(more, "more problem"));
+  if (!json) return problem;
+  json_writer out;
+  out.begin_object().member("ok", false).key("problems").begin_list();
+  for (const std::string& line : list.problems)
+    out.begin_object().member("kind", "malformed").member("message", line).member("text", line).end_object();
+  out.end_list().member("total", list.problem_count).end_object().finish();
   return problem;
+}
+
+void print_json(const shard_list& list, const cover_report& report) {
+  json_writer out;
+  out.begin_object().member("ok", report.ok()).key("size").list(list.shape).member("shards", list.owners.size());
+  out.key("problems").begin_list();
+  for (const cover_problem& p : report.problems) write_problem(out, list, p);
+  out.end_list().member("total", report.total).end_object().finish();
 }
 
 // As PyTorch does: a ShardedTensor's metadata knows no replicas, so equal boxes overlap, but for empty and scalar ones.
@@ -91,19 +90,14 @@ int check(const shard_list& list, bool json) {
   const cover_report report =
       check_boxes(list.shape, list.offsets, list.sizes, list.owners, 100, owner_space::ranks, equal_boxes::overlap);
   for (const cover_problem& p : report.problems) print_line(describe(list, p));
-  if (report.total > static_cast<std::int64_t>(report.problems.size()))
-    print_line(fmt::format("and {}{} more problems", report.total_is_exact ? "" : "at least ",
-                           report.total - static_cast<std::int64_t>(report.problems.size())));
-  std::string text;
-  if (json) {
-    for (const cover_problem& p : report.problems) text += (text.empty() ? "" : ",") + problem_json(list, p);
-    text = fmt::format("{{\"ok\":{},\"size\":[{}],\"shards\":{},\"problems\":[{}],\"total\":{}}}\n", report.ok(),
-                       fmt::join(list.shape.begin(), list.shape.end(), ","), list.owners.size(), text, report.total);
-  } else if (report.ok()) {
-    text = fmt::format("{} shard{} hold every cell of {} once\n", list.owners.size(),
-                       list.owners.size() == 1 ? "" : "s", to_string(list.shape));
-  }
-  if (!print(text)) return not_completed;
+  const std::int64_t more = report.total - static_cast<std::int64_t>(report.problems.size());
+  if (more > 0)
+    print_line(fmt::format("and {}{}", report.total_is_exact ? "" : "at least ", counted(more, "more problem")));
+  if (json)
+    print_json(list, report);
+  else if (report.ok() && !print(fmt::format("{} {} every cell of {} once\n", counted(list.owners.size(), "shard"),
+                                             list.owners.size() == 1 ? "holds" : "hold", to_string(list.shape))))
+    return not_completed;
   return report.ok() ? done : problem;
 }
 

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // shardmesh clean: takes away what killed runs left beside their destinations.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "command.hpp"
 #include "console.hpp"
+#include "json_writer.hpp"
 #include "leftovers.hpp"
 #include "report.hpp"
 
@@ -50,32 +53,39 @@ class cleaning {
   int run() {
     works_on(given_.path);
     const auto found = find_leftovers(given_.path);
-    if (!found) keep_problem(found.error());
-    if (found)
+    if (!found) {
+      keep_problem(found.error());
+    } else if (found->empty() && !is_there()) {
+      keep_problem(fail_sys(ENOENT, "there is neither such a path nor a leftover of it", given_.path));
+    } else {
       for (const leftover& one : *found) one.owner == leftover_owner::dead ? remove(one) : keep(one);
+    }
     if (given_.json)
-      print(fmt::format(R"({{"ok":{},"dry_run":{},"removed":[{}],"kept":[{}],"problems":[{}]}})"
-                        "\n",
-                        problems_.empty(), given_.dry_run, fmt::join(removed_, ","), fmt::join(kept_, ","),
-                        to_json(problems_)));
+      print_document();
     else if (problems_.empty() && removed_.empty() && kept_.empty())
       print(fmt::format("{}: no leftovers\n", escaped(given_.path)));
     return status_;
   }
 
  private:
+  // A link that leads nowhere is there.
+  bool is_there() const {
+    std::error_code code;
+    return std::filesystem::exists(std::filesystem::symlink_status(given_.path, code));
+  }
+
   void remove(const leftover& one) {
     if (!given_.dry_run)
       if (const auto done = remove_leftover(one.path, {.may_replace = holds_one_checkpoint}); !done)
         return keep_problem(done.error());
-    removed_.push_back(members(one) + "}");
+    removed_.push_back(one);
     if (!given_.json)
       print(fmt::format("{} {} ({})\n", given_.dry_run ? "would remove" : "removed", escaped(one.path.string()),
                         human_bytes(one.size_bytes)));
   }
 
   void keep(const leftover& one) {
-    kept_.push_back(fmt::format(R"({},"why":{}}})", members(one), json_quoted(why_kept(one.owner))));
+    kept_.push_back(one);
     if (!given_.json)
       print(fmt::format("kept {} ({}): {}\n", escaped(one.path.string()), human_bytes(one.size_bytes),
                         why_kept(one.owner)));
@@ -87,12 +97,25 @@ class cleaning {
     problems_.push_back(cause);
   }
 
-  static std::string members(const leftover& one) {
-    return fmt::format(R"({{"path":{},"bytes":{})", json_quoted(one.path.string()), one.size_bytes);
+  void print_document() const {
+    json_writer out;
+    out.begin_object().member("ok", problems_.empty()).member("dry_run", given_.dry_run).key("removed").begin_list();
+    for (const leftover& one : removed_)
+      out.begin_object().member("path", one.path.string()).member("bytes", one.size_bytes).end_object();
+    out.end_list().key("kept").begin_list();
+    for (const leftover& one : kept_)
+      out.begin_object()
+          .member("path", one.path.string())
+          .member("bytes", one.size_bytes)
+          .member("why", why_kept(one.owner))
+          .end_object();
+    out.end_list().key("problems");
+    write(out, problems_);
+    out.end_object().finish();
   }
 
   const arguments& given_;
-  std::vector<std::string> removed_, kept_;  // as JSON
+  std::vector<leftover> removed_, kept_;
   std::vector<error> problems_;
   int status_ = done;
 };

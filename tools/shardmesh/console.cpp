@@ -4,11 +4,13 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <initializer_list>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "command.hpp"
+#include "json_writer.hpp"
 #include "report.hpp"
 
 import shardmesh;
@@ -28,7 +30,7 @@ struct last_words {
 struct said_so_far {
   bool json = false;
   std::string path = "shardmesh";
-  std::string members;                // of this command's documents of failure
+  std::string command;                // whose documents of failure these would be
   std::vector<std::string> document;  // pieces, kept until the end
   std::vector<std::string> problems;  // as JSON objects
   last_words memory;
@@ -40,27 +42,48 @@ said_so_far& said() {
   return all;
 }
 
-std::string failure_document(const std::vector<std::string>& problems) {
-  std::string text = "{" + said().members + R"("ok":false,"problems":[)";
-  for (std::size_t i = 0; i < problems.size(); ++i) text += (i == 0 ? "" : ",") + problems[i];
-  return text + "]}\n";
+// Members that a document of this command has in any case, with nothing in them.
+void write_empty_members(json_writer& out, const std::string& command) {
+  const auto empty_lists = [&](std::initializer_list<const char*> names) {
+    for (const char* name : names) out.key(name).begin_list().end_list();
+  };
+  if (command == "inspect") {
+    out.key("format").null().key("version").null();
+    for (const char* name : {"tensors", "objects"}) out.key(name).begin_object().end_object();
+    empty_lists({"globals"});
+  } else if (command == "verify") {
+    out.member("unnamed_problems", 0);
+    empty_lists({"warnings"});
+    for (const char* name : {"chunks", "objects", "bytes", "checked_bytes", "unchecked_chunks", "unchecked_objects"})
+      out.member(name, 0);
+    empty_lists({"dangerous_globals"});
+    out.member("unknown_globals", 0);
+    empty_lists({"globals"});
+  } else if (command == "diff") {
+    out.key("equal").null();
+    empty_lists({"differences"});
+  } else if (command == "clean") {
+    out.member("dry_run", false);
+    empty_lists({"removed", "kept"});
+  } else if (command == "check-shards") {
+    out.member("total", 1);
+  }
 }
 
-// Members that a document of this command has in any case, with nothing in them.
-const char* members_of(const std::string& command) {
-  if (command == "inspect") return R"("format":null,"version":null,"tensors":{},"objects":{},"globals":[],)";
-  if (command == "verify")
-    return R"("unnamed_problems":0,"warnings":[],"chunks":0,"objects":0,"bytes":0,"checked_bytes":0,)"
-           R"("unchecked_chunks":0,"unchecked_objects":0,"dangerous_globals":[],"unknown_globals":0,"globals":[],)";
-  if (command == "diff") return R"("equal":null,"differences":[],)";
-  if (command == "clean") return R"("dry_run":false,"removed":[],"kept":[],)";
-  if (command == "check-shards") return R"("total":1,)";
-  return "";
+std::string failure_document(const std::vector<std::string>& problems) {
+  return json_text([&](json_writer& out) {
+           out.begin_object();
+           write_empty_members(out, said().command);
+           out.member("ok", false).key("problems").begin_list();
+           for (const std::string& problem : problems) out.raw(problem);
+           out.end_list().end_object();
+         }) +
+         "\n";
 }
 
 void prepare_last_words() {
   const error problem = fail(errc::no_memory, memory_text).with_file(said().path);
-  last_words made{to_string(problem), failure_document({to_json(problem)})};
+  last_words made{to_string(problem), failure_document({json_text([&](json_writer& out) { write(out, problem); })})};
   said().memory = std::move(made);
 }
 
@@ -90,7 +113,7 @@ const std::string& subject() {
 }
 
 void set_failure_members(const std::string& command) {
-  said().members = members_of(command);
+  said().command = command;
   prepare_last_words();
 }
 

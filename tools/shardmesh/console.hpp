@@ -17,7 +17,7 @@ bool is_json();
 void works_on(const std::string& path);
 /// The path of `works_on`; "shardmesh" before that.
 const std::string& subject();
-/// What `command` would print beside "ok" and "problems" of a failure: JSON members, such as `"tensors":{}`.
+/// The command whose documents these are: one of failure has its members, with nothing in them (`"tensors":{}`).
 void set_failure_members(const std::string& command);
 
 /// One line on stderr: a note, a warning, a count. It holds no control bytes (use `escaped` on what comes from files).

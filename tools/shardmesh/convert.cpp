@@ -64,14 +64,14 @@ int run(arguments& given, const common_options& common, bool format_given) {
     if (!reader) return report(reader.error());
   }
   auto selection = given.selection.compile();
-  if (!selection) return print_report(failed(selection.error()), given.destination);
+  if (!selection) return print_report(failed(selection.error()), given.destination, given.options.to);
   given.options.selection = *std::move(selection);
   progress_bar bar((*reader)->contents().tensor_bytes());
   given.options.saving.progress = [&bar](std::int64_t bytes) { bar.advance(bytes); };
   given.options.saving.threads = common.threads;
   given.options.saving.call.cancel = common.cancel;
   const unwinding_on_signals unwinding;
-  return print_report(convert(**reader, given.destination, given.options), given.destination);
+  return print_report(convert(**reader, given.destination, given.options), given.destination, given.options.to);
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // shardmesh diff: what differs between two checkpoints of any formats?
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -18,6 +17,8 @@
 
 #include "command.hpp"
 #include "console.hpp"
+#include "counted.hpp"
+#include "json_writer.hpp"
 #include "opening.hpp"
 #include "report.hpp"
 #include "selection_options.hpp"
@@ -37,11 +38,11 @@ struct arguments {
   selection_arguments selection;
 };
 
-// A rule that matches on neither side is an error; one side is enough.
-result<void> check_rules(const checkpoint_reader& left, const checkpoint_reader& right,
-                         const selection_options& options) {
+// What is wrong with the rules for the keys of both sides; where both have a key, `first` says its dtype.
+std::vector<error> errors_of_rules(const checkpoint_reader& first, const checkpoint_reader& second,
+                                   const selection_options& options) {
   std::map<std::string_view, selectable> keys;
-  for (const checkpoint_reader* reader : {&left, &right}) {
+  for (const checkpoint_reader* reader : {&first, &second}) {
     for (const tensor_entry& tensor : reader->contents().tensors)
       keys.try_emplace(tensor.key, selectable{tensor.key, tensor.type, true});
     for (const object_entry& object : reader->contents().objects)
@@ -49,19 +50,33 @@ result<void> check_rules(const checkpoint_reader& left, const checkpoint_reader&
   }
   std::vector<selectable> candidates;
   for (const auto& [key, candidate] : keys) candidates.push_back(candidate);
+  std::vector<error> errors = select_keys(candidates, options).errors;
   // What is wrong with one key is for its side to say: keys of different sides may well meet after renaming.
-  for (const error& e : select_keys(candidates, options).errors)
-    if (e.key.empty()) return e;
+  std::erase_if(errors, [](const error& e) { return !e.key.empty() || e.code != errc::invalid_argument; });
+  return errors;
+}
+
+// A rule that matches on neither side, or casts nothing on either, is an error; one side is enough.
+result<void> check_rules(const checkpoint_reader& left, const checkpoint_reader& right,
+                         const selection_options& options) {
+  const std::vector<error> of_left = errors_of_rules(left, right, options);
+  if (of_left.empty()) return {};
+  const std::vector<error> of_right = errors_of_rules(right, left, options);
+  for (const error& e : of_left)
+    for (const error& other : of_right)
+      if (e.message == other.message) return e;
   return {};
 }
 
-result<diff_side> chosen_side(checkpoint_reader& reader, selection_options options) {
+result<diff_side> chosen_side(checkpoint_reader& reader, selection_options options, std::vector<std::string>& notes) {
   options.allow_unused = true;
   diff_side all = whole_side(reader);
   std::vector<selectable> candidates;
   for (const diff_entry& entry : all.entries) candidates.push_back({entry.key, entry.type, entry.is_tensor});
   selection_result chosen = select_keys(candidates, options);
   if (!chosen.errors.empty()) return chosen.errors.front();
+  for (std::string& note : chosen.notes)
+    if (std::find(notes.begin(), notes.end(), note) == notes.end()) notes.push_back(std::move(note));
   diff_side side{reader, {}};
   for (selected& one : chosen.kept) {
     const diff_entry& entry = all.entries[one.index];
@@ -70,21 +85,26 @@ result<diff_side> chosen_side(checkpoint_reader& reader, selection_options optio
   return side;
 }
 
-std::string to_json(const difference& d) {
-  std::string text =
-      fmt::format(R"({{"key":{},"what":"{}","text":{})", json_quoted(d.key), name(d.what), json_quoted(d.text));
+void write(json_writer& out, const difference& d) {
+  out.begin_object().member("key", d.key).member("what", name(d.what)).member("text", d.text);
   if (d.what == difference_kind::values)
-    text += fmt::format(R"(,"different":{},"elements":{},"first_index":[{}],"largest_difference":{})", d.different,
-                        d.elements, fmt::join(d.first_index.begin(), d.first_index.end(), ","),
-                        json_quoted(fmt::format("{}", d.largest)));
-  return text + "}";
+    out.member("different", d.different)
+        .member("elements", d.elements)
+        .key("first_index")
+        .list(d.first_index)
+        .member("largest_difference", fmt::format("{}", d.largest));
+  out.end_object();
 }
 
-// "null" when all that differs may be what could not be read.
-std::string_view equality(const diff_report& report) {
+// Null when all that differs may be what could not be read.
+void write_equality(json_writer& out, const diff_report& report) {
+  out.key("equal");
   for (const difference& d : report.differences)
-    if (d.what != difference_kind::unreadable) return "false";
-  return report.problems.empty() ? "true" : "null";
+    if (d.what != difference_kind::unreadable) return static_cast<void>(out.value(false));
+  if (report.problems.empty())
+    out.value(true);
+  else
+    out.null();
 }
 
 // "3 keys differ: 2 values, 1 shape".
@@ -92,8 +112,7 @@ std::string summary(const std::vector<difference>& differences) {
   std::map<std::string_view, std::int64_t> by_kind;
   std::set<std::string_view> keys;
   for (const difference& d : differences) ++by_kind[name(d.what)], keys.insert(d.key);
-  std::string text =
-      fmt::format("{} key{} differ{}: ", keys.size(), keys.size() == 1 ? "" : "s", keys.size() == 1 ? "s" : "");
+  std::string text = fmt::format("{} {}: ", counted(keys.size(), "key"), keys.size() == 1 ? "differs" : "differ");
   std::string_view separator;
   for (const auto& [kind, count] : by_kind) {
     text += fmt::format("{}{} {}", separator, count, kind);
@@ -102,14 +121,26 @@ std::string summary(const std::vector<difference>& differences) {
   return text;
 }
 
+// "12 tensors (3.4 KiB) and 2 objects"
+std::string compared_text(const diff_report& outcome) {
+  return enumerated({fmt::format("{} ({})", counted(outcome.tensors, "tensor"), human_bytes(outcome.bytes)),
+                     counted_if_any(outcome.objects, "object")});
+}
+
 void print_json(const diff_report& outcome, std::int64_t limit) {
   const auto shown = std::min(outcome.differences.size(), static_cast<std::size_t>(limit));
-  print(fmt::format(R"({{"ok":{},"equal":{},"differences":[)", outcome.problems.empty(), equality(outcome)));
-  for (std::size_t i = 0; i < shown; ++i) print((i == 0 ? "" : ",") + to_json(outcome.differences[i]));
-  print(fmt::format(R"(],"more_differences":{},"problems":[{}],"tensors":{},"objects":{},"bytes":{}}})"
-                    "\n",
-                    outcome.differences.size() - shown, tool::to_json(outcome.problems), outcome.tensors,
-                    outcome.objects, outcome.bytes));
+  json_writer out;
+  out.begin_object().member("ok", outcome.problems.empty());
+  write_equality(out, outcome);
+  out.key("differences").begin_list();
+  for (std::size_t i = 0; i < shown; ++i) write(out, outcome.differences[i]);
+  out.end_list().member("more_differences", outcome.differences.size() - shown).key("problems");
+  write(out, outcome.problems);
+  out.member("tensors", outcome.tensors)
+      .member("objects", outcome.objects)
+      .member("bytes", outcome.bytes)
+      .end_object()
+      .finish();
 }
 
 void print_text(const diff_report& outcome, std::int64_t limit) {
@@ -117,7 +148,7 @@ void print_text(const diff_report& outcome, std::int64_t limit) {
   for (const difference& d : outcome.differences | ranges::views::take(shown))
     print_line(fmt::format("{}: {}", escaped(d.key), escaped(d.text)));
   if (shown < outcome.differences.size())
-    print_line(fmt::format("... and {} more differences", outcome.differences.size() - shown));
+    print_line(fmt::format("... and {}", counted(outcome.differences.size() - shown, "more difference")));
 }
 
 int run(arguments& given, const common_options& common) {
@@ -132,13 +163,15 @@ int run(arguments& given, const common_options& common) {
   if (!selection) return report(selection.error());
   const alike_readers both(**left, **right);
   if (auto checked = check_rules(both.left(), both.right(), *selection); !checked) return report(checked.error());
-  auto left_side = chosen_side(both.left(), *selection);
+  std::vector<std::string> notes;
+  auto left_side = chosen_side(both.left(), *selection, notes);
   if (!left_side) return report(left_side.error());
-  auto right_side = chosen_side(both.right(), *selection);
+  auto right_side = chosen_side(both.right(), *selection, notes);
   if (!right_side) return report(right_side.error());
   given.options.threads = common.threads;
   auto outcome = diff(*left_side, *right_side, given.options);
   if (!outcome) return report(outcome.error());
+  print_notes(notes);
   // What could not be read is a difference of its own; the comparison went on.
   std::vector<error>& problems = outcome->problems;
   for (const auto* reader : {left->get(), right->get()})
@@ -151,9 +184,9 @@ int run(arguments& given, const common_options& common) {
   if (given.json)
     print_json(*outcome, given.limit <= 0 ? all : given.limit);
   else if (!outcome->differences.empty() || problems.empty())
-    print(fmt::format("{}{} tensors ({}) and {} objects\n",
+    print(fmt::format("{}{}\n",
                       outcome->differences.empty() ? "equal: " : summary(outcome->differences) + "; compared ",
-                      outcome->tensors, human_bytes(outcome->bytes), outcome->objects));
+                      compared_text(*outcome)));
   int status = outcome->differences.empty() && problems.empty() ? done : problem;
   for (const error& e : problems)
     if (status_of(e) == not_completed) status = not_completed;

@@ -14,24 +14,24 @@
 #include <range/v3/view/iota.hpp>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "command.hpp"
 #include "console.hpp"
+#include "counted.hpp"
 #include "inspect_json.hpp"
 #include "inspect_pictures.hpp"
 #include "inspect_summary.hpp"
 #include "opening.hpp"
 #include "out_buffer.hpp"
+#include "output_file.hpp"
 #include "page.hpp"
 #include "report.hpp"
 #include "selection_options.hpp"
 
 import shardmesh;
 import shardmesh.catalog;
-import shardmesh.storage;
 
 namespace tool {
 namespace {
@@ -130,12 +130,12 @@ int print_list(checkpoint_reader& reader, const shown_entries& shown, const argu
   for (const std::size_t i : shown.tensors) {
     if (printed++ >= limit) break;
     const tensor_entry& tensor = contents.tensors[i];
-    out.print(
-        "{:<{}}  {:<14} {:<18} {} chunk{}{}\n", escaped(tensor.key), widest, type_text(tensor),
-        has_known_shape(tensor) ? to_string(tensor.shape) : "-", tensor.chunk_count, tensor.chunk_count == 1 ? "" : "s",
-        tensor.opaque_type.empty() ? ""
-                                   : fmt::format("  opaque-tensor {}{}{}", escaped(tensor.opaque_type),
-                                                 tensor.opaque_kind.empty() ? "" : ": ", escaped(tensor.opaque_kind)));
+    out.print("{:<{}}  {:<14} {:<18} {}{}\n", escaped(tensor.key), widest, type_text(tensor),
+              has_known_shape(tensor) ? to_string(tensor.shape) : "-", counted(tensor.chunk_count, "chunk"),
+              tensor.opaque_type.empty()
+                  ? ""
+                  : fmt::format("  opaque-tensor {}{}{}", escaped(tensor.opaque_type),
+                                tensor.opaque_kind.empty() ? "" : ": ", escaped(tensor.opaque_kind)));
     if (!given.map || !has_known_shape(tensor)) continue;
     const auto held = held_by_ranks(contents, tensor);
     if (!held)
@@ -147,15 +147,17 @@ int print_list(checkpoint_reader& reader, const shown_entries& shown, const argu
     if (printed++ >= limit) break;
     auto value = shown_object(reader, i);
     if (!value) {
-      if (said != value.error()) status = std::max(status, report(value.error()));
+      if (said != value.error() && !is_said(reader, value.error())) status = std::max(status, report(value.error()));
       said = value.error();
       continue;
     }
     const std::int64_t hidden = contents.objects[i].hidden_tensors;
     out.print("{:<{}}  {:<14} {}{}{}\n", escaped(contents.objects[i].key), widest, escaped(value->kind),
               shown_text(*value),
-              value->tensors.empty() ? "" : fmt::format("  ({} tensors inside)", value->tensors.size()),
-              hidden == 0 ? "" : fmt::format("  ({} tensors inside that have no name)", hidden));
+              value->tensors.empty() ? "" : fmt::format("  ({} inside)", counted(value->tensors.size(), "tensor")),
+              hidden == 0   ? ""
+              : hidden == 1 ? "  (1 tensor inside that has no name)"
+                            : fmt::format("  ({} tensors inside that have no name)", hidden));
   }
   if (limit < all) out.print("... and {} more\n", all - limit);
   out.flush();
@@ -164,7 +166,7 @@ int print_list(checkpoint_reader& reader, const shown_entries& shown, const argu
 
 int report_nothing(const error& cause, bool json, const global_report* globals) {
   if (json) {
-    out_buffer out;
+    json_writer out;
     write_document_of_nothing(out, cause, globals);
   } else {
     print(names_text(globals));
@@ -174,42 +176,24 @@ int report_nothing(const error& cause, bool json, const global_report* globals) 
 
 // The page has the document that --json prints; both are made once.
 int print_page(checkpoint_reader& reader, const shown_entries& shown, const arguments& given,
-               const global_report* globals, staged_output destination) {
+               const global_report* globals, output_file& destination) {
   std::string document;
-  out_buffer out([&](const std::string& text) { document += text; });
+  json_writer out([&](const std::string& text) { document += text; });
   const int status = write_document(out, reader, shown, globals);
   const std::string page = make_page(
       given.path,
       {"elements.js", "page_state.js", "checkpoint.js", "table.js", "treemap.js", "bars.js", "boxes.js", "inspect.js"},
       document);
   if (given.json) print(std::move(document));
-  return std::max(status, write_page(std::move(destination), given.html, page));
-}
-
-// A page or picture is no part of the checkpoint that it shows, and never takes the place of a file of it.
-result<void> check_outside(std::string_view option, const std::string& page, const std::string& checkpoint) {
-  namespace fs = std::filesystem;
-  const auto resolved = [](const std::string& path) {
-    std::error_code code;
-    const fs::path absolute = fs::absolute(path, code), canonical = fs::weakly_canonical(absolute, code);
-    return code ? absolute : canonical;
-  };
-  const fs::path inside = resolved(page).lexically_relative(resolved(checkpoint));
-  if (inside.empty() || *inside.begin() == "..") return {};
-  return fail(errc::invalid_argument, fmt::format("{} would write into the checkpoint", option)).with_file(page);
+  return std::max(status, destination.write(page));
 }
 
 int run(const arguments& given, const common_options& common) {
   works_on(given.path);
-  std::optional<staged_output> page;
-  if (!given.html.empty()) {
-    if (const auto outside = check_outside("--html", given.html, given.path); !outside) return refuse(outside.error());
-    auto opened = open_page(given.html, given.force);
-    if (!opened) return report(opened.error());
-    page = std::move(*opened);
-  }
-  if (!given.svg.empty())
-    if (const auto outside = check_outside("--svg", given.svg, given.path); !outside) return refuse(outside.error());
+  auto picture = output_file::open("--svg", given.svg, given.force, given.path);
+  if (!picture) return report(picture.error());
+  auto page = output_file::open("--html", given.html, given.force, given.path);
+  if (!page) return report(page.error());
   const read_limits limits = read_limits{}.times(common.limit_factor);
   auto reader = open_source(given.path, common, given.keys);
   if (reader && !given.keys.empty() && !choose(**reader, given))  // what is near is known of the whole alone
@@ -225,13 +209,13 @@ int run(const arguments& given, const common_options& common) {
   const auto shown = choose(**reader, given);
   if (!shown) return report_nothing(shown.error(), given.json, globals);
   int status = done;
-  if (!given.svg.empty())
-    status = given.tree ? write_tree((*reader)->contents(), *shown, given.svg, given.limit)
-                        : write_maps((*reader)->contents(), *shown, given.svg, given.limit);
-  if (page) {
-    status = std::max(status, print_page(**reader, *shown, given, globals, std::move(*page)));
+  if (*picture)
+    status = given.tree ? write_tree((*reader)->contents(), *shown, **picture, given.limit)
+                        : write_maps((*reader)->contents(), *shown, **picture, given.limit);
+  if (*page) {
+    status = std::max(status, print_page(**reader, *shown, given, globals, **page));
   } else if (given.json) {
-    out_buffer out;
+    json_writer out;
     status = std::max(status, write_document(out, **reader, *shown, globals));
   } else if (!given.svg.empty()) {
     // The picture is the answer, as with layout and plan.
@@ -285,7 +269,7 @@ void add_inspect(CLI::App& app, invocation& call) {
   command->add_option("--html", given->html, "Write a page of it to FILE, for a browser; it needs no network")
       ->type_name("FILE")
       ->check(some_path());
-  command->add_flag("--force", given->force, "With --html: replace FILE");
+  add_force_option(*command, given->force, "--svg and --html");
   command->callback([given, &call] { call.status = run(*given, call.common); });
 }
 

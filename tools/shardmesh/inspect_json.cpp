@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "inspect_json.hpp"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <map>
@@ -23,42 +20,59 @@ using namespace shardmesh;
 
 namespace {
 
-void print_json_tensor(out_buffer& out, const catalog& contents, const tensor_entry& tensor) {
-  const std::int64_t numel = checked_volume(tensor.shape).value_or(0);
-  out.print(R"({}:{{"dtype":"{}","shape":[{}],"bytes":{},"chunks":[)", json_quoted(tensor.key), name(tensor.type),
-            fmt::join(tensor.shape.begin(), tensor.shape.end(), ","), size_bytes(tensor.type, numel).value_or(0));
+void write_tensor(json_writer& out, const catalog& contents, const tensor_entry& tensor) {
+  out.key(tensor.key).begin_object().member("dtype", name(tensor.type)).key("shape").list(tensor.shape);
+  out.member("bytes", bytes_of(contents, tensor)).key("chunks").begin_list();
   for (std::int32_t i = 0; i < tensor.chunk_count; ++i) {
     const std::int32_t chunk = tensor.first_chunk + i;
     const stored_range& place = contents.chunk_places[static_cast<std::size_t>(chunk)];
-    out.print("{}{{{}", i == 0 ? "" : ",", box_members(contents.chunk_box(tensor, chunk)));
+    out.begin_object();
+    write_box(out, contents.chunk_box(tensor, chunk));
     if (place.file >= 0)
-      out.print(R"(,"file":{},"offset":{},"length":{}}})",
-                json_quoted(contents.files[static_cast<std::size_t>(place.file)]), place.offset, place.length);
+      out.member("file", contents.files[static_cast<std::size_t>(place.file)])
+          .member("offset", place.offset)
+          .member("length", place.length);
     else
-      out.print(R"(,"file":null,"offset":null,"length":null}})");
+      out.key("file").null().key("offset").null().key("length").null();
+    out.end_object();
   }
-  out.print("]}}");
+  out.end_list().end_object();
+}
+
+void write_opaque(json_writer& out, const catalog& contents, const tensor_entry& tensor) {
+  out.key(tensor.key)
+      .begin_object()
+      .member("kind", "opaque-tensor")
+      .member("type", tensor.opaque_type)
+      .key("value")
+      .null()
+      .member("representation", tensor.opaque_kind)
+      .member("bytes", bytes_of(contents, tensor))
+      .end_object();
 }
 
 // The tensors inside an object, by the keys that they get where it is taken apart.
-void print_tensors_inside(out_buffer& out, const std::vector<tensor_entry>& tensors) {
+void write_tensors_inside(json_writer& out, const std::vector<tensor_entry>& tensors) {
   if (tensors.empty()) return;
-  std::string_view separator = R"(,"tensors":{)";
-  for (const tensor_entry& tensor : tensors) {
-    out.print(R"({}{}:{{"dtype":"{}","shape":[{}]}})", separator, json_quoted(tensor.key), name(tensor.type),
-              fmt::join(tensor.shape.begin(), tensor.shape.end(), ","));
-    separator = ",";
-  }
-  out.print("}}");
+  out.key("tensors").begin_object();
+  for (const tensor_entry& tensor : tensors)
+    out.key(tensor.key).begin_object().member("dtype", name(tensor.type)).key("shape").list(tensor.shape).end_object();
+  out.end_object();
 }
 
 // A list of what is wrong ends a document, where there is something.
-void end_json(out_buffer& out, std::vector<error> problems, const global_report* globals) {
+void end_document(json_writer& out, std::vector<error> problems, const global_report* globals) {
+  out.key("globals");
+  if (globals == nullptr)
+    out.null();
+  else
+    write(out, *globals);
   if (globals != nullptr) problems.insert(problems.end(), globals->problems.begin(), globals->problems.end());
-  out.print(R"(,"globals":{})", globals == nullptr ? "null" : fmt::format("[{}]", to_json(*globals)));
-  if (!problems.empty()) out.print(R"(,"ok":false,"problems":[{}])", to_json(problems));
-  out.print("}}\n");
-  out.flush();
+  if (!problems.empty()) {
+    out.member("ok", false).key("problems");
+    write(out, problems);
+  }
+  out.end_object().finish();
 }
 
 std::string_view file_of(const catalog& contents, const file_text& text) {
@@ -66,36 +80,33 @@ std::string_view file_of(const catalog& contents, const file_text& text) {
 }
 
 // {KEY:VALUE}; where files differ {KEY:{FILE:VALUE}}, the first file of each value.
-void print_json_texts(out_buffer& out, const catalog& contents) {
-  out.print(R"(,"metadata":{{)");
-  std::string_view separator;
+void write_texts(json_writer& out, const catalog& contents) {
+  out.key("metadata").begin_object();
   for (const auto& [key, values] : different_texts(contents)) {
-    out.print("{}{}:", separator, json_quoted(key));
-    separator = ",";
+    out.key(key);
     if (values.size() == 1) {
-      out.print("{}", json_quoted(values.front()->value));
+      out.value(values.front()->value);
       continue;
     }
-    std::string_view inner = "{";
-    for (const file_text* text : values) {
-      out.print("{}{}:{}", inner, json_quoted(file_of(contents, *text)), json_quoted(text->value));
-      inner = ",";
-    }
-    out.print("}}");
+    out.begin_object();
+    for (const file_text* text : values) out.member(file_of(contents, *text), text->value);
+    out.end_object();
   }
-  out.print("}}");
+  out.end_object();
 }
 
 // {FILE:{"rank":N}}: null where the name says no rank.
-void print_files(out_buffer& out, const catalog& contents) {
-  out.print(R"(,"files":{{)");
-  std::string_view separator;
+void write_files(json_writer& out, const catalog& contents) {
+  out.key("files").begin_object();
   for (const std::string& file : contents.files) {
-    const auto rank = rank_of_file(file);
-    out.print(R"({}{}:{{"rank":{}}})", separator, json_quoted(file), rank ? std::to_string(*rank) : "null");
-    separator = ",";
+    out.key(file).begin_object().key("rank");
+    if (const auto rank = rank_of_file(file))
+      out.value(*rank);
+    else
+      out.null();
+    out.end_object();
   }
-  out.print("}}");
+  out.end_object();
 }
 
 }  // namespace
@@ -105,6 +116,11 @@ result<object_value> shown_object(checkpoint_reader& reader, std::size_t index) 
   if (value || value.error().code != errc::unsupported) return value;
   print_warning(value.error());
   return object_value{"opaque", value.error().found, "null"};
+}
+
+bool is_said(const checkpoint_reader& reader, const error& cause) {
+  return std::any_of(reader.problems().begin(), reader.problems().end(),
+                     [&](const error& known) { return known.code == cause.code && known.key == cause.key; });
 }
 
 texts_by_key different_texts(const catalog& contents) {
@@ -117,7 +133,7 @@ texts_by_key different_texts(const catalog& contents) {
   return texts;
 }
 
-int write_document(out_buffer& out, checkpoint_reader& reader, const shown_entries& shown,
+int write_document(json_writer& out, checkpoint_reader& reader, const shown_entries& shown,
                    const global_report* globals) {
   const catalog& contents = reader.contents();
   // Objects are read first: a document that was begun must be whole.
@@ -128,49 +144,44 @@ int write_document(out_buffer& out, checkpoint_reader& reader, const shown_entri
     auto value = shown_object(reader, i);
     if (value) {
       values[i] = std::move(*value);
-    } else if (problems.empty() || problems.back() != value.error()) {  // a limit that was met is said once
+    } else if (!is_said(reader, value.error()) && (problems.empty() || problems.back() != value.error())) {
+      // A limit that was met is said once, too.
       status = std::max(status, report(value.error()));
       problems.push_back(value.error());
     }
   }
-  out.print(R"({{"format":"{}","version":{},"tensors":{{)", name(contents.format),
-            contents.version.empty() ? "null" : json_quoted(contents.version));
-  std::string_view separator;
-  std::vector<const tensor_entry*> opaque;
-  for (const std::size_t i : shown.tensors) {
-    const tensor_entry& tensor = contents.tensors[i];
-    if (!tensor.opaque_type.empty()) {
-      opaque.push_back(&tensor);
-      continue;
-    }
-    out.print("{}", separator);
-    print_json_tensor(out, contents, tensor);
-    separator = ",";
-  }
-  out.print(R"(}},"objects":{{)");
-  separator = "";
+  out.begin_object().member("format", name(contents.format)).key("version");
+  if (contents.version.empty())
+    out.null();
+  else
+    out.value(contents.version);
+  out.key("tensors").begin_object();
+  for (const std::size_t i : shown.tensors)
+    if (contents.tensors[i].opaque_type.empty()) write_tensor(out, contents, contents.tensors[i]);
+  out.end_object().key("objects").begin_object();
   for (const auto& [i, value] : values) {
-    out.print(R"({}{}:{{"kind":{},"type":{},"value":{})", separator, json_quoted(contents.objects[i].key),
-              json_quoted(value.kind), json_quoted(value.type), value.json);
-    print_tensors_inside(out, value.tensors);
-    out.print("}}");
-    separator = ",";
+    out.key(contents.objects[i].key)
+        .begin_object()
+        .member("kind", value.kind)
+        .member("type", value.type)
+        .key("value")
+        .raw(value.json);
+    write_tensors_inside(out, value.tensors);
+    out.end_object();
   }
-  for (const tensor_entry* tensor : opaque) {
-    out.print(R"({}{}:{{"kind":"opaque-tensor","type":{},"value":null,"representation":{}}})", separator,
-              json_quoted(tensor->key), json_quoted(tensor->opaque_type), json_quoted(tensor->opaque_kind));
-    separator = ",";
-  }
-  out.print("}}");
-  print_files(out, contents);
-  print_json_texts(out, contents);
-  end_json(out, problems, globals);
+  for (const std::size_t i : shown.tensors)
+    if (!contents.tensors[i].opaque_type.empty()) write_opaque(out, contents, contents.tensors[i]);
+  out.end_object();
+  write_files(out, contents);
+  write_texts(out, contents);
+  end_document(out, problems, globals);
   return status;
 }
 
-void write_document_of_nothing(out_buffer& out, const error& cause, const global_report* globals) {
-  out.print(R"({{"format":null,"version":null,"tensors":{{}},"objects":{{}})");
-  end_json(out, {cause}, globals);
+void write_document_of_nothing(json_writer& out, const error& cause, const global_report* globals) {
+  out.begin_object().key("format").null().key("version").null();
+  for (const char* none : {"tensors", "objects"}) out.key(none).begin_object().end_object();
+  end_document(out, {cause}, globals);
 }
 
 }  // namespace tool

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "out_buffer.hpp"
+#include "json_writer.hpp"
 
 import shardmesh;
 import shardmesh.catalog;
@@ -22,14 +22,18 @@ struct shown_entries {
 /// same.
 shardmesh::result<shardmesh::object_value> shown_object(shardmesh::checkpoint_reader& reader, std::size_t index);
 
+/// Whether the reader's own problems, which every command prints, name the entry for the same reason.
+bool is_said(const shardmesh::checkpoint_reader& reader, const shardmesh::error& cause);
+
 /// What the files' writers attached to them, key by key: the different values with the files that say so.
 using texts_by_key = std::map<std::string_view, std::vector<const shardmesh::file_text*>>;
 texts_by_key different_texts(const shardmesh::catalog& contents);
 
 /// The whole document. Returns the exit status: what cannot be read is said and stands in it as a problem.
-int write_document(out_buffer& out, shardmesh::checkpoint_reader& reader, const shown_entries& shown,
+int write_document(json_writer& out, shardmesh::checkpoint_reader& reader, const shown_entries& shown,
                    const shardmesh::global_report* globals);
 /// The document of a checkpoint that cannot be opened.
-void write_document_of_nothing(out_buffer& out, const shardmesh::error& cause, const shardmesh::global_report* globals);
+void write_document_of_nothing(json_writer& out, const shardmesh::error& cause,
+                               const shardmesh::global_report* globals);
 
 }  // namespace tool

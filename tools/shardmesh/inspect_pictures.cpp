@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "command.hpp"
+#include "counted.hpp"
 #include "inspect_summary.hpp"
 #include "report.hpp"
 #include "stacked_svg.hpp"
@@ -35,7 +36,7 @@ result<labelled_tree> tree_of(const catalog& contents, const shown_entries& show
   std::vector<std::pair<path, std::string>> entries;
   for (const std::size_t i : shown.tensors) {
     const tensor_entry& tensor = contents.tensors[i];
-    const std::int64_t size = size_bytes(tensor.type, checked_volume(tensor.shape).value_or(0)).value_or(0);
+    const std::int64_t size = bytes_of(contents, tensor);
     if (!has_known_shape(tensor))
       entries.emplace_back(tensor.where, escaped(tensor.opaque_kind));
     else
@@ -46,7 +47,7 @@ result<labelled_tree> tree_of(const catalog& contents, const shown_entries& show
   return tree_of(entries);
 }
 
-int write_maps(const catalog& contents, const shown_entries& shown, const std::string& file, std::int64_t limit) {
+int write_maps(const catalog& contents, const shown_entries& shown, output_file& file, std::int64_t limit) {
   constexpr std::size_t most = 100;
   const std::size_t count = limit < 0 ? most : static_cast<std::size_t>(limit);
   std::vector<captioned_picture> maps;
@@ -61,18 +62,18 @@ int write_maps(const catalog& contents, const shown_entries& shown, const std::s
       maps.push_back({fmt::format("{}  {}", tensor.key, name(tensor.type)), svg_layout(*held)});
   }
   const std::size_t left = shown.tensors.size() - std::min(shown.tensors.size(), count);
-  const std::string picture = stacked_svg(maps, left > 0 ? fmt::format("and {} more tensors", left) : "");
-  return write_text_file(file, picture) ? status : not_completed;
+  const std::string picture = stacked_svg(maps, left > 0 ? "and " + counted(left, "more tensor") : "");
+  return std::max(status, file.write(picture));
 }
 
-int write_tree(const catalog& contents, const shown_entries& shown, const std::string& file, std::int64_t limit) {
+int write_tree(const catalog& contents, const shown_entries& shown, output_file& file, std::int64_t limit) {
   constexpr std::size_t most = 2000;
   const auto made = tree_of(contents, shown);
   if (!made) return report(made.error());
   const std::string picture =
       svg_tree(made->tree, made->labels,
                {.max_columns = widest_tree, .max_lines = limit < 0 ? most : static_cast<std::size_t>(limit) + 1});
-  return write_text_file(file, picture) ? done : not_completed;
+  return file.write(picture);
 }
 
 }  // namespace tool

@@ -7,6 +7,7 @@
 
 #include "entry_tree.hpp"
 #include "inspect_json.hpp"
+#include "output_file.hpp"
 
 import shardmesh;
 import shardmesh.catalog;
@@ -25,9 +26,7 @@ shardmesh::result<labelled_tree> tree_of(const shardmesh::catalog& contents, con
 
 /// The maps of who holds what, or the tree, as one SVG picture in `file`. limit: entries; -1: 100 maps, 2000 nodes.
 /// Returns the exit status: what cannot be drawn or written is said.
-int write_maps(const shardmesh::catalog& contents, const shown_entries& shown, const std::string& file,
-               std::int64_t limit);
-int write_tree(const shardmesh::catalog& contents, const shown_entries& shown, const std::string& file,
-               std::int64_t limit);
+int write_maps(const shardmesh::catalog& contents, const shown_entries& shown, output_file& file, std::int64_t limit);
+int write_tree(const shardmesh::catalog& contents, const shown_entries& shown, output_file& file, std::int64_t limit);
 
 }  // namespace tool

@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "counted.hpp"
+
 import shardmesh;
 import shardmesh.catalog;
 import shardmesh.storage;
@@ -29,15 +31,35 @@ void print_texts(out_buffer& out, const catalog& contents) {
   const texts_by_key texts = different_texts(contents);
   for (const auto& [key, values] : texts) {
     if (printed++ == most_keys) {
-      out.print("  metadata    ... and {} more keys\n", texts.size() - most_keys);
+      out.print("  metadata    ... and {}\n", counted(texts.size() - most_keys, "more key"));
       return;
     }
     const std::string& value = values.front()->value;
     out.print(
         "  metadata    {}: {}{}{}\n", escaped(key), escaped(std::string_view(value).substr(0, longest)),
         value.size() > longest ? fmt::format("... ({})", human_bytes(static_cast<std::int64_t>(value.size()))) : "",
-        values.size() > 1 ? fmt::format(" (and {} other values)", values.size() - 1) : "");
+        values.size() > 1 ? fmt::format(" (and {})", counted(values.size() - 1, "other value")) : "");
   }
+}
+
+std::int64_t saturating(std::int64_t a, std::int64_t b) {
+  return checked_add(a, b).value_or(INT64_MAX);
+}
+
+// "1 (0)", "4 (0 to 3)", "2 (0 and 3)": a gap in the ranks is not hidden.
+std::string ranks_text(const std::set<std::int32_t>& ranks) {
+  const std::int32_t first = *ranks.begin(), last = *ranks.rbegin();
+  if (ranks.size() == 1) return fmt::format("1 ({})", first);
+  const bool is_whole = last - first + 1 == static_cast<std::int64_t>(ranks.size());
+  if (is_whole) return fmt::format("{} ({} to {})", ranks.size(), first, last);
+  constexpr std::size_t most = 20;
+  std::vector<std::string> some;
+  for (const std::int32_t rank : ranks) {
+    if (some.size() == most) break;
+    some.push_back(std::to_string(rank));
+  }
+  if (ranks.size() > most) return fmt::format("{} of {} to {}", ranks.size(), first, last);
+  return fmt::format("{} ({})", ranks.size(), enumerated(some));
 }
 
 }  // namespace
@@ -66,29 +88,33 @@ void print_summary(out_buffer& out, const checkpoint_reader& reader, const shown
     const tensor_entry& tensor = contents.tensors[i];
     chunks += tensor.chunk_count;
     ++top_level[tensor.key.substr(0, tensor.key.find('.'))];
-    if (tensor.type == dtype::undefined) {
+    const std::int64_t size = bytes_of(contents, tensor);
+    if (tensor.type == dtype::undefined && size == 0) {
       ++unknown;
       continue;
     }
-    const std::int64_t numel = checked_volume(tensor.shape).value_or(0);
-    const std::int64_t size = size_bytes(tensor.type, numel).value_or(0);
-    auto& [dtype_bytes, count] = by_dtype[name(tensor.type)];
-    dtype_bytes += size;
+    auto& [dtype_bytes, count] =
+        by_dtype[tensor.type == dtype::undefined ? "other representations" : name(tensor.type)];
+    dtype_bytes = saturating(dtype_bytes, size);
     ++count;
-    bytes += size;
-    count_of(roles.role_of(tensor.key), tensor.type) += numel;
+    bytes = saturating(bytes, size);
+    if (tensor.type != dtype::undefined)
+      count_of(roles.role_of(tensor.key), tensor.type) += checked_volume(tensor.shape).value_or(0);
   }
   for (const std::size_t i : shown.objects)
     ++top_level[contents.objects[i].key.substr(0, contents.objects[i].key.find('.'))];
   std::set<std::int32_t> ranks;
   for (const std::string& file : contents.files)
     if (const auto rank = rank_of_file(file)) ranks.insert(*rank);
-  out.print("{}: {}{}{}, {} tensors in {} chunks, {} objects, {} files\n", escaped(reader.path().string()),
-            name(contents.format), contents.version.empty() ? "" : " ", escaped(contents.version), shown.tensors.size(),
-            chunks, shown.objects.size(), contents.files.size());
+  const auto more = [](std::size_t count, std::string_view what) {
+    return count == 0 ? std::string() : ", " + counted(count, what);
+  };
+  out.print("{}: {}{}{}, {} in {}{}{}\n", escaped(reader.path().string()), name(contents.format),
+            contents.version.empty() ? "" : " ", escaped(contents.version), counted(shown.tensors.size(), "tensor"),
+            counted(chunks, "chunk"), more(shown.objects.size(), "object"), more(contents.files.size(), "file"));
   std::vector<std::string> beside;
-  if (optimizer > 0) beside.push_back(fmt::format("{} numbers of optimizer state", optimizer));
-  if (other > 0) beside.push_back(fmt::format("{} other numbers", other));
+  if (optimizer > 0) beside.push_back(counted(optimizer, "number") + " of optimizer state");
+  if (other > 0) beside.push_back(counted(other, "other number"));
   out.print("  parameters  {}{}\n", parameters,
             beside.empty() ? std::string() : fmt::format(" (and {})", fmt::join(beside, ", ")));
   std::vector<std::string> dtypes;
@@ -96,7 +122,7 @@ void print_summary(out_buffer& out, const checkpoint_reader& reader, const shown
     dtypes.push_back(fmt::format("{} {} in {}", type, human_bytes(total.first), total.second));
   if (unknown > 0) dtypes.push_back(fmt::format("not counted {} of other representations", unknown));
   out.print("  bytes       {}{}{}\n", human_bytes(bytes), dtypes.empty() ? "" : ": ", fmt::join(dtypes, ", "));
-  if (!ranks.empty()) out.print("  ranks       {} ({} to {})\n", ranks.size(), *ranks.begin(), *ranks.rbegin());
+  if (!ranks.empty()) out.print("  ranks       {}\n", ranks_text(ranks));
   std::vector<std::string> keys;
   for (const auto& [key, count] : top_level) {
     if (keys.size() == 20) {

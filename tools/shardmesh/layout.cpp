@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // `shardmesh layout`: who holds what of one tensor.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -11,6 +11,9 @@
 
 #include "command.hpp"
 #include "console.hpp"
+#include "counted.hpp"
+#include "json_writer.hpp"
+#include "output_file.hpp"
 #include "report.hpp"
 import shardmesh;
 
@@ -19,13 +22,8 @@ namespace {
 
 struct layout_arguments {
   std::string shape, mesh, place, rule = "torch_chunk", svg;
-  bool json = false;
+  bool json = false, force = false;
 };
-
-template <class Range>
-std::string numbers(const Range& values) {
-  return fmt::format("[{}]", fmt::join(values.begin(), values.end(), ","));
-}
 
 shardmesh::result<shardmesh::layout> make_layout(const layout_arguments& a) {
   auto shape = shardmesh::parse_shape(a.shape);
@@ -39,30 +37,27 @@ shardmesh::result<shardmesh::layout> make_layout(const layout_arguments& a) {
   return shardmesh::layout::make(*mesh, *placements, *shape, *rule);
 }
 
-std::string rank_json(const shardmesh::layout& l, std::int64_t position) {
-  const std::int32_t rank = l.mesh().rank_of_position(position);
-  std::string boxes;
-  for (const shardmesh::placed_box& b : l.boxes(rank))
-    boxes += fmt::format("{}{{\"offsets\":{},\"sizes\":{}}}", boxes.empty() ? "" : ",", numbers(b.where.offsets),
-                         numbers(b.where.sizes));
-  return fmt::format("{{\"rank\":{},\"coordinate\":{},\"local_shape\":{},\"boxes\":[{}]}}", rank,
-                     numbers(*l.mesh().coordinate_of(rank)), numbers(l.local_shape(rank)), boxes);
+void write_rank(json_writer& out, const shardmesh::layout& l, std::int32_t rank) {
+  out.begin_object().member("rank", rank).key("coordinate").list(*l.mesh().coordinate_of(rank));
+  out.key("local_shape").list(l.local_shape(rank)).key("boxes").begin_list();
+  for (const shardmesh::placed_box& b : l.boxes(rank)) {
+    out.begin_object();
+    write_box(out, b.where);
+    out.end_object();
+  }
+  out.end_list().end_object();
 }
 
 // Written piece by piece: a mesh can have a million ranks.
 int print_json(const shardmesh::layout& l) {
-  std::string text =
-      fmt::format("{{\"shape\":{},\"mesh\":{},\"placements\":[", numbers(l.shape()), numbers(l.mesh().sizes()));
-  for (std::size_t m = 0; m < l.placements().size(); ++m)
-    text += fmt::format("{}\"{}\"", m == 0 ? "" : ",", shardmesh::to_string(l.placements()[m]));
-  text += "],\"ranks\":[";
-  for (std::int64_t i = 0; i < l.mesh().size(); ++i) {
-    if (i > 0) text += ",";
-    text += rank_json(l, i);
-    if (text.size() < (1U << 20)) continue;
-    if (!print(std::exchange(text, {}))) return not_completed;
-  }
-  return print(text + "]}\n") ? done : not_completed;
+  json_writer out;
+  out.begin_object().key("shape").list(l.shape()).key("mesh").list(l.mesh().sizes());
+  out.key("placements").begin_list();
+  for (const shardmesh::placement& p : l.placements()) out.value(shardmesh::to_string(p));
+  out.end_list().key("ranks").begin_list();
+  for (std::int64_t i = 0; i < l.mesh().size(); ++i) write_rank(out, l, l.mesh().rank_of_position(i));
+  out.end_list().end_object().finish();
+  return done;
 }
 
 int print_text(const shardmesh::layout& l, const shardmesh::distribution& d) {
@@ -76,7 +71,8 @@ int print_text(const shardmesh::layout& l, const shardmesh::distribution& d) {
     text += fmt::format("rank {}: {}{}\n", rank, shardmesh::to_string(l.local_shape(rank)),
                         held.empty() ? " nothing" : held);
   }
-  if (l.mesh().size() > listed_ranks) text += fmt::format("and {} more ranks\n", l.mesh().size() - listed_ranks);
+  if (l.mesh().size() > listed_ranks)
+    text += fmt::format("and {}\n", counted(l.mesh().size() - listed_ranks, "more rank"));
   return print(text) ? done : not_completed;
 }
 
@@ -85,7 +81,11 @@ int run_layout(const layout_arguments& a) {
   if (!l) return refuse(l.error());
   const auto d = shardmesh::distribute(*l);
   if (!d) return refuse(d.error());
-  if (!a.svg.empty() && !write_text_file(a.svg, shardmesh::svg_layout(*d))) return not_completed;
+  if (!a.svg.empty()) {
+    auto picture = output_file::open(a.svg, a.force);
+    if (!picture) return report(picture.error());
+    if (const int status = picture->write(shardmesh::svg_layout(*d)); status != done) return status;
+  }
   if (a.json) return print_json(*l);
   return a.svg.empty() ? print_text(*l, *d) : done;
 }
@@ -103,6 +103,7 @@ void add_layout(CLI::App& app, invocation& call) {
       ->capture_default_str();
   command->add_flag("--json", a->json, "One JSON document on stdout");
   command->add_option("--svg", a->svg, "Write a picture to this file")->type_name("FILE")->check(some_path());
+  add_force_option(*command, a->force, "--svg");
   command->callback([a, &call] { call.status = run_layout(*a); });
 }
 

@@ -10,13 +10,10 @@
 #include <string_view>
 #include <utility>
 
-#include "command.hpp"
 #include "page_parts.hpp"
-#include "report.hpp"
 
 import shardmesh;
 import shardmesh.digest;
-import shardmesh.storage;
 
 namespace tool {
 using namespace shardmesh;
@@ -100,24 +97,6 @@ std::string make_page(std::string_view title, std::initializer_list<std::string_
   const auto members = std::to_array<member>(
       {{"title", name}, {"policy", policy}, {"style", style}, {"data", data}, {"script", script}});
   return filled(part("page.html"), members);
-}
-
-result<staged_output> open_page(const std::string& path, bool force) {
-  return staged_output::file(path, {.overwrite = force, .durable = false});
-}
-
-int write_page(staged_output destination, const std::string& path, std::string_view page) {
-  const auto write = [&]() -> result<void> {
-    if (const auto room = destination.reserve(static_cast<std::int64_t>(page.size())); !room) return room;
-    const auto file = destination.add_file("");
-    if (!file) return file.error();
-    if (const auto written = destination.write(*file, 0, std::as_bytes(std::span(page))); !written) return written;
-    return destination.commit();
-  };
-  const auto written = write();
-  print_notes(destination.notes());
-  return written ? done
-                 : report(written.error().file.empty() ? error(written.error()).with_file(path) : written.error());
 }
 
 }  // namespace tool

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pages of --html: one file that needs nothing else, with the very document that --json prints in it.
-// Not here: what is in the document (inspect_json.cpp, plan_json.cpp), how it is shown (page/).
+// Not here: what is in the document (inspect_json.cpp, plan_json.cpp), how it is shown (page/), where it is written
+// (output_file.hpp).
 #pragma once
 #include <initializer_list>
 #include <string>
 #include <string_view>
-
-import shardmesh;
-import shardmesh.storage;
 
 namespace tool {
 
@@ -18,10 +16,5 @@ namespace tool {
 /// digest, and no request.
 std::string make_page(std::string_view title, std::initializer_list<std::string_view> scripts,
                       std::string_view document);
-
-/// Where a page will be, under a temporary name until `write_page`. \errors errc::destination_exists without `force`
-shardmesh::result<shardmesh::staged_output> open_page(const std::string& path, bool force);
-/// Writes the whole page and gives it its name. Returns the exit status; what fails is said.
-int write_page(shardmesh::staged_output destination, const std::string& path, std::string_view page);
 
 }  // namespace tool

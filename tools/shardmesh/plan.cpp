@@ -11,12 +11,12 @@
 
 #include "command.hpp"
 #include "console.hpp"
-#include "out_buffer.hpp"
+#include "json_writer.hpp"
+#include "output_file.hpp"
 #include "page.hpp"
 #include "plan_json.hpp"
 #include "report.hpp"
 import shardmesh;
-import shardmesh.storage;
 
 namespace tool {
 namespace {
@@ -60,9 +60,12 @@ result<transfer_plan> make_plan(const plan_arguments& a, const sides& both) {
   auto rule = parse_split_rule(a.rule);
   if (!rule) return std::move(rule).error();
   const auto type = parse_dtype(a.dtype_name);
-  if (!type)
+  if (!type) {
+    const auto near = nearest_dtype(a.dtype_name);
     return fail(errc::invalid_argument, "'" + a.dtype_name + "' is not a dtype")
-        .with_hint("dtypes have PyTorch's names, such as bfloat16");
+        .with_hint(near ? fmt::format("did you mean {}?", name(*near))
+                        : "dtypes have PyTorch's names, such as bfloat16");
+  }
   auto from = placed(*shape, both.from, *rule);
   if (!from) return std::move(from).error();
   auto to = placed(*shape, both.to, *rule);
@@ -80,15 +83,15 @@ int print_text(const transfer_plan& p) {
 }
 
 // The page has the document that --json prints; both are made once.
-int print_page(const transfer_plan& p, const plan_arguments& a, const sides& both, staged_output destination) {
+int print_page(const transfer_plan& p, const plan_arguments& a, const sides& both, output_file& destination) {
   std::string document;
-  out_buffer out([&](const std::string& text) { document += text; });
+  json_writer out([&](const std::string& text) { document += text; });
   write_document(out, p, both.from, both.to);
   const std::string title = fmt::format("{} {}: {} to {}", a.dtype_name, a.shape, a.from, a.to);
   const std::string page = make_page(
       title, {"elements.js", "page_state.js", "table.js", "bars.js", "boxes.js", "matrix.js", "plan.js"}, document);
   if (a.json) print(std::move(document));
-  return write_page(std::move(destination), a.html, page);
+  return destination.write(page);
 }
 
 int run_plan(const plan_arguments& a) {
@@ -96,14 +99,14 @@ int run_plan(const plan_arguments& a) {
   if (!both) return refuse(both.error());
   const auto p = make_plan(a, *both);
   if (!p) return refuse(p.error());
-  if (!a.svg.empty() && !write_text_file(a.svg, svg_plan(*p))) return not_completed;
-  if (!a.html.empty()) {
-    auto destination = open_page(a.html, a.force);
-    if (!destination) return report(destination.error());
-    return print_page(*p, a, *both, std::move(*destination));
-  }
-  if (!a.json) return a.svg.empty() ? print_text(*p) : done;
-  out_buffer out;
+  auto picture = output_file::open("--svg", a.svg, a.force), page = output_file::open("--html", a.html, a.force);
+  if (!picture) return report(picture.error());
+  if (!page) return report(page.error());
+  if (*picture)
+    if (const int status = (*picture)->write(svg_plan(*p)); status != done) return status;
+  if (*page) return print_page(*p, a, *both, **page);
+  if (!a.json) return *picture ? done : print_text(*p);
+  json_writer out;
   write_document(out, *p, both->from, both->to);
   return done;
 }
@@ -127,7 +130,7 @@ void add_plan(CLI::App& app, invocation& call) {
   command->add_option("--html", a->html, "Write a page of it to FILE, for a browser; it needs no network")
       ->type_name("FILE")
       ->check(some_path());
-  command->add_flag("--force", a->force, "With --html: replace FILE");
+  add_force_option(*command, a->force, "--svg and --html");
   command->callback([a, &call] { call.status = run_plan(*a); });
 }
 

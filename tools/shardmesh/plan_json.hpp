@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "out_buffer.hpp"
+#include "json_writer.hpp"
 
 import shardmesh;
 
@@ -20,6 +20,6 @@ struct plan_side {
 shardmesh::owner_id ranks_of(const shardmesh::transfer_plan& p);
 
 /// The whole document, a piece at a time: a plan can have a million copies.
-void write_document(out_buffer& out, const shardmesh::transfer_plan& p, const plan_side& from, const plan_side& to);
+void write_document(json_writer& out, const shardmesh::transfer_plan& p, const plan_side& from, const plan_side& to);
 
 }  // namespace tool

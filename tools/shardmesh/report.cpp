@@ -21,6 +21,8 @@
 
 #include "command.hpp"
 #include "console.hpp"
+#include "counted.hpp"
+#include "json_writer.hpp"
 
 import shardmesh;
 
@@ -39,6 +41,7 @@ struct spelling {
 constexpr spelling hints[] = {
     {errc::destination_exists, "overwrite replaces it", "--force replaces it"},
     {errc::invalid_argument, "allow_unused lets it pass", "--allow-unused lets it pass"},
+    {errc::narrowing, "allow_narrowing casts", "--allow-narrowing casts"},
     {errc::invalid_argument, "allow_unused ignores this", "--allow-unused ignores this"},
     {errc::shape_mismatch, "allow_shape_mismatch cuts", "--allow-shape-mismatch cuts"},
     {errc::unsupported, "rename it, or skip_objects", "rename it, or --skip-objects"},
@@ -80,7 +83,9 @@ bool is_of_the_system(const error& problem) {
 error in_flags(error problem) {
   respell(problem.hint, problem.code, hints);
   respell(problem.message, problem.code, messages);
-  if (problem.code == errc::invalid_argument && problem.message.ends_with("' matches no key"))
+  const bool is_of_rule =
+      problem.message.ends_with("' matches no key") || problem.message.find("' casts nothing: ") != std::string::npos;
+  if (problem.code == errc::invalid_argument && is_of_rule)
     for (const auto& [option, flag] : rules)
       if (problem.message.starts_with(option)) problem.message.replace(0, option.size(), flag);
   return problem;
@@ -91,7 +96,7 @@ void print_problem(const error& problem) {
   // An empty path, as of a shell's variable that is not set, is a name, too.
   if (shown.file.empty() && is_of_the_system(shown))
     shown = std::move(shown).with_file(subject().empty() ? "''" : subject());
-  print_problem(to_string(in_flags(shown)), to_json(shown));
+  print_problem(to_string(in_flags(shown)), json_text([&](json_writer& out) { write(out, shown); }));
 }
 
 void print_warning(const error& warning) {
@@ -101,12 +106,13 @@ void print_warning(const error& warning) {
 void print_problems(const std::vector<error>& problems, std::int64_t more) {
   for (const error& problem : problems | ranges::views::take(most_lines)) print_problem(problem);
   more += static_cast<std::int64_t>(problems.size() - std::min(problems.size(), most_lines));
-  if (more > 0) print_line(fmt::format("... and {} more problems", more));
+  if (more > 0) print_line(fmt::format("... and {}", counted(more, "more problem")));
 }
 
 void print_notes(const std::vector<std::string>& notes) {
   for (const std::string& note : notes | ranges::views::take(most_lines)) print_line("note: " + escaped(note));
-  if (notes.size() > most_lines) print_line(fmt::format("note: ... and {} more notes", notes.size() - most_lines));
+  if (notes.size() > most_lines)
+    print_line(fmt::format("note: ... and {}", counted(notes.size() - most_lines, "more note")));
 }
 
 int status_of(const error& problem) {
@@ -121,6 +127,7 @@ int status_of(const error& problem) {
       return problem.sys != 0 ? not_completed : wrong_usage;
     case errc::invalid_argument:
     case errc::destination_exists:
+    case errc::narrowing:  // a cast that a rule asks for
       return wrong_usage;
     default:
       return tool::problem;
@@ -137,35 +144,49 @@ int refuse(const error& problem) {
   return wrong_usage;
 }
 
-std::string box_members(const box& b) {
-  return fmt::format(R"("offsets":[{}],"sizes":[{}])", fmt::join(b.offsets.begin(), b.offsets.end(), ","),
-                     fmt::join(b.sizes.begin(), b.sizes.end(), ","));
+void write_box(json_writer& out, const box& b) {
+  out.key("offsets").list(b.offsets).key("sizes").list(b.sizes);
 }
 
-std::string to_json(const error& given) {
+void write(json_writer& out, const error& given) {
   const error problem = in_flags(given);
-  std::string boxes;
-  for (const box& b : problem.boxes) boxes += fmt::format("{}{{{}}}", boxes.empty() ? "" : ",", box_members(b));
-  return fmt::format(
-      R"({{"code":{},"message":{},"key":{},"file":{},"ranks":[{}],"boxes":[{}],"expected":{},"found":{},"hint":{},"text":{}}})",
-      json_quoted(make_error_code(problem.code).message()), json_quoted(problem.message), json_quoted(problem.key),
-      json_quoted(problem.file), fmt::join(problem.ranks, ","), boxes, json_quoted(problem.expected),
-      json_quoted(problem.found), json_quoted(problem.hint), json_quoted(to_string(problem)));
+  out.begin_object()
+      .member("code", make_error_code(problem.code).message())
+      .member("message", problem.message)
+      .member("key", problem.key)
+      .member("file", problem.file);
+  out.key("ranks").list(problem.ranks).key("boxes").begin_list();
+  for (const box& b : problem.boxes) {
+    out.begin_object();
+    write_box(out, b);
+    out.end_object();
+  }
+  out.end_list()
+      .member("expected", problem.expected)
+      .member("found", problem.found)
+      .member("hint", problem.hint)
+      .member("text", to_string(problem))
+      .end_object();
 }
 
-std::string to_json(const std::vector<error>& problems) {
-  std::string text;
-  for (const error& problem : problems) text += (text.empty() ? "" : ",") + to_json(problem);
-  return text;
+void write(json_writer& out, const std::vector<error>& problems) {
+  out.begin_list();
+  for (const error& problem : problems) write(out, problem);
+  out.end_list();
 }
 
-std::string to_json(const global_report& globals) {
-  std::string text;
+void write(json_writer& out, const global_report& globals) {
+  out.begin_list();
   for (const named_global& name : globals.names)
-    text += fmt::format(R"({}{{"file":{},"key":{},"name":{},"harmless":{},"dangerous":{},"count":{}}})",
-                        text.empty() ? "" : ",", json_quoted(name.file), json_quoted(name.key), json_quoted(name.name),
-                        name.harmless, name.dangerous, name.count);
-  return text;
+    out.begin_object()
+        .member("file", name.file)
+        .member("key", name.key)
+        .member("name", name.name)
+        .member("harmless", name.harmless)
+        .member("dangerous", name.dangerous)
+        .member("count", name.count)
+        .end_object();
+  out.end_list();
 }
 
 std::string globals_text(const global_report& globals) {
@@ -192,12 +213,6 @@ std::string globals_text(const global_report& globals) {
                         escaped(at.first->file), at.first->key.empty() ? "" : ": ", escaped(at.first->key),
                         at.count == 1 ? "" : fmt::format("; {} times", at.count));
   if (globals.unnamed > 0) text += fmt::format("  not data    ... and {} more\n", globals.unnamed);
-  return text;
-}
-
-std::string to_json(const std::vector<std::string>& lines) {
-  std::string text;
-  for (const std::string& line : lines) text += (text.empty() ? "" : ",") + json_quoted(line);
   return text;
 }
 

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "json_writer.hpp"
+
 import shardmesh;
 
 namespace tool {
@@ -27,22 +29,18 @@ int status_of(const shardmesh::error& problem);
 int report(const shardmesh::error& problem);
 /// The same for a value on the command line that makes no sense, whatever its code: returns `wrong_usage`.
 int refuse(const shardmesh::error& problem);
-/// Writes a whole file; false, with a line on stderr, when that fails. The file is the old one or the new one.
-bool write_text_file(const std::string& path, const std::string& text);
 
-/// An error as a JSON object: {"code","message","key","file","ranks","boxes","expected","found","hint","text"}.
-std::string to_json(const shardmesh::error& problem);
-/// Several of them, with commas between.
-std::string to_json(const std::vector<shardmesh::error>& problems);
-/// `[{"file","key","name","harmless","dangerous","count"}]`, without the brackets.
-std::string to_json(const shardmesh::global_report& globals);
+/// {"code","message","key","file","ranks","boxes","expected","found","hint","text"}
+void write(json_writer& out, const shardmesh::error& problem);
+/// A list of them.
+void write(json_writer& out, const std::vector<shardmesh::error>& problems);
+/// [{"file","key","name","harmless","dangerous","count"}]
+void write(json_writer& out, const shardmesh::global_report& globals);
+/// The members "offsets" and "sizes" of an object that was begun.
+void write_box(json_writer& out, const shardmesh::box& b);
+
 /// Lines about what pickles name beside plain data: one for each name with the first place; one for the harmless ones.
 std::string globals_text(const shardmesh::global_report& globals);
-/// Lines as JSON strings, with commas between.
-std::string to_json(const std::vector<std::string>& lines);
-/// {"offsets":[..],"sizes":[..]} without the braces' content being wrapped: the two members alone.
-std::string box_members(const shardmesh::box& b);
-
 /// A bar on stderr when that is a terminal and the work takes longer than a second; nothing otherwise.
 class progress_bar {
  public:

@@ -13,6 +13,8 @@
 
 #include "command.hpp"
 #include "console.hpp"
+#include "counted.hpp"
+#include "json_writer.hpp"
 #include "opening.hpp"
 #include "report.hpp"
 #include "saving.hpp"
@@ -35,6 +37,34 @@ struct arguments {
   selection_arguments selection;
 };
 
+struct rank_sums {
+  std::int64_t chunks = 0, bytes = 0;
+};
+
+std::string file_of_rank(std::int32_t rank) {
+  return fmt::format("__{}_0.distcp", rank);
+}
+
+void print_plan_json(const reshard_plan& plan, const std::map<std::int32_t, rank_sums>& by_rank, std::int64_t total) {
+  json_writer out;
+  out.begin_object().member("ok", true).key("problems").begin_list().end_list().key("notes").list(plan.notes);
+  out.member("tensors", plan.tensors.size())
+      .member("bytes", total)
+      .member("objects", plan.objects.size())
+      .member("ranks", plan.ranks)
+      .member("excluded", plan.excluded)
+      .key("files")
+      .begin_list();
+  for (const auto& [rank, sums] : by_rank)
+    out.begin_object()
+        .member("rank", rank)
+        .member("file", file_of_rank(rank))
+        .member("chunks", sums.chunks)
+        .member("bytes", sums.bytes)
+        .end_object();
+  out.end_list().end_object().finish();
+}
+
 // What would be written, rank by rank.
 int print_plan(const reshard_plan& plan) {
   print_notes(plan.notes);
@@ -42,32 +72,27 @@ int print_plan(const reshard_plan& plan) {
   int status = done;
   for (const error& e : plan.problems) status = std::max(status, status_of(e));
   if (status != done) return status;
-  std::map<std::int32_t, std::pair<std::int64_t, std::int64_t>> by_rank;  // chunks, bytes
+  std::map<std::int32_t, rank_sums> by_rank;
   std::int64_t total = 0;
   for (const output_tensor& tensor : plan.tensors)
     for (const output_chunk& chunk : tensor.chunks) {
-      auto& [chunks, bytes] = by_rank[chunk.rank];
+      rank_sums& of = by_rank[chunk.rank];
       const std::int64_t size = size_bytes(tensor.type, chunk.where.volume()).value_or(0);
-      ++chunks;
-      bytes += size;
+      ++of.chunks;
+      of.bytes += size;
       total += size;
     }
   if (is_json()) {
-    std::string files;
-    for (const auto& [rank, sums] : by_rank)
-      files += fmt::format(R"({}{{"rank":{},"file":"__{}_0.distcp","chunks":{},"bytes":{}}})", files.empty() ? "" : ",",
-                           rank, rank, sums.first, sums.second);
-    print(fmt::format(R"({{"ok":true,"problems":[],"notes":[{}],"tensors":{},"bytes":{},"objects":{},"ranks":{},)"
-                      R"("excluded":{},"files":[{}]}})"
-                      "\n",
-                      to_json(plan.notes), plan.tensors.size(), total, plan.objects.size(), plan.ranks, plan.excluded,
-                      files));
+    print_plan_json(plan, by_rank, total);
     return done;
   }
   for (const auto& [rank, sums] : by_rank)
-    print(fmt::format("__{}_0.distcp  {} chunks, {}\n", rank, sums.first, human_bytes(sums.second)));
-  print(fmt::format("dry run: {} tensors ({}) and {} objects for {} ranks, nothing written; excluded {}\n",
-                    plan.tensors.size(), human_bytes(total), plan.objects.size(), plan.ranks, plan.excluded));
+    print(fmt::format("{}  {}, {}\n", file_of_rank(rank), counted(sums.chunks, "chunk"), human_bytes(sums.bytes)));
+  const std::string entries =
+      enumerated({fmt::format("{} ({})", counted(plan.tensors.size(), "tensor"), human_bytes(total)),
+                  counted_if_any(plan.objects.size(), "object")});
+  print(fmt::format("dry run: {} for {}, nothing written{}\n", entries, counted(plan.ranks, "rank"),
+                    plan.excluded == 0 ? "" : "; excluded " + counted(plan.excluded, "entry", "entries")));
   return done;
 }
 
@@ -109,7 +134,7 @@ int run(arguments& given, const common_options& common) {
   }
   auto selection = given.selection.compile();
   if (!selection) {
-    if (!given.dry_run) return print_report(failed(selection.error()), given.destination);
+    if (!given.dry_run) return print_report(failed(selection.error()), given.destination, target_format::dcp);
     reshard_plan refused;
     refused.problems.push_back(selection.error());
     return print_plan(refused);
@@ -121,7 +146,7 @@ int run(arguments& given, const common_options& common) {
   const unwinding_on_signals unwinding;
   progress_bar bar((*reader)->contents().tensor_bytes());
   given.options.saving.progress = [&bar](std::int64_t bytes) { bar.advance(bytes); };
-  return print_report(reshard(**reader, given.destination, given.options), given.destination);
+  return print_report(reshard(**reader, given.destination, given.options), given.destination, target_format::dcp);
 }
 
 }  // namespace
@@ -143,7 +168,9 @@ void add_reshard(CLI::App& app, invocation& call) {
       ->type_name("RE=S(0),R")
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  command->add_option("--default", given->defaults, "Placements of keys that no rule matches (default: R everywhere)")
+  command
+      ->add_option("--default", given->defaults,
+                   "Placements of keys that no rule matches (default: R everywhere, with a note that names them)")
       ->type_name("R,R");
   command->add_flag_callback(
       "--no-optimizer-follow", [given] { given->options.optimizer_follows = false; },

@@ -4,14 +4,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "command.hpp"
 #include "console.hpp"
+#include "counted.hpp"
+#include "json_writer.hpp"
 #include "report.hpp"
 
 import shardmesh;
+import shardmesh.storage;
 
 namespace tool {
 using namespace shardmesh;
@@ -26,26 +30,63 @@ std::vector<error> problems_of(const save_report& report, const std::string& des
   return report.problems;
 }
 
+// The file of what is no tensor, beside what holds tensors alone; empty where there is none.
+std::string objects_file(const save_report& report, const std::string& destination, target_format to) {
+  if (report.objects == 0) return {};
+  const std::filesystem::path path(destination);
+  if (to == target_format::hf) return (path / "objects.json").string();
+  if (to == target_format::safetensors) return objects_beside(path).string();
+  return {};
+}
+
+void print_json(const save_report& report, const std::vector<error>& problems, const std::string& objects) {
+  json_writer out;
+  out.begin_object().member("ok", report.ok()).key("problems");
+  write(out, problems);
+  out.member("more_problems", report.more_problems).key("notes").list(report.notes);
+  out.member("tensors", report.tensors)
+      .member("bytes", report.bytes)
+      .member("objects", report.objects)
+      .key("objects_file");
+  if (objects.empty())
+    out.null();
+  else
+    out.value(objects);
+  out.member("files", report.files)
+      .member("skipped_tensors", report.skipped_tensors)
+      .member("skipped_objects", report.skipped_objects)
+      .member("excluded", report.excluded)
+      .end_object()
+      .finish();
+}
+
+// "to: wrote 4 tensors (3.2 KiB) in 1 file and 2 objects in to/objects.json; skipped 1 object"
+std::string written_line(const save_report& report, const std::string& destination, const std::string& objects) {
+  const std::string tensors = fmt::format("{} ({})", counted(report.tensors, "tensor"), human_bytes(report.bytes));
+  const std::string files = counted(report.files, "file"), others = counted_if_any(report.objects, "object");
+  std::string line = fmt::format("{}: wrote ", escaped(destination));
+  line += objects.empty() ? fmt::format("{} in {}", enumerated({tensors, others}), files)
+                          : fmt::format("{} in {} and {} in {}", tensors, files, others, escaped(objects));
+  const std::string skipped =
+      enumerated({counted_if_any(report.skipped_tensors, "tensor"), counted_if_any(report.skipped_objects, "object")});
+  if (!skipped.empty()) line += "; skipped " + skipped;
+  if (report.excluded > 0) line += "; excluded " + counted(report.excluded, "entry", "entries");
+  return line + "\n";
+}
+
 }  // namespace
 
-int print_report(const save_report& report, const std::string& destination) {
+int print_report(const save_report& report, const std::string& destination, target_format to) {
   const std::vector<error> problems = problems_of(report, destination);
   print_notes(report.notes);
   print_problems(problems, report.more_problems);
   int status = done;
   for (const error& e : problems) status = std::max(status, status_of(e));
+  const std::string objects = report.ok() ? objects_file(report, destination, to) : std::string();
   if (is_json())
-    print(fmt::format(
-        R"({{"ok":{},"problems":[{}],"more_problems":{},"notes":[{}],"tensors":{},"bytes":{},"objects":{},"files":{},)"
-        R"("skipped_tensors":{},"skipped_objects":{},"excluded":{}}})"
-        "\n",
-        report.ok(), to_json(problems), report.more_problems, to_json(report.notes), report.tensors, report.bytes,
-        report.objects, report.files, report.skipped_tensors, report.skipped_objects, report.excluded));
+    print_json(report, problems, objects);
   else if (report.ok())
-    print(fmt::format(
-        "{}: wrote {} tensors ({}) and {} objects in {} files; skipped {} tensors and {} objects; excluded {}\n",
-        escaped(destination), report.tensors, human_bytes(report.bytes), report.objects, report.files,
-        report.skipped_tensors, report.skipped_objects, report.excluded));
+    print(written_line(report, destination, objects));
   return status;
 }
 

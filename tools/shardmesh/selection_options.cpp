@@ -44,6 +44,7 @@ shardmesh::result<shardmesh::selection_options> selection_arguments::compile() c
   made.no_optimizer = no_optimizer;
   made.optimizer_follows = optimizer_follows;
   made.allow_unused = allow_unused;
+  made.allow_narrowing = allow_narrowing;
   return made;
 }
 
@@ -72,9 +73,15 @@ void add_selection_options(CLI::App& command, selection_arguments& into) {
       command
           .add_option(
               "--dtype", into.dtype,
-              "Cast floating tensors of 16 bits and more to NAME; RE=NAME casts what matches, FP8 too (repeatable)")
-          ->type_name("NAME|RE=NAME")
+              "NAME casts tensors of its kind (floating of 16 bits and more, integer, complex); RE=NAME those that\n"
+              "match, FP8 too. FROM:NAME and RE=FROM:NAME cast tensors of dtype FROM, whatever its kind\n"
+              "(repeatable; the first that casts a tensor decides)")
+          ->type_name("RULE")
           ->group(group);
+  command
+      .add_flag("--allow-narrowing", into.allow_narrowing,
+                "--dtype may lose values of integers, or make integers of fractions; without it that is an error")
+      ->group(group);
   command.add_flag("--allow-unused", into.allow_unused, "A rule that matches nothing is no error")->group(group);
   // One value per occurrence: a key that follows must not be swallowed.
   for (CLI::Option* option : {only, skip, rename, dtype})

@@ -13,14 +13,14 @@ namespace tool {
 struct selection_arguments {
   std::vector<std::string> only, skip, rename, dtype;
   std::string strip_prefix;
-  bool no_optimizer = false, optimizer_follows = false, allow_unused = false;
+  bool no_optimizer = false, optimizer_follows = false, allow_unused = false, allow_narrowing = false;
 
   /// What the library is to do. Errors name the option.
   shardmesh::result<shardmesh::selection_options> compile() const;
 };
 
-/// Adds --only, --skip, --no-optimizer, --rename, --strip-prefix, --optimizer-follows, --dtype and --allow-unused; they
-/// fill `into`.
+/// Adds --only, --skip, --no-optimizer, --rename, --strip-prefix, --optimizer-follows, --dtype, --allow-narrowing and
+/// --allow-unused; they fill `into`.
 void add_selection_options(CLI::App& command, selection_arguments& into);
 
 /// The options of every command that writes: --memory, --force. They fill `into`.

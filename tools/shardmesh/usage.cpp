@@ -14,6 +14,7 @@
 #include "report.hpp"
 
 import shardmesh;
+import shardmesh.catalog;
 
 namespace tool {
 
@@ -33,6 +34,30 @@ bool parse(std::string_view text, Number& number) {
 
 }  // namespace
 
+namespace {
+
+// " (did you mean ...?)" for a command, or an option of the command, that is near.
+std::string suggestion(const CLI::App& app, const std::string& unknown, bool is_option) {
+  std::vector<std::string> names;
+  const auto add_options = [&](const CLI::App& of) {
+    for (const CLI::Option* option : of.get_options())
+      for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  };
+  if (is_option) {
+    add_options(app);
+    for (const CLI::App* command : app.get_subcommands()) add_options(*command);
+  } else {
+    for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+      names.push_back(command->get_name());
+  }
+  const std::string meant = unknown.substr(0, is_option ? unknown.find('=') : std::string::npos);
+  const std::vector<std::string_view> views(names.begin(), names.end());
+  const auto near = nearest_key(views, meant);
+  return near ? fmt::format("; {}", did_you_mean(near)) : std::string();
+}
+
+}  // namespace
+
 int usage_error(const CLI::App& app, const CLI::ParseError& problem) {
   const std::vector<CLI::App*> commands = app.get_subcommands();
   const std::string who = commands.empty() ? "shardmesh" : "shardmesh " + commands.front()->get_name();
@@ -43,11 +68,13 @@ int usage_error(const CLI::App& app, const CLI::ParseError& problem) {
   const bool is_about_arguments = is(CLI::ExitCodes::RequiredError) || is(CLI::ExitCodes::ExtrasError);
   if (is_about_arguments && !unknown.empty()) {
     const std::string& first = unknown.front();
+    const bool is_option = first.starts_with('-') && first.size() > 1;
     what = fmt::format("{} {}",
-                       first.starts_with('-') && first.size() > 1 ? "unknown option"
-                       : commands.empty()                         ? "unknown command"
-                                                                  : "unexpected argument",
+                       is_option          ? "unknown option"
+                       : commands.empty() ? "unknown command"
+                                          : "unexpected argument",
                        in_quotes(first));
+    if (is_option || commands.empty()) what += suggestion(app, first, is_option);
   } else if (commands.empty() && is(CLI::ExitCodes::RequiredError)) {
     what = "a command is missing";
   }

@@ -5,12 +5,16 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "command.hpp"
 #include "console.hpp"
+#include "counted.hpp"
+#include "json_writer.hpp"
 #include "leftovers.hpp"
 #include "opening.hpp"
 #include "report.hpp"
@@ -29,17 +33,27 @@ struct arguments {
 };
 
 void print_json(const verify_report& report, const global_counts& names, bool strict) {
-  print(fmt::format(
-      R"({{"ok":{},"problems":[{}],"unnamed_problems":{},"warnings":[{}],"chunks":{},"objects":{},"bytes":{},"checked_bytes":{},"unchecked_chunks":{},"unchecked_objects":{},"dangerous_globals":[{}],"unknown_globals":{},"globals":[{}]}})"
-      "\n",
-      report.ok() && !(strict && !report.warnings.empty()), to_json(report.problems), report.more_problems,
-      to_json(report.warnings), report.chunks, report.objects, report.bytes, report.checked_bytes,
-      report.unchecked_chunks, report.unchecked_objects, to_json(names.dangerous), names.unknown,
-      to_json(report.globals)));
+  json_writer out;
+  out.begin_object().member("ok", report.ok() && !(strict && !report.warnings.empty())).key("problems");
+  write(out, report.problems);
+  out.member("unnamed_problems", report.more_problems).key("warnings");
+  write(out, report.warnings);
+  out.member("chunks", report.chunks)
+      .member("objects", report.objects)
+      .member("bytes", report.bytes)
+      .member("checked_bytes", report.checked_bytes)
+      .member("unchecked_chunks", report.unchecked_chunks)
+      .member("unchecked_objects", report.unchecked_objects)
+      .key("dangerous_globals")
+      .list(names.dangerous)
+      .member("unknown_globals", names.unknown)
+      .key("globals");
+  write(out, report.globals);
+  out.end_object().finish();
 }
 
 std::string count_of_unknown(const global_counts& names) {
-  return fmt::format("{} unknown name{} in pickles", names.unknown, names.unknown == 1 ? "" : "s");
+  return counted(names.unknown, "unknown name") + " in pickles";
 }
 
 // The first line, where pickles name what scanners call dangerous: whoever reads no other reads this one.
@@ -56,12 +70,22 @@ void print_dangerous(const std::string& path, const global_counts& names) {
 
 // What no checksum speaks for; empty when there is nothing of it.
 std::string unchecked(const verify_report& report) {
-  std::string text;
-  if (report.unchecked_chunks > 0)
-    text += fmt::format("; {} of {} chunks have no checksum", report.unchecked_chunks, report.chunks);
-  if (report.unchecked_objects > 0)
-    text += fmt::format("; {} of {} objects have no checksum", report.unchecked_objects, report.objects);
-  return text;
+  const auto told = [](std::int64_t count, std::int64_t all, std::string_view what) {
+    return count == 0
+               ? std::string()
+               : fmt::format("; {} of {} {} no checksum", count, counted(all, what), count == 1 ? "has" : "have");
+  };
+  return told(report.unchecked_chunks, report.chunks, "chunk") +
+         told(report.unchecked_objects, report.objects, "object");
+}
+
+// "ckpt: ok: 4 chunks and 1 object, 3.2 KiB; checksums compared over 3.2 KiB"
+std::string good_line(const verify_report& report, const global_counts& names, const std::string& path) {
+  return fmt::format("{}: ok: {}, {}; checksums compared over {}{}{}{}\n", escaped(path),
+                     enumerated({counted(report.chunks, "chunk"), counted_if_any(report.objects, "object")}),
+                     human_bytes(report.bytes), human_bytes(report.checked_bytes), unchecked(report),
+                     names.unknown > 0 ? "; " + count_of_unknown(names) : std::string(),
+                     report.warnings.empty() ? "" : "; " + counted(report.warnings.size(), "warning"));
 }
 
 int run(const arguments& given, const common_options& common) {
@@ -77,18 +101,14 @@ int run(const arguments& given, const common_options& common) {
   print_dangerous(given.path, names);
   if (given.json) print_json(report, names, given.strict);
   for (const error& e : report.problems) print_problem(e);
-  if (report.more_problems > 0) print_line(fmt::format("... and {} more problems", report.more_problems));
+  if (report.more_problems > 0) print_line("... and " + counted(report.more_problems, "more problem"));
   for (const error& e : report.warnings) print_warning(e);
   print_notes(leftover_notes(given.path));
   if (!reader) return status_of(reader.error());
   int status = report.ok() && !(given.strict && !report.warnings.empty()) ? done : problem;
   for (const error& e : report.problems)
     if (status_of(e) == not_completed) status = not_completed;
-  if (!given.json && status == done)
-    print(fmt::format("{}: ok: {} chunks and {} objects, {}; checksums compared over {}{}{}{}\n", escaped(given.path),
-                      report.chunks, report.objects, human_bytes(report.bytes), human_bytes(report.checked_bytes),
-                      unchecked(report), names.unknown > 0 ? "; " + count_of_unknown(names) : std::string(),
-                      report.warnings.empty() ? "" : fmt::format("; {} warnings", report.warnings.size())));
+  if (!given.json && status == done) print(good_line(report, names, given.path));
   return status;
 }
 

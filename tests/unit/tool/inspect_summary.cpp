@@ -65,7 +65,7 @@ TEST_CASE("inspect shows the texts of safetensors files, and which file says wha
                tensor_file({{"y", "F32", 1, 4}}, {{"part", "two"}, {"same", "1"}, {"esc", "\x1b[2J"}}));
   const tool_output said = run_tool("inspect " + folder.path().string());
   CHECK(said.status == 0);
-  CHECK(line_with(said.out, "part:") == "  metadata    part: one (and 1 other values)");
+  CHECK(line_with(said.out, "part:") == "  metadata    part: one (and 1 other value)");
   CHECK(line_with(said.out, "same:") == "  metadata    same: 1");
   CHECK(line_with(said.out, "esc:") == "  metadata    esc: \\x1b[2J");
   CHECK(line_with(said.out, "long:") == "  metadata    long: " + std::string(100, 'v') + "... (500 bytes)");

@@ -66,7 +66,7 @@ TEST_CASE("inspect --map --svg draws the chunks of every tensor that is chosen, 
   CHECK(svg.ends_with("</svg>\n"));
   CHECK(svg.find("prefers-color-scheme:dark") != std::string::npos);
 
-  const auto both = run_tool(call + " --json --svg " + picture.string());
+  const auto both = run_tool(call + " --json --force --svg " + picture.string());
   CHECK(json::parse(both.out) == document);
   CHECK(read_text(picture) == svg);
 }

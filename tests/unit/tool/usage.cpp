@@ -59,7 +59,7 @@ TEST_CASE("rules and destinations are refused in the words of the command line, 
   line(convert + "--dtype 'z+=half'", 2, "--dtype 'z+=half'" + lets);
   line(convert + "--only 'a('", 2, "--only 'a(': missing ): a(");
   line(convert + "--rename abc", 2, "--rename 'abc' is not RE=REPLACEMENT");
-  line(convert + "--dtype floaty", 2, "--dtype 'floaty': no dtype is called floaty");
+  line(convert + "--dtype floaty", 2, "--dtype 'floaty': no dtype is called floaty; did you mean float32?");
   line("reshard " + source + " " + to + " --mesh 2 --place 'q+=R'", 2,
        "rule 'q+' matches no tensor; patterns match whole keys; --allow-unused ignores this");
   line("reshard " + source + " " + to + " --mesh 2 --place '(=R'", 2, "'(' is not a regular expression: missing ): (");

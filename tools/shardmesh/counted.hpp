@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Numbers of things in words: "1 tensor", "2 tensors", "3 entries".
+#pragma once
+#include <fmt/format.h>
+
+#include <concepts>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace tool {
+
+/// `many` where the plural is not `one` with an "s".
+template <std::integral Number>
+std::string counted(Number count, std::string_view one, std::string_view many = {}) {
+  if (count == 1) return fmt::format("1 {}", one);
+  return many.empty() ? fmt::format("{} {}s", count, one) : fmt::format("{} {}", count, many);
+}
+
+/// "a", "a and b", "a, b and c"; empty texts are left out.
+inline std::string enumerated(const std::vector<std::string>& parts) {
+  std::vector<std::string_view> told;
+  for (const std::string& part : parts)
+    if (!part.empty()) told.push_back(part);
+  std::string text;
+  for (std::size_t i = 0; i < told.size(); ++i)
+    text += std::string(i == 0 ? "" : i + 1 == told.size() ? " and " : ", ") + std::string(told[i]);
+  return text;
+}
+
+/// The same as `counted`; empty for 0, so that a list leaves it out.
+template <std::integral Number>
+std::string counted_if_any(Number count, std::string_view one, std::string_view many = {}) {
+  return count == 0 ? std::string() : counted(count, one, many);
+}
+
+}  // namespace tool
