@@ -55,8 +55,8 @@ class object_numbers {
 
 namespace shardmesh::detail {
 
-// The numbers of communicators that keep none of their own. One set for all of them: a number may be refused to one
-// that another one has, but none is given twice.
+// The numbers of communicators that keep none of their own. They share one set, which refuses more numbers than each of
+// them would need to, but gives none twice.
 object_numbers process_numbers();
 
 }  // namespace shardmesh::detail

@@ -133,7 +133,7 @@ class engine : public std::enable_shared_from_this<engine> {
   // A fork copied this engine: its rank is the parent's.
   bool is_forked() const;
   error of_another_process() const;
-  // Runs `work`. What it throws poisons first, so that nothing here refers to the caller's memory any more.
+  // Runs `work`. An exception from it poisons before it leaves, so that nothing here refers to the caller's memory.
   template <class Work>
   auto guarded(locker& locked, const exchange& e, const Work& work) -> decltype(work());
   result<void> meet_all(const call_options& options);

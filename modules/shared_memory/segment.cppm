@@ -43,7 +43,8 @@ struct alignas(64) desk {
   std::atomic<std::int64_t> called_at;  // nanoseconds of the steady clock, which is the machine's
 };
 
-/// Why a rank ended the group. The rank writes it before `head::poisoned_by` names the rank, and never afterwards.
+/// The error with which a rank ends the group. The rank writes it before `head::poisoned_by` names the rank, and never
+/// afterwards.
 struct alignas(64) poison_note {
   std::uint32_t code;        // errc, for a note without bytes
   std::uint32_t size_bytes;  // 0: there was no memory for the rest
@@ -61,7 +62,7 @@ struct ring_state {
   alignas(64) std::array<position, most_lent> answers;
 };
 
-/// What became of a lent message: the receiver has its bytes, or wants them sent.
+/// The answer to a lent message: the receiver has its bytes, or wants them sent.
 struct lent_answer {
   std::uint64_t number = 0;
   bool is_taken = false;
@@ -132,8 +133,9 @@ class segment {
   /// Returns when the bell has rung since it showed `seen`, or at `until`; awake for some microseconds first.
   void wait_for_bell(std::int32_t rank, std::uint32_t seen, std::chrono::steady_clock::time_point until);
 
-  /// The first error stays. One store makes it known, after all of it was written: a rank that dies on the way has told
-  /// nothing, and the others may still poison. Rings all bells. Without memory for the text, the code alone is told.
+  /// The first error stays. One compare-and-exchange publishes the rank's note after all of it is written: a rank that
+  /// dies before that has told nothing, and the others can still poison. Rings all bells. Where there is no memory for
+  /// the text, the note holds the code alone.
   void set_poison(std::int32_t rank, const error& reason) noexcept;
   std::optional<error> poison();
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Subgroups of a communicator: along mesh dimensions, nested, many at a time.
 #include <catch2/catch_test_macros.hpp>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -120,6 +121,49 @@ TEST_CASE("messages of a subgroup, of another one and of the whole never meet", 
     for (pending& p : flying)
       if (auto done = p.wait(); !done) return to_string(done.error());
     return got == sent ? "" : "messages met";
+  });
+}
+
+TEST_CASE("a receive of a long-lived subgroup takes no message of the thousand that come and go meanwhile",
+          "[any_order]") {
+  on_ranks({2}, [](any_communicator& comm) -> std::string {
+    const auto in_time = [] {
+      return call_options{.deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30)};
+    };
+    const bool sends = comm.rank() == 0;
+    const std::int32_t peer = 1 - comm.rank();
+    // One number from rank 0 to rank 1.
+    const auto move = [&](any_communicator& group, std::int32_t& number) {
+      const outgoing out{peer, std::as_bytes(std::span(&number, 1))};
+      const incoming in{peer, std::as_writable_bytes(std::span(&number, 1))};
+      return sends ? group.start_exchange(std::span(&out, 1), {}, in_time())
+                   : group.start_exchange({}, std::span(&in, 1), in_time());
+    };
+    auto kept = subgroup(comm, rank_group::world(2));
+    if (!kept) return to_string(kept.error());
+    std::int32_t last = sends ? -7 : 0;
+    pending waiting;
+    if (!sends) {
+      auto started = move(*kept, last);
+      if (!started) return to_string(started.error());
+      waiting = *std::move(started);
+    }
+    for (std::int32_t i = 0; i < 1100; ++i) {
+      auto one = subgroup(comm, rank_group::world(2), in_time());
+      if (!one) return to_string(one.error());
+      std::int32_t number = sends ? i : -1;
+      auto started = move(*one, number);
+      if (!started) return to_string(started.error());
+      if (auto done = started->wait(); !done) return to_string(done.error());
+      if (number != i) return "subgroup " + std::to_string(i) + " got " + std::to_string(number);
+    }
+    if (sends) {
+      auto started = move(*kept, last);
+      if (!started) return to_string(started.error());
+      waiting = *std::move(started);
+    }
+    if (auto done = waiting.wait(); !done) return to_string(done.error());
+    return last == -7 ? "" : "the long-lived subgroup got " + std::to_string(last);
   });
 }
 

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// A fork copies a rank of MPI, with the connections that belong to the parent.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <catch2/catch_test_macros.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "world.hpp"
+
+import shardmesh.mpi;
+
+using namespace shardmesh;
+
+TEST_CASE("a forked child's copy of an MPI communicator refuses calls and leaves the parent's alone") {
+  std::optional<mpi_communicator> comm = mpi_communicator::from_handle(world_handle()).value();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(20);  // a hang is a failure
+    const auto is_refused = [](const error& e) {
+      return e.code == errc::invalid_argument && e.message.find("forked") != std::string::npos;
+    };
+    bool is_well = is_refused(comm->all_gather({}, {}).error()) && is_refused(comm->status().error());
+    comm->abort(fail(errc::cancelled, "by the child"));
+    is_well = is_well && mpi_communicator::from_handle(world_handle()).error().code == errc::unsupported;
+    comm.reset();
+    std::_Exit(is_well ? 0 : 1);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
+  const std::int32_t rank = comm->rank(), size = comm->size();
+  const auto all = comm->all_gather(message_bytes(rank, 0, 0, 100'000), {.deadline = in_seconds(20)});
+  INFO((all ? "no error" : to_string(all.error())));
+  REQUIRE(all.has_value());
+  for (std::int32_t other = 0; other < size; ++other)
+    CHECK((*all)[static_cast<std::size_t>(other)] == message_bytes(other, 0, 0, 100'000));
+}
