@@ -84,12 +84,12 @@ constexpr auto table = std::to_array<module_names>({
     {"copyreg", "__newobj__ __newobj_ex__ pickle add_extension remove_extension constructor"},
     {"logging", "FileHandler basicConfig config handlers shutdown"},
     {"uuid", "_get_command_stdout _popen getnode"},
-    {"torch", "load save compile hub serialization package jit ops classes"},
+    {"torch", "load save compile"},
     {"torch.storage", "_load_from_bytes"},
     {"torch.serialization",
      "load _load _legacy_load save _save _legacy_save register_package add_safe_globals safe_globals "
-     "clear_safe_globals "
-     "_open_file _open_file_like _open_buffer_reader _open_buffer_writer _open_zipfile_reader _open_zipfile_writer "
+     "clear_safe_globals _open_file _open_file_like _open_buffer_reader _open_buffer_writer _open_zipfile_reader "
+     "_open_zipfile_writer "
      "_open_zipfile_writer_file _open_zipfile_writer_buffer"},
     {"torch.utils", "show_pickle"},
     {"numpy",
@@ -106,6 +106,7 @@ constexpr auto exceptions = std::to_array<module_names>({
     {"_io", "BytesIO StringIO"},
     {"http", "HTTPStatus"},
     {"urllib.parse", "ParseResult SplitResult"},
+    {"torch._dynamo.eval_frame", "OptimizedModule"},
 });
 
 // Modules that others import: reached as an attribute of those, they are what they are.

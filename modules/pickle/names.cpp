@@ -8,6 +8,7 @@ module;
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -111,8 +112,13 @@ bool is_storage_id(const value& reference) {
          id.items()[1].kind() == kind::global && id.items()[2].text();
 }
 
+used_names names_in(std::span<const std::byte> bytes, int depth);
+
 class naming {
  public:
+  // `depth`: of pickles that lie in pickles.
+  explicit naming(int depth) : depth_(depth) {}
+
   void add(std::string text, risk how = risk::unknown) {
     if (names.size() >= most_names) {
       text = "<more names than are listed>";
@@ -138,10 +144,13 @@ class naming {
     for (const pickle::event& event : trace.events) switch (event.kind) {
         case event::what::global: {
           const auto [module_name, name] = python3_name(event.value);
-          add(text_of_global(event.value),
-              is_getattr(event.value) ? risk_of_getattr() : risk_of_global(module_name, name));
+          add(text_of_global(event.value), is_getattr(event.value)  ? risk_of_getattr()
+                                           : is_loader(event.value) ? risk_of_loads(trace)
+                                                                    : risk_of_global(module_name, name));
           break;
         }
+        case event::what::load:
+          break;  // with the name
         case event::what::call:
           if (const risk how = risk_of_call(event.value); how != risk::harmless)
             add("<call of " + expression(event.value) + ">", how);
@@ -162,19 +171,47 @@ class naming {
   std::vector<used_name> names;
 
  private:
+  // torch.storage._load_from_bytes: pickle.dump writes a tensor's storage as a stream of torch.save in the pickle.
+  static bool is_loader(const value& global) {
+    const auto [module_name, name] = python3_name(global);
+    return module_name == "torch.storage" && name == "_load_from_bytes";
+  }
+
+  // Of what it loads, which is listed, too. What only builds a storage is no more than the name; what cannot be looked
+  // through, and a name that nothing is seen to call, may do anything.
+  risk risk_of_loads(const pickle::trace& trace) {
+    bool is_plain = false;
+    std::set<std::uint64_t> met;  // what is loaded again and again is looked at once
+    for (const pickle::event& event : trace.events) {
+      if (event.kind != event::what::load || !is_loader(event.value.callable())) continue;
+      const value content = argument_of(event.value, 0);
+      if (!content) return risk::dangerous;
+      if (!met.insert(content.identity()).second) continue;
+      is_plain = true;
+      if (depth_ > 1) return risk::dangerous;
+      const std::optional<std::string> spelled = content.bytes() ? std::nullopt : bytes_of(content);
+      if (!content.bytes() && !spelled) return risk::dangerous;
+      const used_names inside = names_in(spelled ? std::as_bytes(std::span(*spelled)) : *content.bytes(), depth_ + 1);
+      for (const used_name& name : inside.names) {
+        add(name.text, name.dangerous ? risk::dangerous : name.harmless ? risk::harmless : risk::unknown);
+        if (!name.harmless) return risk::dangerous;
+      }
+    }
+    return is_plain && !trace.is_cut ? risk::unknown : risk::dangerous;
+  }
+
   // A name that cannot be told is one that somebody hides.
   static risk risk_of_global(std::string_view module_name, std::string_view name) {
     if (module_name.empty() || name.empty() || is_dangerous_global(module_name, name)) return risk::dangerous;
     return is_harmless_global(module_name, name) ? risk::harmless : risk::unknown;
   }
 
+  int depth_;
   std::map<std::string, std::size_t> index_;
 };
 
-}  // namespace
-
-used_names names_in(std::span<const std::byte> bytes) {
-  naming found;
+used_names names_in(std::span<const std::byte> bytes, int depth) {
+  naming found(depth);
   used_names made;
   bool is_legacy = false;
   std::size_t at = 0;
@@ -201,6 +238,12 @@ used_names names_in(std::span<const std::byte> bytes) {
   }
   made.names = std::move(found.names);
   return made;
+}
+
+}  // namespace
+
+used_names names_in(std::span<const std::byte> bytes) {
+  return names_in(bytes, 0);
 }
 
 }  // namespace shardmesh::pickle

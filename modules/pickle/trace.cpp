@@ -31,6 +31,7 @@ void event_log::note_call(const pickle::value& callable, const pickle::value& ar
     is_odd = !items.empty() && items[0].kind() != kind::global;
   }
   if (is_odd && calls_++ < most_calls) note(event::what::call, call);
+  if (!is_odd && callable.global_name() == "_load_from_bytes" && calls_++ < most_calls) note(event::what::load, call);
 }
 
 }  // namespace shardmesh::pickle

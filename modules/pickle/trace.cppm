@@ -10,10 +10,11 @@ import :value;
 
 namespace shardmesh::pickle {
 
-/// What a run met, in order: the first of each global, calls whose callable is no global or is getattr, persistent
-/// ids, extensions, and values that were changed though they are no objects.
+/// What a run met, in order: the first of each global, calls whose callable is no global or is getattr, calls of what
+/// loads a pickle inside of the pickle, persistent ids, extensions, and values that were changed though they are no
+/// objects.
 struct event {
-  enum class what : std::uint8_t { global, call, persistent, extension, changed } kind;
+  enum class what : std::uint8_t { global, call, load, persistent, extension, changed } kind;
   pickle::value value;
 };
 

@@ -52,7 +52,7 @@ UNKNOWN = """mymodel.Net mymodel.layers.Outer.Inner transformers.training_args.T
 torch.nn.modules.linear.Linear torch.optim.adamw.AdamW torch.optim.lr_scheduler.LambdaLR accelerate.state.GradientState
 numpy.random._pickle.__generator_ctor numpy.random.__RandomState_ctor io.BytesIO _io.StringIO http.HTTPStatus logging.getLogger
 operator.add zoneinfo.ZoneInfo._unpickle enum.Enum signal.SIGINT osmosis.system sysutils.run trace.Point re._compile
-torch.distributed.fsdp.api.ShardingStrategy builtins.print builtins.ValueError string.Template""".split()
+torch.distributed.fsdp.api.ShardingStrategy torch._dynamo.eval_frame.OptimizedModule torch.serialization._get_laymut builtins.print builtins.ValueError string.Template""".split()
 
 RUN = call(global_("posix", "system"), text("touch MARKER"))  # what would leave a mark
 CASES = []
@@ -125,6 +125,25 @@ for name in ADVISORIES:
         in_archive("advisory by module " + name, global_(*name.rsplit(".", 1)), name)
     in_archive("advisory " + name, global_(*name.rsplit(".", 1)) if name.count(".") == 1
                else stack_global(name.split(".", 1)[0], name.split(".", 1)[1]), name, proto=PROTO4)
+# A storage as pickle.dump writes it is no more than its name; with another pickle in it, it is as dangerous as that.
+STREAM = [PROTO2 + part + STOP for part in (b"\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19", b"M\xe9\x03", EMPTY_DICT)]
+LOADER = global_("torch.storage", "_load_from_bytes")
+
+
+def loaded(*pickles):
+    data = b"".join(pickles)
+    return call(LOADER, b"B" + struct.pack("<I", len(data)) + data)
+
+
+STORED = PROTO2 + MARK + text("storage") + global_("torch", "FloatStorage") + text("0") + text("cpu") + integer(0) + NONE + TUPLE + b"Q."
+bare("unknown storage_in_a_pickle", b"\x80\x03" + dictionary(("x", loaded(*STREAM, STORED, PROTO2 + EMPTY_LIST + STOP))) + STOP,
+     "torch.storage._load_from_bytes")
+for name, inside in (("run", [PROTO2 + RUN + STOP]), ("run_in_a_stream", [*STREAM, PROTO2 + RUN + STOP]),
+                     ("run_below", [PROTO2 + loaded(PROTO2 + RUN + STOP) + STOP])):
+    bare("loaded_" + name, b"\x80\x03" + dictionary(("x", loaded(*inside))) + STOP, "posix.system", "torch.storage._load_from_bytes")
+bare("loaded_archive", b"\x80\x03" + loaded(b"PK\3\4" + bytes(100)) + STOP, "torch.storage._load_from_bytes")
+bare("loaded_twice", b"\x80\x03" + loaded(*STREAM, STORED, PROTO2 + EMPTY_LIST + STOP) + b"0" + loaded(PROTO2 + RUN + STOP) + STOP,
+     "posix.system")
 for name in UNKNOWN:
     in_archive("unknown " + name, stack_global("mymodel.layers", "Outer.Inner") if name.endswith("Outer.Inner")
                else stack_global("zoneinfo", "ZoneInfo._unpickle") if name.startswith("zoneinfo")
