@@ -3,6 +3,7 @@
 torch_checkpointing, components, other shapes. The answers are those of the command line and of the committed samples."""
 import hashlib
 import json
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -76,6 +77,26 @@ class OpeningTest(common.WorkTest):
             shardmesh.open(folder)
         self.assertTrue(shardmesh.verify(folder, all_parts=True).ok)
         self.assertTrue(shardmesh.diff(folder, folder, all_parts=True).equal)
+
+    def test_all_parts_of_a_dcp_folder_are_itself_and_what_lies_beside(self):
+        folder = self.work / "beside"
+        shutil.copytree(FOLDER, folder)
+        beside = {"state": torch.arange(5)}
+        torch.save(beside, folder / "rng.pt")
+        whole, parts = shardmesh.open(FOLDER), shardmesh.open(folder, all_parts=True)
+        self.assertEqual({entry.key for entry in parts.tensors},
+                         {"rng.state"} | {f"checkpoint.{entry.key}" for entry in whole.tensors})
+        self.assertEqual(raw(parts.load("rng.state")), raw(beside["state"]))
+        for entry in whole.tensors:
+            self.assertEqual(raw(parts.load(f"checkpoint.{entry.key}")), raw(whole.load(entry.key)))
+        for name, write in {"converted": lambda out: shardmesh.convert(folder, out, "hf", all_parts=True),
+                            "resharded": lambda out: shardmesh.reshard(folder, out, "2", place=[".*=R"],
+                                                                       all_parts=True)}.items():
+            write(self.work / name)
+            self.assertTrue(shardmesh.diff(folder, self.work / name, all_parts=True).equal, name)
+        self.assertTrue(shardmesh.verify(folder, all_parts=True).ok)
+        min(folder.glob("*.distcp")).unlink()
+        self.assertFalse(shardmesh.verify(folder, all_parts=True).ok)
 
     def test_dequantized_weights_are_those_of_pytorchs_reader(self):
         expected = json.loads((QUANTIZED / "expected.json").read_text())["float32"]
