@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
+#include <process_token.hpp>
 
 #include <atomic>
 #include <exception>
@@ -37,13 +38,23 @@ load_report run_guarded(const std::function<load_report()>& work) {
   }
 }
 
+// Waits for the thread. A forked child has none, and what the thread works on may be half changed there: it stays.
+template <class State>
+void end(std::unique_ptr<State>& state) {
+  if (!state) return;
+  if (!state->maker.is_this()) return static_cast<void>(state.release());
+  if (state->thread.joinable()) state->thread.join();
+}
+
 }  // namespace
 
 struct load_in_progress::state {
   std::function<load_report()> work;
   load_report report;
+  load_report in_child;  // of `wait` in a forked one
   std::atomic<bool> done = false;
   std::thread thread;
+  detail::maker_process maker;
 };
 
 result<load_in_progress> load_in_progress::start(std::function<load_report()> work) {
@@ -64,13 +75,13 @@ load_in_progress::load_in_progress(std::unique_ptr<state> made) : state_(std::mo
 load_in_progress::load_in_progress(load_in_progress&&) noexcept = default;
 load_in_progress& load_in_progress::operator=(load_in_progress&& other) noexcept {
   if (this != &other) {
-    if (state_) wait();
+    end(state_);
     state_ = std::move(other.state_);
   }
   return *this;
 }
 load_in_progress::~load_in_progress() {
-  if (state_) wait();
+  end(state_);
 }
 
 bool load_in_progress::done() const {
@@ -78,6 +89,11 @@ bool load_in_progress::done() const {
 }
 
 const load_report& load_in_progress::wait() {
+  if (!state_->maker.is_this()) {
+    state_->in_child.problems = {fail(errc::invalid_argument, "the load runs in the process that forked this one")
+                                     .with_hint("wait for it there")};
+    return state_->in_child;
+  }
   if (state_->thread.joinable()) state_->thread.join();
   return state_->report;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
+#include <process_token.hpp>
 #include <try.hpp>
 
 #include <atomic>
@@ -366,26 +367,40 @@ save_report save(const fs::path& destination, const const_held_state& held, comm
   return work.plan(held) ? work.write() : work.report();
 }
 
+namespace {
+
+// Waits for the thread. A forked child has none, and what the thread works on may be half changed there: it stays.
+template <class State>
+void end(std::unique_ptr<State>& state) {
+  if (!state) return;
+  if (!state->maker.is_this()) return static_cast<void>(state.release());
+  if (state->thread.joinable()) state->thread.join();
+}
+
+}  // namespace
+
 struct save_in_progress::state {
   state(fs::path destination, communicator_ref comm, const rank_save_options& options)
       : work(std::move(destination), comm, options) {}
   rank_save work;
   save_report report;
+  save_report in_child;  // of `wait` in a forked one
   std::atomic<bool> done = false;
   std::thread thread;
+  detail::maker_process maker;
 };
 
 save_in_progress::save_in_progress(std::unique_ptr<state> made) : state_(std::move(made)) {}
 save_in_progress::save_in_progress(save_in_progress&&) noexcept = default;
 save_in_progress& save_in_progress::operator=(save_in_progress&& other) noexcept {
   if (this != &other) {
-    if (state_) wait();
+    end(state_);
     state_ = std::move(other.state_);
   }
   return *this;
 }
 save_in_progress::~save_in_progress() {
-  if (state_) wait();
+  end(state_);
 }
 
 bool save_in_progress::done() const {
@@ -393,6 +408,11 @@ bool save_in_progress::done() const {
 }
 
 const save_report& save_in_progress::wait() {
+  if (!state_->maker.is_this()) {
+    state_->in_child.problems = {fail(errc::invalid_argument, "the save runs in the process that forked this one")
+                                     .with_hint("wait for it there")};
+    return state_->in_child;
+  }
   if (state_->thread.joinable()) state_->thread.join();
   return state_->report;
 }

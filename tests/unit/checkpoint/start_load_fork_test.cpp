@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// A fork copies a load that is under way, without its thread.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <catch2/catch_test_macros.hpp>
+#include <cstdlib>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+
+import shardmesh.checkpoint;
+
+using namespace shardmesh;
+
+TEST_CASE("a forked child neither waits for a load of its parent nor hangs where its copy ends") {
+  std::atomic<bool> may_end = false;
+  std::optional<load_in_progress> running = load_in_progress::start([&] {
+                                              while (!may_end) std::this_thread::yield();
+                                              load_report report;
+                                              report.bytes_read = 7;
+                                              return report;
+                                            }).value();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(20);  // a hang is a failure
+    const load_report& refused = running->wait();
+    const bool says_why = refused.problems.size() == 1 && refused.problems[0].code == errc::invalid_argument &&
+                          refused.problems[0].message == "the load runs in the process that forked this one";
+    running.reset();
+    std::_Exit(says_why ? 0 : 1);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
+  may_end = true;
+  CHECK(running->wait().bytes_read == 7);
+}
