@@ -48,6 +48,11 @@ bool no_signal_came() {
   return PyErr_Occurred() == nullptr && PyErr_CheckSignals() == 0;
 }
 
+// Raises what a signal's handler raised while a call waited, whether or not the call went well.
+void raise_signal() {
+  if (PyErr_Occurred() != nullptr) throw py::error_already_set();
+}
+
 // Short work, in this thread, without the interpreter's lock.
 template <std::invocable<> Work>
 std::invoke_result_t<Work> unlocked(const Work& work) {
@@ -66,7 +71,7 @@ class ranks {
     auto joined = unlocked([&, token = bytes_of(token)] {
       return shared_memory_communicator::join(token, rank, within(seconds), no_signal_came);
     });
-    if (!joined && PyErr_Occurred() != nullptr) throw py::error_already_set();
+    raise_signal();
     return std::make_unique<ranks>(value_of(std::move(joined)));
   }
 
@@ -84,8 +89,13 @@ class ranks {
   // This rank cannot do its part of a call that the others are in, or will be: they get an error that says so.
   void refuse(const py::str& why) {
     const error reason = fail(errc::unsupported, bytes_of(why)).with_rank(rank());
-    static_cast<void>(unlocked([&] {
-      return executor::make(result<transfer_plan>(reason), comm_, {}, {}, call_options().named("redistribute"));
+    std::stop_source stop;
+    call_options call;
+    call.cancel = stop.get_token();
+    // The others get the error; this rank has its own already.
+    static_cast<void>(in_call(stop, [&] {
+      auto told = executor::make(result<transfer_plan>(reason), comm_, {}, {}, call.named("redistribute"));
+      return told ? result<void>() : result<void>(std::move(told).error());
     }));
   }
 
@@ -103,7 +113,7 @@ class ranks {
       bytes += more;
       const acquired held;
       try {
-        if (!thrown) report(bytes);
+        if (!thrown && PyErr_Occurred() == nullptr) report(bytes);
       } catch (...) {
         thrown = std::current_exception();
         stop.request_stop();
@@ -115,19 +125,24 @@ class ranks {
     options.call = within(seconds);
     options.call.cancel = stop.get_token();
     if (!report.is_none()) options.progress = tell;
-    const auto move = [&] { return shardmesh::redistribute(all, comm_, options); };
-    // Our own ranks look after signals; while others wait, this thread does.
-    const auto done = own_ ? unlocked(move) : waited(py::none(), [&](watch& watching) {
-      const std::stop_callback stops(watching.stop.get_token(), [&] { stop.request_stop(); });
-      return move();
-    });
-    if (thrown) std::rethrow_exception(thrown);
-    if (!done && PyErr_Occurred() != nullptr) throw py::error_already_set();
+    const auto done = in_call(stop, [&] { return shardmesh::redistribute(all, comm_, options); }, thrown);
     if (!done) raise(done.error());
     return py::make_tuple(done->sent_bytes, done->received_bytes, done->rounds);
   }
 
  private:
+  // A call of all ranks, which `stop` cancels. Our own ranks look after signals; while others wait, this thread does.
+  template <std::invocable<> Work>
+  std::invoke_result_t<Work> in_call(std::stop_source& stop, const Work& work, const std::exception_ptr& thrown = {}) {
+    auto done = own_ ? unlocked(work) : waited(py::none(), [&](watch& watching) {
+      const std::stop_callback stops(watching.stop.get_token(), [&] { stop.request_stop(); });
+      return work();
+    });
+    if (thrown) std::rethrow_exception(thrown);
+    raise_signal();
+    return done;
+  }
+
   static tensor_move move_of(const py::sequence& given) {
     tensor_move made;
     made.key = bytes_of(given[0]);

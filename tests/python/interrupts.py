@@ -28,7 +28,37 @@ except KeyboardInterrupt:
 """
 
 
+# A rank that waits for one that never comes: in `join`, or in `refuse` after both have joined.
+RANK = """
+import os, signal, sys, threading, time
+from shardmesh import _native
+memory = _native.SharedMemory.make(2)
+if sys.argv[1] == "refuse":
+    other = threading.Thread(target=lambda: made.append(_native.Ranks.join(memory.token, 1, 60.0)))
+    made = []
+    other.start()
+    rank = _native.Ranks.join(memory.token, 0, 60.0)
+    other.join()
+began = time.monotonic()
+threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+try:
+    if sys.argv[1] == "refuse":
+        rank.refuse("no luck")
+    else:
+        _native.Ranks.join(memory.token, 0, 60.0)
+    print("finished")
+except KeyboardInterrupt:
+    print("interrupted" if time.monotonic() - began < 20 else "too late")
+"""
+
+
 class InterruptTest(common.WorkTest):
+    def test_ctrl_c_ends_a_rank_that_waits_for_another(self):
+        for call in ("join", "refuse"):
+            with self.subTest(call):
+                done = subprocess.run([sys.executable, "-c", RANK, call], capture_output=True, text=True, timeout=100)
+                self.assertEqual(done.stdout.strip(), "interrupted", done.stderr)
+
     def interrupted(self, destination):
         source = self.work / "large.safetensors"
         with source.open("wb") as file:
