@@ -17,7 +17,8 @@ struct output_options {
 };
 
 /// Files under a temporary name (".NAME.shardmesh-tmp-...") beside the destination; `commit` makes them durable and
-/// renames them into place in one step. Without `commit`, the destructor removes them and the destination is as it was.
+/// renames them into place in one step. Without `commit`, the destructor removes them and the destination is as it was;
+/// the destructor of a forked child's copy removes nothing.
 /// Without `overwrite`, a destination that appears meanwhile is never replaced. With it, only what was there when the
 /// output was made is: that is exchanged atomically, looked at once more, and only then deleted. A directory is
 /// replaced only where `may_replace` allows it.
