@@ -64,7 +64,7 @@ class CommandTest(common.WorkTest):
         self.assertGreater(compared, 40)
 
     def test_verify_refuses_dangerous_names_and_counts_unknown_ones(self):
-        names = b"".join(b"c%s\n%s\n0" % name.split(b".") for name in (b"posix.system", b"os.remove", b"mine.Net", b"mine.Other"))
+        names = b"".join(b"c%s\n%s\n0" % tuple(name.split(b".")) for name in (b"posix.system", b"os.remove", b"mine.Net", b"mine.Other"))
         for name, data, opens in (("m.pkl", b"\x80\x02" + names + b"}.", True), ("broken.pkl", b"\x80\x02" + names + b"\xff", False)):
             path = self.work / name
             path.write_bytes(data)
