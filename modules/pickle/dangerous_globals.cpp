@@ -167,11 +167,11 @@ bool is_dangerous_global(std::string_view module_name, std::string_view attribut
     return is_word_of(reached, part) || (part.size() > 4 && part.starts_with("__") && part.ends_with("__"));
   };
   if (any_component(attribute, leads_away)) return true;
-  // "OrderedDict.fromkeys": no class of the harmless ones is pickled by a part of it. An enum's member may be.
+  // "OrderedDict.fromkeys": no method of the harmless classes is pickled. Their nested classes and enums' members are.
   const std::string_view first = attribute.substr(0, attribute.find('.'));
   if (first.size() == attribute.size() || !is_harmless_global(module_name, first)) return false;
-  return std::any_of(attribute.begin() + static_cast<std::ptrdiff_t>(first.size()), attribute.end(),
-                     [](char c) { return c >= 'a' && c <= 'z'; });
+  const std::string_view last = attribute.substr(attribute.rfind('.') + 1);
+  return last.empty() || last[0] < 'A' || last[0] > 'Z';
 }
 
 }  // namespace shardmesh::pickle

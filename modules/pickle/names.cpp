@@ -90,19 +90,30 @@ bool involves_getattr(const value& value, int depth = 0) {
          (involves_getattr(value.callable(), depth + 1) || involves_getattr(value.args(), depth + 1));
 }
 
-// Members of other enums, of the program that wrote the pickle: as much as the name of a class of it. What is got and
-// then called, attributes that are no plain names, and those of dangerous or harmless things are chains.
-risk risk_of_call(const value& call) {
-  if (is_enum_member(call)) return risk::harmless;
-  if (!involves_getattr(call)) return risk::unknown;
+// Of getattr(CLASS, "name"): protocols below 4 write nested classes so, and Python 3.11 members of enums. That is as
+// much as the name CLASS.name. Attributes that are no plain names, and attributes of anything else, are chains.
+risk risk_of_getattr(const value& call) {
   const items args = call.args().items();
-  if (!is_getattr(call.callable()) || args.size() != 2 || args[0].kind() != kind::global || !args[1].text())
-    return risk::dangerous;
+  if (args.size() != 2 || args[0].kind() != kind::global || !args[1].text()) return risk::dangerous;
   const auto [module_name, type] = python3_name(args[0]);
   const std::string_view member = *args[1].text();
   const bool is_plain = !member.empty() && !member.starts_with('_') && member.find('.') == std::string_view::npos;
   return is_plain && !is_dangerous_global(module_name, fmt::format("{}.{}", type, member)) ? risk::unknown
                                                                                            : risk::dangerous;
+}
+
+// Of what is got, classes may be called: their names begin with a capital.
+risk risk_of_call(const value& call) {
+  if (is_enum_member(call)) return risk::harmless;
+  const value callable = call.callable();
+  if (is_getattr(callable)) return risk_of_getattr(call);
+  const items args = call.args().items();
+  for (std::size_t i = 0; i < std::min<std::size_t>(args.size(), 16); ++i)
+    if (is_getattr(args[i])) return risk::dangerous;
+  if (!involves_getattr(callable)) return risk::unknown;
+  if (callable.kind() != kind::record || !is_getattr(callable.callable())) return risk::dangerous;
+  const std::string_view member = argument_of(callable, 1).text().value_or("");
+  return !member.empty() && member[0] >= 'A' && member[0] <= 'Z' ? risk_of_getattr(callable) : risk::dangerous;
 }
 
 // A storage of torch.save: ("storage", class, key, location, count).
@@ -134,7 +145,7 @@ class naming {
 
   void add(const pickle::trace& trace) {
     // That of getattr is the highest of its calls; a getattr that nobody calls is for a chain.
-    const auto risk_of_getattr = [&] {
+    const auto highest_risk = [&] {
       risk highest = risk::harmless;
       std::size_t calls = 0;
       for (const pickle::event& event : trace.events)
@@ -144,7 +155,7 @@ class naming {
     for (const pickle::event& event : trace.events) switch (event.kind) {
         case event::what::global: {
           const auto [module_name, name] = python3_name(event.value);
-          add(text_of_global(event.value), is_getattr(event.value)  ? risk_of_getattr()
+          add(text_of_global(event.value), is_getattr(event.value)  ? highest_risk()
                                            : is_loader(event.value) ? risk_of_loads(trace)
                                                                     : risk_of_global(module_name, name));
           break;

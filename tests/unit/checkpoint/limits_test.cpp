@@ -142,7 +142,10 @@ TEST_CASE("names are harmless, unknown or dangerous, and what leads to a dangero
   // Members of enums; what is got and called; getattr that nobody calls here.
   CHECK(risk("cbuiltins\ngetattr\n(cmine\nColor\nVRED\ntR.") == "uuu");
   CHECK(risk("cbuiltins\ngetattr\n(cmine\nColor\nV_x\ntR.") == "DuD");
-  CHECK(risk("cbuiltins\ngetattr\n(cmine\nColor\nVRED\ntR(tR.") == "DuuD");
+  CHECK(risk("cbuiltins\ngetattr\n(cmine\nOuter\nVInner\ntR(tR.") == "uuuu");
+  CHECK(risk("cbuiltins\ngetattr\n(ccollections\nOrderedDict\nVInner\ntR(tR.") == "uhuu");
+  CHECK(risk("cbuiltins\ngetattr\n(ccollections\nOrderedDict\nVfromkeys\ntR(tR.") == "DhDD");
+  CHECK(risk("cbuiltins\ngetattr\n(cmine\nOuter\nVrun\ntR(tR.") == "DuuD");
   CHECK(risk("cbuiltins\ngetattr\n.") == "D");
   CHECK(pickle::is_dangerous_global("torch.serialization", "load"));
   CHECK_FALSE(pickle::is_dangerous_global("torch.serialization", "_get_layout"));
