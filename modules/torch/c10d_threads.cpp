@@ -32,10 +32,10 @@ import :c10d_engine;
 namespace shardmesh::c10d_detail {
 namespace {
 
-// A program that ends while other ranks still listen gives its last records a moment to leave.
+// The detached threads of all engines. Never destroyed: a thread can end after the program's last static object.
 class threads_at_work {
  public:
-  ~threads_at_work() {
+  void wait_a_moment() {
     if (maker_ != detail::process_token()) return;  // a forked child has no such threads
     std::unique_lock locked(lock_);
     static_cast<void>(changed_.wait_for(locked, std::chrono::seconds(1), [&] { return count_ == 0; }));
@@ -53,8 +53,13 @@ class threads_at_work {
   std::uint64_t maker_ = detail::process_token();
 };
 threads_at_work& at_work() {
-  static threads_at_work threads;
-  return threads;
+  static auto* const threads = new threads_at_work;
+  // A program that ends while other ranks still listen gives its last records a moment to leave.
+  static const struct at_end {
+    ~at_end() { threads->wait_a_moment(); }
+  } wait;
+  static_cast<void>(wait);
+  return *threads;
 }
 
 // Payloads that nobody took. They stay: a peer may have asked for one, and half a message would break the connection.
