@@ -23,16 +23,20 @@ namespace shardmesh {
 namespace {
 
 // How many descriptors one pool may hold, at least one: `most`, or a fifth of the process's limit, since several pools
-// are open at a time (two readers of a diff, checksums, a destination).
-std::size_t descriptor_share(std::size_t most) {
+// are open at a time (two readers of a diff, checksums, a destination). A pool that writes may take half of a limit
+// that leaves enough to the others: what it closes for another file is synced first.
+std::size_t descriptor_share(std::size_t most, bool writes) {
+  constexpr rlim_t usual_limit = 1024;
   rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) == 0) most = std::min<std::size_t>(most, limit.rlim_cur / 5);
+  if (::getrlimit(RLIMIT_NOFILE, &limit) == 0)
+    most = std::min<std::size_t>(most, limit.rlim_cur / (writes && limit.rlim_cur >= usual_limit ? 2 : 5));
   return std::max<std::size_t>(most, 1);
 }
 
 }  // namespace
 
-descriptors::descriptors(std::size_t most, closer close) : most_(descriptor_share(most)), close_(std::move(close)) {}
+descriptors::descriptors(std::size_t most, closer close)
+    : most_(descriptor_share(most, static_cast<bool>(close))), close_(std::move(close)) {}
 
 descriptors::~descriptors() {
   abandon_all();

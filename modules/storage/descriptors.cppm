@@ -8,9 +8,9 @@ import shardmesh.core;
 
 namespace shardmesh {
 
-// At most `most` descriptors (and a fifth of what the process may open), by numbers that callers give their files: the
-// least recently used idle one is closed for another. Whoever needs one while all are in use waits; nobody holds one
-// while waiting. Thread-safe.
+// At most `most` descriptors (and a fifth of what the process may open, or half of it), by numbers that callers give
+// their files: the least recently used idle one is closed for another. Whoever needs one while all are in use waits;
+// nobody holds one while waiting. Thread-safe.
 class descriptors {
  public:
   // Closes a descriptor of `file`. Its errors reach whoever asked for another descriptor meanwhile.

@@ -4,6 +4,7 @@
 
 #include <execinfo.h>
 #include <malloc.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -37,7 +38,17 @@ bool asks_for_json(int argc, char** argv) {
   return false;
 }
 
+// A checkpoint of many ranks has more files than the usual soft limit lets a process open. This process runs no other
+// program's code that counts on that limit (select).
+void open_many_files() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  static_cast<void>(::setrlimit(RLIMIT_NOFILE, &limit));
+}
+
 int run(int argc, char** argv) {
+  open_many_files();
   CLI::App app{"shardmesh: sharded checkpoints without Python", "shardmesh"};
   app.set_version_flag("--version", "shardmesh " SHARDMESH_VERSION);
   app.require_subcommand(1);
