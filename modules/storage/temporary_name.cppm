@@ -18,7 +18,7 @@ struct temporary_name {
 // Eight digits: this boot of this machine, the same in all of its containers. Locks of one kernel see each other.
 const std::string& this_host();
 // The host in the name of a thing whose owner was refused a lock: whether it lives cannot be judged from anywhere.
-inline constexpr std::string_view unseen_host = "00000000";
+inline constexpr std::string_view unseen_host = "ffffffff";
 
 // A new name for what will be `destination`. Never longer than its folder allows, whatever the destination's length.
 std::string make_temporary_name(const std::filesystem::path& destination, std::string_view host = this_host());

@@ -231,7 +231,7 @@ TEST_CASE("close that a signal cuts short is no error") {
 
 TEST_CASE("the descriptor that wrote is synced: whichever write was lost, the save fails") {
   const int files = GENERATE(0, 3, 9);
-  const few_descriptors few(GENERATE(2, 40));
+  const few_descriptors few(GENERATE(4, 40));
   const int writes = 2 * std::max(files, 1);
   for (int lost = 1; lost <= writes; ++lost) {
     const scratch_folder scratch;
@@ -249,18 +249,21 @@ TEST_CASE("the descriptor that wrote is synced: whichever write was lost, the sa
 }
 
 TEST_CASE("an error that was found while files were written stays one") {
-  const few_descriptors few(1);
+  const few_descriptors few(4);
   const scratch_folder scratch;
   const with_faults faulty;
   auto made = staged_output::directory(scratch.path / "made");
   REQUIRE(made);
-  const auto a = made->add_file("a"), b = made->add_file("b");
-  REQUIRE(a);
-  REQUIRE(b);
+  std::vector<std::int32_t> numbers;
+  for (const std::string_view name : {"a", "b", "c", "d", "e"}) {
+    const auto number = made->add_file(name);
+    REQUIRE(number);
+    numbers.push_back(*number);
+  }
   system_faults().lost_write = 1;
-  REQUIRE(made->write(*a, 0, bytes));
-  CHECK_FALSE(made->write(*b, 0, bytes));  // whose descriptor takes the other's place
-  CHECK(made->write(*b, 0, bytes));
+  for (std::size_t i = 0; i < 4; ++i) REQUIRE(made->write(numbers[i], 0, bytes));
+  CHECK_FALSE(made->write(numbers[4], 0, bytes));  // whose descriptor takes the place of the first
+  CHECK(made->write(numbers[4], 0, bytes));
   for (int attempt = 0; attempt < 2; ++attempt) {
     const auto done = made->commit();
     REQUIRE_FALSE(done);
