@@ -12,7 +12,7 @@ export namespace shardmesh {
 ///
 /// Different dtypes are converted to the values of PyTorch's `Tensor.copy_` on the CPU: round to nearest even; too
 /// large values become infinity (float16, bfloat16, float8_e5m2), 448 (float8_e4m3fn) or NaN (both fnuz types,
-/// float8_e8m0fnu); floats to integers truncate (out of range the result is unspecified); complex to real drops the
+/// float8_e8m0fnu); floats to integers truncate (out of range: docs/kernels.md); complex to real drops the
 /// imaginary part; to bool is "not zero". NaN payloads are those of PyTorch's AVX2 and AVX-512 builds. Sub-byte types
 /// copy to themselves in whole bytes. Source: PyTorch 2.13, tests/oracle/make_casts.py.
 /// \errors errc::shape_mismatch; errc::unsupported naming both dtypes when there is no conversion, or the device of

@@ -13,7 +13,8 @@ export namespace shardmesh {
 enum class leftover_owner : std::uint8_t {
   dead,    // nobody will finish it
   alive,   // being written
-  unknown  // of another host that shares the file system, whose locks are not seen here; or it cannot be opened
+  unknown  // of another host that shares the file system, whose locks are not seen here; of a run that was refused a
+           // lock; or it cannot be opened
 };
 
 /// A file or folder under a temporary name.

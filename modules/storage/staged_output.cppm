@@ -48,9 +48,12 @@ class staged_output {
   /// Takes a file away again. Its number is not used afterwards. Not thread-safe.
   result<void> remove_file(std::int32_t file);
   /// fsync of the files that were added or written to since the last call, and of the folder, so that `commit` has only
-  /// to rename. `commit` does it too.
+  /// to rename. `commit` does it too. Closes every file: an error of `close` counts, also where nothing is synced.
+  /// An error at the end of writing to a file stays: every later call returns it.
   result<void> prepare();
-  /// `prepare`, rename, fsync of the parent. After an error the destination is as it was.
+  /// `prepare`, rename, fsync of the parent. After an error the destination is as it was, also when the last fsync
+  /// failed: the names are exchanged back, and a power cut may leave either of the two, whole. Where they cannot be
+  /// exchanged back, the new one stays in place, and the error's hint says so and where the old one is.
   /// errc::destination_exists when it appeared or changed since the output was made, naming what is new.
   result<void> commit();
   /// What the user should know: leftovers that were found, what was added to the old folder while it was replaced.
