@@ -71,8 +71,13 @@ class dcp_save {
             tensors_, objects_,
             "text for PyTorch's dcp_to_torch_save, as always in DCP; shardmesh makes integers of them again"))
       report_.notes.push_back(*std::move(note));
+    const auto is_kept = [](const path_key& key) { return torch_file::json_of_key(key).has_value(); };
+    if (auto note = torch_file::note_of_python_keys(
+            tensors_, objects_, "text for PyTorch's dcp_to_torch_save, as always in DCP (shardmesh keeps them)",
+            is_kept))
+      report_.notes.push_back(*std::move(note));
     if (auto note = torch_file::note_of_python_keys(tensors_, objects_, "text in DCP's metadata",
-                                                    [](const path_key& key) { return !torch_file::json_of_key(key); }))
+                                                    [&](const path_key& key) { return !is_kept(key); }))
       report_.notes.push_back(*std::move(note));
     report_.files = files.files();
     report_.bytes = files.data_bytes();

@@ -46,7 +46,7 @@ class walker {
   std::unordered_map<std::uint64_t, bool> leaves_;  // answers of is_leaf for containers
   std::unordered_set<std::uint64_t> in_question_, open_;
   std::unordered_set<std::string> names_;
-  std::size_t path_bytes_ = 0, steps_ = 0;
+  std::size_t path_bytes_ = 0, key_bytes_ = 0, steps_ = 0;
 };
 
 result<void> walker::check_step(std::size_t depth) {
@@ -122,7 +122,9 @@ result<void> walker::enter(const pickle::value& mapping) {
   for (std::size_t i = 0; i < pairs.size(); ++i) {
     const std::string unnamed = fmt::format("{}{}", are_unnamed ? "" : "#", i);
     path_.push_back(step_of(pairs[i].key, unnamed).value_or(unnamed));
-    if (path_.back().is_python()) path_bytes_ += path_.back().pickled().size();
+    if (path_.back().is_python()) key_bytes_ += path_.back().pickled().size();
+    if (key_bytes_ > most_key_bytes_of(item_))
+      return fail(errc::unsupported, "its dicts have keys that share more than the file explains");
     SHARDMESH_CHECK(visit(pairs[i].value));
     path_.pop_back();
   }

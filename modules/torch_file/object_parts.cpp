@@ -130,7 +130,8 @@ class apart {
       const path_key name = kept              ? *std::move(kept)
                             : are_all_unnamed ? path_key(static_cast<std::int64_t>(i))
                                               : path_key(position);
-      if (name.is_python()) path_bytes_ += name.pickled().size();
+      if (name.is_python()) key_bytes_ += name.pickled().size();
+      if (key_bytes_ > most_key_bytes_of(item_)) return false;
       if (!step(name, pairs[i].value)) return false;
     }
     return true;
@@ -284,7 +285,7 @@ class apart {
   std::vector<std::uint64_t> open_;          // the values that the current one lies in
   std::unordered_set<std::uint64_t> named_;  // tensors that have an entry, or need none
   std::unordered_set<std::string> names_;
-  std::size_t steps_ = 0, entries_ = 0, path_bytes_ = 0, noted_ = 0;
+  std::size_t steps_ = 0, entries_ = 0, path_bytes_ = 0, key_bytes_ = 0, noted_ = 0;
   taken_apart made_;
 };
 
@@ -293,6 +294,10 @@ class apart {
 result<taken_apart> take_apart(const torch_file::item& item, std::vector<flat_entry> entries,
                                const flatten_options& options) {
   return apart(item, options).run(std::move(entries));
+}
+
+std::size_t most_key_bytes_of(const torch_file::item& item) {
+  return (std::size_t{1} << 20) + 16 * item.graph().consumed_bytes();
 }
 
 bool has_name(const pickle::value& key) {

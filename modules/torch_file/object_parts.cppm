@@ -28,6 +28,9 @@ struct taken_apart {
 result<taken_apart> take_apart(const torch_file::item& item, std::vector<flat_entry> entries,
                                const flatten_options& options = {});
 
+// The bytes that the pickled keys of an item may take together: what keys share is in each of them.
+std::size_t most_key_bytes_of(const torch_file::item& item);
+
 // Python's str() of the key is known. Cost: that of the text.
 bool has_name(const pickle::value& key);
 

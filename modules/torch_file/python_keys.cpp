@@ -25,14 +25,14 @@ std::string_view text_of(std::span<const std::byte> bytes) {
 }
 
 // The key's own pickle. A tensor or storage in it lies outside of the pickle.
-std::optional<std::string> pickled_key(const pickle::value& key) {
+std::optional<std::string> pickled_key(const pickle::value& key, std::size_t most_bytes) {
   pickle::writer out(2);
   bool has_storage = false;
   const auto write_id = [&](const pickle::value&) {
     has_storage = true;
     out.none();
   };
-  if (!out.value(key, most_key_bytes, write_id) || has_storage) return std::nullopt;
+  if (!out.value(key, most_bytes, write_id) || has_storage) return std::nullopt;
   return std::string(text_of(std::move(out).finish()));
 }
 
@@ -44,8 +44,8 @@ std::optional<path_key> step_of(const pickle::value& key, std::string_view unnam
     if (const auto number = key.as_int(); number && *number > -beyond_integers && *number < 10 * beyond_integers)
       return path_key::of_integer(*number);
   if (const auto text = key.text()) return path_key(*text);
-  const auto pickled = pickled_key(key);
   const auto text = pickle::python_str(key);
+  const auto pickled = pickled_key(key, text ? most_key_bytes : most_key_bytes / 4);  // a text is short itself
   if (!pickled) return text ? std::optional<path_key>(*text) : std::nullopt;
   return path_key::of_python(text ? std::string_view(*text) : unnamed, *pickled);
 }

@@ -83,6 +83,8 @@ def check_keys(oracle):
             note = f"{len(lost or [])} keys of dicts that only Python knows become text in"
             listed = ": " + ", ".join(lost or [])
             oracle.check((note in said and listed in said) == bool(is_lost), case, f"says {said}")
+            if name == "plain" and to == "dcp":  # one for each dict
+                oracle.check(f"{2 * len(PLAIN) - 4} keys of dicts that only Python knows become text for PyTorch's" in said, case, said)
             oracle.succeeds(case, "diff", source, there)
             if lost is None and to in ("safetensors", "hf"):
                 continue  # JSON has the type alone: nothing_lost.py
@@ -186,6 +188,27 @@ def check_optimizer(oracle):
     oracle.check(same(found["more"], {"a": {1: torch.ones(2), "b": {2: 3}}}), "optimizer", f"gives {found['more']}")
 
 
+class Hashed:
+    """A key that Python alone has."""
+
+    def __init__(self, parts):
+        self.parts = parts
+
+
+def check_hostile(oracle):
+    """Keys that share a large part are not written out for each entry."""
+    for name, shared, count in (("long", Hashed(tuple(range(100, 1000))), 100_000), ("small", Hashed((1,)), 2000)):
+        file, back = oracle.work / f"keys_{name}.pt", oracle.work / f"keys_{name}_back.pt"
+        tensor = torch.ones(1)
+        torch.save({"d": {(shared, i): tensor for i in range(count)}}, file)
+        status, out, err = oracle.run("convert", file, back, timeout=20)
+        if name == "small":
+            found = torch.load(back, weights_only=False)["d"] if oracle.check(status == 0, "hostile", out + err) else {}
+            oracle.check(len(found) == count and {key[1] for key in found} == set(range(count)), "hostile", f"gives {len(found)} keys")
+        else:
+            oracle.check(status == 1 and "tensors inside" in err, "hostile", f"exits {status}: {err[-300:]}")
+
+
 def main():
     oracle = Oracle(__doc__)
     check_keys(oracle)
@@ -193,6 +216,7 @@ def main():
     check_package_folders(oracle)
     check_snapshot(oracle)
     check_optimizer(oracle)
+    check_hostile(oracle)
     oracle.finish()
 
 
