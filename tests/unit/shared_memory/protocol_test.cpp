@@ -102,8 +102,8 @@ TEST_CASE("a receiver that leaves at once has told that it has the message, howe
   both ranks = join_both({.buffer_bytes = ring_bytes});
   const bytes filling(ring_bytes - head_bytes, std::byte{1}), large(64 << 10, std::byte{2});
   bytes filled(filling.size()), room(large.size());
-  REQUIRE(send(*ranks.one, 0, filling).wait());  // nobody reads it yet: the ring is full
   pending sending = send(*ranks.zero, 1, large);
+  REQUIRE(send(*ranks.one, 0, filling).wait());  // rank 0 is in no call that reads it: the ring is full
   REQUIRE(receive(*ranks.one, 0, room).wait());
   CHECK(room == large);
   ranks.one.reset();
