@@ -23,8 +23,9 @@ struct state_name {
 ///     OPTIMIZER.state.NAME.PARAMETER          Megatron, and DeepSpeed's folders as they are read here
 ///
 /// and has one prefix with which its names are keys of the model (none, "model."): both are those that fit the most of
-/// its entries. Where several parameters fit one entry, the longest name is meant. Numbers are positions, which stand for
-/// no parameter; beside names (of the same optimizer's "state", or its "param_groups") they are names, too. Keys of more than 256 components are state of nothing.
+/// its entries. Where several parameters fit one entry, the longest name is meant. Numbers are positions, which stand
+/// for no parameter; beside names (of the same optimizer's "state", or its "param_groups") they are names, too. Keys of
+/// more than 256 components are state of nothing.
 class state_names {
  public:
   /// The keys must outlive it. Cost: O(length of all keys), times components.
@@ -42,7 +43,7 @@ class state_names {
   struct spelling {
     bool is_name_last = false;
     bool state_has_names = false, groups_have_names = false;  // other than numbers
-    std::vector<std::string_view> prefixes;  // that fit equally well
+    std::vector<std::string_view> prefixes;                   // that fit equally well
   };
   void choose(const std::map<std::pair<bool, std::string_view>, std::size_t>& fitting, std::string_view optimizer);
 

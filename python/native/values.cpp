@@ -69,7 +69,8 @@ dtype to_dtype(const py::handle& name) {
   const auto type = parse_dtype(spelled);
   if (type) return *type;
   error unknown = fail(errc::unsupported, "a dtype that shardmesh does not have: " + spelled);
-  if (const auto near = nearest_dtype(spelled)) unknown.hint = "did you mean " + std::string(shardmesh::name(*near)) + "?";
+  if (const auto near = nearest_dtype(spelled))
+    unknown.hint = "did you mean " + std::string(shardmesh::name(*near)) + "?";
   raise(unknown);
 }
 

@@ -6,8 +6,8 @@
 // so it holds every value of every dtype, and a conversion rounds once, from the exact value to the nearest, ties to
 // even. Floats smaller than 32 bits are reached through float32, as in PyTorch: that is two roundings, and part of the
 // definition. What is not said here: the bits of a NaN (`same` takes all for one; tests/unit/kernels/casts_test.cpp has
-// PyTorch's). What becomes of a float that an integer cannot hold is not PyTorch's, which gives several answers, but one
-// of ours, in every backend.
+// PyTorch's). What becomes of a float that an integer cannot hold is not PyTorch's, which gives several answers, but
+// one of ours, in every backend.
 module;
 #include <cstddef>
 #include <cstdint>
