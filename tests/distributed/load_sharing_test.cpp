@@ -45,9 +45,9 @@ namespace fs = std::filesystem;
 namespace {
 
 // Bytes of a chunk's source that were read.
-struct read_range {
+struct range_read {
   std::int64_t chunk = 0, begin = 0, end = 0;
-  friend auto operator<=>(const read_range&, const read_range&) = default;
+  friend auto operator<=>(const range_read&, const range_read&) = default;
 };
 
 // A reader that writes down what is read of chunks, and may be told to do something first.
@@ -68,7 +68,7 @@ class observed_reader final : public checkpoint_reader {
   result<object_value> read_object(std::size_t index) override { return inner_->read_object(index); }
   result<std::vector<std::byte>> object_archive(std::size_t index) override { return inner_->object_archive(index); }
 
-  std::vector<read_range> ranges() const {
+  std::vector<range_read> ranges() const {
     const std::lock_guard locked(lock_);
     return ranges_;
   }
@@ -99,30 +99,30 @@ class observed_reader final : public checkpoint_reader {
   std::unique_ptr<checkpoint_reader> inner_;
   std::function<result<void>()> before_;
   mutable std::mutex lock_;
-  std::vector<read_range> ranges_;
+  std::vector<range_read> ranges_;
 };
 
 // What all ranks have read, by rank.
-std::vector<std::vector<read_range>> gathered(any_communicator& comm, const std::vector<read_range>& mine) {
+std::vector<std::vector<range_read>> gathered(any_communicator& comm, const std::vector<range_read>& mine) {
   const auto bytes = std::as_bytes(std::span(mine));
   const auto all = comm.all_gather({bytes.begin(), bytes.end()}, within(60s)).value();
-  std::vector<std::vector<read_range>> made;
+  std::vector<std::vector<range_read>> made;
   for (const std::vector<std::byte>& one : all) {
-    made.emplace_back(one.size() / sizeof(read_range));
+    made.emplace_back(one.size() / sizeof(range_read));
     if (!one.empty()) std::memcpy(made.back().data(), one.data(), one.size());
   }
   return made;
 }
 
-std::int64_t sum(const std::vector<read_range>& ranges) {
+std::int64_t sum(const std::vector<range_read>& ranges) {
   std::int64_t bytes = 0;
-  for (const read_range& one : ranges) bytes += one.end - one.begin;
+  for (const range_read& one : ranges) bytes += one.end - one.begin;
   return bytes;
 }
 
 // "" when no byte was read twice.
-std::string twice(const std::vector<std::vector<read_range>>& by_rank) {
-  std::vector<read_range> all;
+std::string twice(const std::vector<std::vector<range_read>>& by_rank) {
+  std::vector<range_read> all;
   for (const auto& one : by_rank) all.insert(all.end(), one.begin(), one.end());
   std::sort(all.begin(), all.end());
   for (std::size_t i = 1; i < all.size(); ++i)
@@ -179,7 +179,7 @@ std::string save_all(const fs::path& checkpoint, const stored_models& stored, an
 
 struct loaded_together {
   std::string wrong;
-  std::vector<std::vector<read_range>> read;  // by rank
+  std::vector<std::vector<range_read>> read;  // by rank
 };
 
 loaded_together load_all(const fs::path& checkpoint, const stored_models& stored,
@@ -331,7 +331,7 @@ TEST_CASE("a compressed chunk is read front to back by one rank, in as many roun
     std::map<std::int64_t, std::size_t> reader_of;
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
       std::map<std::int64_t, std::int64_t> end_of;
-      for (const read_range& one : all[rank]) {
+      for (const range_read& one : all[rank]) {
         if (reader_of.emplace(one.chunk, rank).first->second != rank) return "two ranks read a chunk";
         if (one.begin < end_of[one.chunk]) return "a rank went back in a chunk";
         end_of[one.chunk] = one.end;
