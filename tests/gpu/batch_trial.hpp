@@ -89,13 +89,13 @@ inline void carry_out(const batch_item& item, bytes& to_memory, const bytes& fro
         if (item.to_type == item.from_type)
           std::memcpy(to, from, width);
         else
-          elements::store(item.to_type, elements::load(item.from_type, from), to);
+          elements::convert(item.from_type, from, item.to_type, to);
         return;
       case batch_op::accumulate:
         if (item.to_type == item.from_type)
           std::memcpy(term, from, width);
         else
-          elements::store(item.to_type, elements::load(item.from_type, from), term);
+          elements::convert(item.from_type, from, item.to_type, term);
         return elements::combine(item.to_type, to, term, item.reduction);
       case batch_op::fill:
         return elements::store_identity(item.to_type, item.reduction, to);

@@ -169,7 +169,7 @@ TEST_CASE("reshard onto a mesh names what it replicates because nothing places i
   CHECK(told["notes"] == json{"2 tensors match no placement rule and are replicated on all 2 ranks: v, w"});
 }
 
-TEST_CASE("--dtype keeps integers, and what a cast cannot hold is refused or counted") {
+TEST_CASE("a --dtype rule keeps integers, and what a cast cannot hold is refused or counted") {
   const scratch_folder folder;
   const fs::path file = folder / "model.safetensors";
   const std::string step = bytes_of<std::int64_t>({16777217});
