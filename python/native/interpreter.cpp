@@ -10,6 +10,8 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -28,6 +30,7 @@ struct all_running {
   std::mutex mutex;
   std::condition_variable changed;
   std::vector<running*> calls;
+  std::optional<std::thread::id> ending;  // the thread that ends the program, once it does
 };
 
 all_running& all() {
@@ -36,6 +39,7 @@ all_running& all() {
     pthread_atfork([] { all().mutex.lock(); }, [] { all().mutex.unlock(); },
                    [] {
                      all().calls.clear();
+                     all().ending.reset();
                      all().mutex.unlock();
                    });
     return new all_running;
@@ -59,9 +63,18 @@ void take_lock(const Take& take) {
   }
 }
 
-void add(running* call) {
+// Whether the thread may make the call.
+bool add(running* call) {
   const std::lock_guard lock(all().mutex);
+  if (all().ending && *all().ending != std::this_thread::get_id()) return false;
   all().calls.push_back(call);
+  return true;
+}
+
+// With the lock, which others need.
+[[noreturn]] void let_go_and_stop() {
+  PyEval_SaveThread();
+  stop_for_ever();
 }
 
 // Whether the thread may return to Python.
@@ -75,7 +88,7 @@ bool remove(running* call) {
 }  // namespace
 
 released::released(std::function<void()> cancel) : call_(new running{std::move(cancel)}), outer_(current) {
-  add(call_);
+  if (!add(call_)) let_go_and_stop();
   current = call_;
   state_ = PyEval_SaveThread();
 }
@@ -96,6 +109,16 @@ acquired::~acquired() {
   PyGILState_Release(state_);
 }
 
+void foreign_call::begin() {
+  call_ = new running;
+  if (!add(call_)) let_go_and_stop();
+}
+
+void foreign_call::end() {
+  const std::unique_ptr<running> call(std::exchange(call_, nullptr));
+  if (!remove(call.get())) let_go_and_stop();
+}
+
 bool is_overtaken() {
   if (current == nullptr) return false;
   const std::lock_guard lock(all().mutex);
@@ -106,6 +129,7 @@ void end_running_work() {
   PyThreadState* const state = PyEval_SaveThread();
   {
     std::unique_lock lock(all().mutex);
+    all().ending = std::this_thread::get_id();
     const std::vector<running*> calls = all().calls;
     for (running* call : calls) {
       call->is_overtaken = true;

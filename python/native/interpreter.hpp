@@ -37,6 +37,18 @@ class acquired {
   PyGILState_STATE state_;
 };
 
+/// A call into another library that lets go of the lock by itself and takes it again, such as one of PyTorch's. Taken
+/// too late, that aborts the process, so the end of the program waits for these calls and starts no more of them. With
+/// the lock held; `begin` and `end` do not return in a thread that the end of the program has overtaken.
+class foreign_call {
+ public:
+  void begin();
+  void end();
+
+ private:
+  struct running* call_ = nullptr;
+};
+
 /// Whether the program ends while this thread is within a `released`. No Python code may run here then.
 bool is_overtaken();
 

@@ -26,6 +26,10 @@ PYBIND11_MODULE(_native, native) {
       PyErr_SetObject(py::type::of(made).ptr(), made.ptr());
     }
   });
+  py::class_<bindings::foreign_call>(native, "ForeignCall")
+      .def(py::init<>())
+      .def("begin", &bindings::foreign_call::begin)
+      .def("end", &bindings::foreign_call::end);
   native.def("end_running_work", [] {
     bindings::end_running_work();
     bindings::discard_rank_folders();

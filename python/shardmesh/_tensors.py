@@ -4,8 +4,8 @@ tensor is asked for, so that descriptions, checks and conversions do without it.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from . import _native
 from ._error import failure
@@ -14,6 +14,8 @@ from ._shared_memory import is_same_memory, overlapping_pairs
 if TYPE_CHECKING:
     import torch
 
+P = ParamSpec("P")
+R = TypeVar("R")
 Memory = tuple[int, str, tuple[int, ...], tuple[int, ...]]
 
 
@@ -73,6 +75,21 @@ def _overlaps(tensor: torch.Tensor) -> bool:
     return False
 
 
+def _calls_torch(function: Callable[P, R]) -> Callable[P, R]:
+    """PyTorch's functions let go of the interpreter's lock. A program that ends while a daemon thread is in one would
+    abort: its end waits for these."""
+    @functools.wraps(function)
+    def call(*arguments: P.args, **options: P.kwargs) -> R:
+        whole = _native.ForeignCall()
+        whole.begin()
+        try:
+            return function(*arguments, **options)
+        finally:
+            whole.end()
+    return call
+
+
+@_calls_torch
 def readable(tensor: torch.Tensor, key: str) -> torch.Tensor:
     """The tensor's values in plain memory of the host, without a copy where they are there already."""
     kind = kind_that_has_no_memory(tensor)
@@ -86,6 +103,7 @@ def memory_of(tensor: torch.Tensor) -> Memory:
     return tensor.data_ptr(), name_of(tensor.dtype), tuple(tensor.shape), tensor.stride()
 
 
+@_calls_torch
 def fresh(shape: Sequence[int], dtype: torch.dtype, device: torch.device | str = "cpu") -> torch.Tensor:
     """A tensor that is about to be filled, uninitialized: of the host, a large one takes few page faults."""
     import torch
@@ -130,6 +148,7 @@ def check_apart(destinations: Sequence[Destination], places: Sequence[object], *
 class Destination:
     """A tensor that is loaded into: plain memory of the host is filled in place, anything else by way of a copy."""
 
+    @_calls_torch
     def __init__(self, tensor: torch.Tensor, key: str) -> None:
         kind = kind_that_has_no_memory(tensor)
         if kind:
@@ -152,6 +171,7 @@ class Destination:
         self._same.append(other)
         other._same.append(self)
 
+    @_calls_torch
     def finish(self) -> None:
         """Call it when the memory was filled: autograd has to know. Raises Error, of code "disagreement", when another
         key gave the same memory other values."""
