@@ -47,7 +47,8 @@ class folder_files {
 };
 
 /// That the file is one that `folder_files` opens: of the folder, and no link out of it. For files that are opened
-/// otherwise. errc::bad_format, errc::unsafe_path, errc::io, each naming the file. Cost: opens it.
+/// otherwise. errc::bad_format, errc::unsafe_path, errc::io, each naming the file. Cost: few system calls; opens the
+/// file only where a link is on the way to it.
 result<void> check_inside(const std::filesystem::path& folder, const std::string& file);
 
 /// The chunks that were opened last. Thread-safe.
