@@ -81,6 +81,18 @@ TEST_CASE("shards of all ranks are one tensor, whoever reads") {
   }
 }
 
+TEST_CASE("one tensor of different dtypes on two ranks is a conflict that names both dtypes") {
+  std::vector<dcp::metadata> parts = all_of(2);
+  for (tensor_entry& tensor : parts[1].contents.tensors)
+    if (tensor.key == "shards") tensor.type = dtype::int64;
+  const dcp::metadata merged = dcp::merge_metadata(std::move(parts), rules_of(2));
+  const auto conflict = merged.conflicts.find("shards");
+  REQUIRE(conflict != merged.conflicts.end());
+  CHECK(conflict->second.code == errc::disagreement);
+  CHECK(conflict->second.expected.starts_with("float32"));
+  CHECK(conflict->second.found.starts_with("int64"));
+}
+
 TEST_CASE("a rank's own values win") {
   for (std::int64_t rank = 0; rank < 3; ++rank) {
     dcp::merge_rules rules = rules_of(3);
