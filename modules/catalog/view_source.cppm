@@ -41,8 +41,7 @@ class element_source {
 
 /// `run_to_items`, but items whose elements lie in the host's memory row-major and in the dtype that is written, in one
 /// run or several, reach the sink from there, at most 8 MiB at a time. The program may change that memory meanwhile:
-/// a sink that sums what it writes copies each piece first (`stable_piece`). Threads share them item
-/// by item.
+/// a sink that sums what it writes copies each piece first (`stable_piece`). Threads share the items.
 /// \errors those of `run_to_items`
 result<void> write_items(std::span<const tensor_transfer> transfers, std::span<const std::string> keys,
                          element_source source, any_item_sink sink, const item_run_options& options = {});

@@ -123,7 +123,7 @@ bool takes_side_files(target_format to, checkpoint_format from) {
 result<std::vector<side_file>> carried_files(const checkpoint_reader& reader, target_format to,
                                              std::vector<std::string>& notes) {
   std::error_code code;
-  // Whoever gathered parts has named everything that is none.
+  // gathered_parts has named the files that belong to no part.
   const bool is_of_parts = reader.contents().format == checkpoint_format::parts;
   if (is_of_parts || !std::filesystem::is_directory(reader.path(), code)) return std::vector<side_file>{};
   SHARDMESH_TRY(side_files found, find_side_files(reader.path(), reader.stored().contents()));

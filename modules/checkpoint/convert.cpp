@@ -80,8 +80,8 @@ void find_source_of(const checkpoint_reader& reader, std::vector<error>& problem
   }
 }
 
-// Tensors that are copied whole and that no command takes apart: a file of torch.save has no archive of each, so it is
-// where their way ends.
+// Names tensors that cannot be converted any further. They are copied as archives of their own, which a file of
+// torch.save does not have.
 std::optional<std::string> note_of_dead_ends(checkpoint_reader& reader, const conversion& work) {
   std::vector<std::size_t> whole;
   for (std::size_t i = 0; i < work.tensors.size(); ++i)

@@ -135,8 +135,8 @@ std::vector<pickle::used_name> without_own_names(std::vector<pickle::used_name> 
   return names;
 }
 
-// A reader that believes the other one of two descriptions sees other bytes: such an archive is named, and what of it
-// agrees is looked at all the same.
+// Where local headers and the directory differ, two readers may see different bytes: the archive is a problem. The
+// records on which both agree are scanned.
 result<void> scan_archive(const byte_source& whole, const std::string& file, const std::string& key, collector& into) {
   SHARDMESH_TRY(const auto source, windowed_source::open(whole));
   std::vector<error> contradictions;

@@ -64,7 +64,7 @@ class verification {
     if (lines_.insert(to_string(problem)).second) report_.problems.push_back(std::move(problem));
   }
 
-  // Before all others, and whatever the limit: whoever reads one line reads this one.
+  // Dangerous names come first, and the limit on problems does not cut them: a user may read the first line only.
   void put_first(std::vector<error> dangerous) {
     report_.problems.insert(report_.problems.begin(), std::make_move_iterator(dangerous.begin()),
                             std::make_move_iterator(dangerous.end()));

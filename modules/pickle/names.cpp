@@ -192,7 +192,7 @@ class naming {
   // through, and a name that nothing is seen to call, may do anything.
   risk risk_of_loads(const pickle::trace& trace) {
     bool is_plain = false;
-    std::set<std::uint64_t> met;  // what is loaded again and again is looked at once
+    std::set<std::uint64_t> met;  // nested pickles that were scanned
     for (const pickle::event& event : trace.events) {
       if (event.kind != event::what::load || !is_loader(event.value.callable())) continue;
       const value content = argument_of(event.value, 0);

@@ -253,7 +253,7 @@ void engine::line::drop_messages() noexcept {
 // Nothing moves from here on: the memory of calls is theirs again.
 void engine::poison(error reason) noexcept {
   if (poison_) return;
-  guard_.store(0);  // whoever reads this rank's memory from here on reads no message
+  guard_.store(0);  // a peer that reads this rank's memory after this discards what it read
   memory_->set_poison(rank_, reason);
   try {
     poison_ = memory_->poison();

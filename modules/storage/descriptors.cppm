@@ -9,11 +9,11 @@ import shardmesh.core;
 namespace shardmesh {
 
 // At most `most` descriptors (and a fifth of what the process may open, or half of it), by numbers that callers give
-// their files: the least recently used idle one is closed for another. Whoever needs one while all are in use waits;
-// nobody holds one while waiting. Thread-safe.
+// their files: the least recently used idle one is closed for another. A thread that
+// needs one while all are in use waits, and holds none meanwhile. Thread-safe.
 class descriptors {
  public:
-  // Closes a descriptor of `file`. Its errors reach whoever asked for another descriptor meanwhile.
+  // Closes a descriptor of `file`. `acquire` returns its errors when it closes one descriptor to open another.
   using closer = std::function<result<void>(std::uint64_t file, int fd)>;
 
   // Without `close`, errors of closing do not count: of files that are only read.

@@ -11,7 +11,7 @@ namespace shardmesh {
 // `name`: of the file, for messages. errc::io, errc::no_space.
 result<void> sync_written(int fd, const std::string& name);
 
-// Closes `fd`, whatever it returns. Quotas and network file systems report a failed write here at the latest.
+// Closes `fd`, also when it returns an error. Quotas and network file systems may report a failed write only here.
 result<void> close_written(int fd, const std::string& name);
 
 // fsync of a folder, which makes the names in it durable. Success where the file system has no fsync of folders.

@@ -49,8 +49,8 @@ struct zip_record {
 /// The records of an archive, in the order of the directory.
 class zip_directory {
  public:
-  /// Reads the end records and the central directory, and holds every local header against it. Whoever reads an archive
-  /// begins here: one that contradicts itself is refused by all readers alike, and so by every writer.
+  /// Reads the end records and the central directory, and compares every local header with it. All readers of
+  /// archives begin here, so all of them, and every writer, refuse an archive that contradicts itself.
   /// \param contradictions  where given, takes the errors of local headers; their records' `offset` stays below 0
   /// \errors errc::bad_format, naming the file: no directory, counts or extents that do not agree, a comment that could
   ///   be an end record, duplicate names (also when only case differs), overlapping records, encryption, several disks,

@@ -41,7 +41,7 @@ class json_writer {
     return *this;
   }
   json_writer& null();
-  /// A value that is JSON already. What is none (a defect of whoever made it) becomes a string.
+  /// A value that is JSON already. Text that is no JSON, a defect of the caller, is written as a string.
   json_writer& raw(std::string_view json);
   /// A list of numbers or texts.
   template <class Range>

@@ -56,7 +56,7 @@ std::string count_of_unknown(const global_counts& names) {
   return counted(names.unknown, "unknown name") + " in pickles";
 }
 
-// The first line, where pickles name what scanners call dangerous: whoever reads no other reads this one.
+// Dangerous names go into the first line: a user may read no other.
 void print_dangerous(const std::string& path, const global_counts& names) {
   constexpr std::size_t most_named = 10;
   if (names.dangerous.empty()) return;
