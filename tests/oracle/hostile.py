@@ -358,37 +358,29 @@ def sparse_directory_of_comments(path):
     return file
 
 
-@case("is a sparse file")
-def sparse_objects(path):
+def sparse_beside_a_model(path, name, text, size, model="model.safetensors"):
+    """A Hugging Face folder in which the file `name` begins with `text` and is a hole up to `size` bytes."""
     folder = path / "hf"
     folder.mkdir()
-    shutil.move(safetensors(folder, {"w": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}}),
-                folder / "model.safetensors")
-    (folder / "objects.json").write_text("{")
-    os.truncate(folder / "objects.json", 3500 << 20)
+    shutil.move(safetensors(folder, {"w": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}}), folder / model)
+    (folder / name).write_text(text)
+    os.truncate(folder / name, size)
     return folder
+
+
+@case("is a sparse file")
+def sparse_objects(path):
+    return sparse_beside_a_model(path, "objects.json", "{", 3500 << 20)
 
 
 @case("is a sparse file")
 def sparse_checksums(path):
-    folder = path / "hf"
-    folder.mkdir()
-    shutil.move(safetensors(folder, {"w": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}}),
-                folder / "model.safetensors")
-    (folder / ".shardmesh_checksums").write_text("shardmesh-checksums 1 xxh3-128\n")
-    os.truncate(folder / ".shardmesh_checksums", 3900 << 20)
-    return folder
+    return sparse_beside_a_model(path, ".shardmesh_checksums", "shardmesh-checksums 1 xxh3-128\n", 3900 << 20)
 
 
 @case("is a sparse file")
 def sparse_index(path):
-    folder = path / "hf"
-    folder.mkdir()
-    shutil.move(safetensors(folder, {"w": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}}),
-                folder / "part.safetensors")
-    (folder / "model.safetensors.index.json").write_text('{"weight_map":{')
-    os.truncate(folder / "model.safetensors.index.json", 900 << 20)
-    return folder
+    return sparse_beside_a_model(path, "model.safetensors.index.json", '{"weight_map":{', 900 << 20, "part.safetensors")
 
 
 @case("is a sparse file")

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts what the whole program allocates: include it in one file of a test program, behind everything else. The
-// sanitizers have operators of their own, so nothing is counted there, and the tests that ask skip themselves.
+// Counts what the whole program allocates, and fails on demand: include it in one file of a test program, behind
+// everything else. The sanitizers have operators of their own, so nothing is counted there, and the tests that ask skip
+// themselves.
 #pragma once
 #include <atomic>
 #include <catch2/catch_test_macros.hpp>
@@ -14,6 +15,7 @@
 namespace counted_new {
 inline thread_local std::int64_t calls = 0, bytes = 0;  // of this thread
 inline std::atomic<std::int64_t> all_bytes = 0;         // of all threads
+inline thread_local bool has_no_memory = false;         // operator new throws in this thread
 }  // namespace counted_new
 
 #ifdef SHARDMESH_TEST_SANITIZED
@@ -25,7 +27,7 @@ void* operator new(std::size_t size) {
   ++counted_new::calls;
   counted_new::bytes += static_cast<std::int64_t>(size);
   counted_new::all_bytes.fetch_add(static_cast<std::int64_t>(size), std::memory_order_relaxed);
-  if (void* const memory = std::malloc(size == 0 ? 1 : size)) return memory;
+  if (void* const memory = counted_new::has_no_memory ? nullptr : std::malloc(size == 0 ? 1 : size)) return memory;
   throw std::bad_alloc();
 }
 void* operator new[](std::size_t size) {
