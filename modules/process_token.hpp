@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 
 namespace shardmesh::detail {
 
@@ -48,5 +49,14 @@ class maker_process {
  private:
   std::uint64_t token_ = process_token();
 };
+
+/// Waits for the thread of work in the background: `state` has a `thread` and its `maker`. A forked child has no such
+/// thread, and the work may be half done there: `state` is leaked.
+template <class State>
+void end_background_work(std::unique_ptr<State>& state) {
+  if (!state) return;
+  if (!state->maker.is_this()) return static_cast<void>(state.release());
+  if (state->thread.joinable()) state->thread.join();
+}
 
 }  // namespace shardmesh::detail

@@ -38,14 +38,6 @@ load_report run_guarded(const std::function<load_report()>& work) {
   }
 }
 
-// Waits for the thread. A forked child has none, and what the thread works on may be half changed there: it stays.
-template <class State>
-void end(std::unique_ptr<State>& state) {
-  if (!state) return;
-  if (!state->maker.is_this()) return static_cast<void>(state.release());
-  if (state->thread.joinable()) state->thread.join();
-}
-
 }  // namespace
 
 struct load_in_progress::state {
@@ -75,13 +67,13 @@ load_in_progress::load_in_progress(std::unique_ptr<state> made) : state_(std::mo
 load_in_progress::load_in_progress(load_in_progress&&) noexcept = default;
 load_in_progress& load_in_progress::operator=(load_in_progress&& other) noexcept {
   if (this != &other) {
-    end(state_);
+    detail::end_background_work(state_);
     state_ = std::move(other.state_);
   }
   return *this;
 }
 load_in_progress::~load_in_progress() {
-  end(state_);
+  detail::end_background_work(state_);
 }
 
 bool load_in_progress::done() const {

@@ -367,18 +367,6 @@ save_report save(const fs::path& destination, const const_held_state& held, comm
   return work.plan(held) ? work.write() : work.report();
 }
 
-namespace {
-
-// Waits for the thread. A forked child has none, and what the thread works on may be half changed there: it stays.
-template <class State>
-void end(std::unique_ptr<State>& state) {
-  if (!state) return;
-  if (!state->maker.is_this()) return static_cast<void>(state.release());
-  if (state->thread.joinable()) state->thread.join();
-}
-
-}  // namespace
-
 struct save_in_progress::state {
   state(fs::path destination, communicator_ref comm, const rank_save_options& options)
       : work(std::move(destination), comm, options) {}
@@ -394,13 +382,13 @@ save_in_progress::save_in_progress(std::unique_ptr<state> made) : state_(std::mo
 save_in_progress::save_in_progress(save_in_progress&&) noexcept = default;
 save_in_progress& save_in_progress::operator=(save_in_progress&& other) noexcept {
   if (this != &other) {
-    end(state_);
+    detail::end_background_work(state_);
     state_ = std::move(other.state_);
   }
   return *this;
 }
 save_in_progress::~save_in_progress() {
-  end(state_);
+  detail::end_background_work(state_);
 }
 
 bool save_in_progress::done() const {
