@@ -30,6 +30,11 @@ void each_fragment(const distribution& d, fragment_visitor visit) {
   });
 }
 
+std::string combination(const distribution& d) {
+  if (d.reduction() != reduce_op::avg || d.divisor() == 0) return std::string(to_string(d.reduction()));
+  return fmt::format("{} over {}", to_string(d.reduction()), d.divisor());
+}
+
 result<void> same_tensor(const distribution& a, const distribution& b) {
   if (a.global_shape() != b.global_shape())
     return fail(errc::shape_mismatch, "distributions of different tensors")
@@ -38,7 +43,7 @@ result<void> same_tensor(const distribution& a, const distribution& b) {
     return fail(errc::invalid_argument, "distributions over different owners (ranks and items)");
   if (a.reduction() != b.reduction() || a.divisor() != b.divisor())
     return fail(errc::mixed_partial, "distributions whose terms combine differently")
-        .with_values(std::string(to_string(a.reduction())), std::string(to_string(b.reduction())));
+        .with_values(combination(a), combination(b));
   return {};
 }
 

@@ -122,6 +122,27 @@ TEST_CASE("a rank that cannot go on makes every rank return its error") {
   CHECK(says(e, "k: no luck (rank 1)"));
 }
 
+TEST_CASE("what would be read as a ballot but for its first number is not taken for one") {
+  const watchdog dog(30s);
+  std::optional<error> got;
+  run_ranks(2, [&](any_communicator& comm) -> result<void> {
+    if (comm.rank() == 1) {
+      detail::wire_writer other;
+      other.number(7);
+      other.digest({});
+      other.flag(false);
+      other.text("agree");
+      auto sent = comm.all_gather(std::move(other).take(), {});
+      return sent ? result<void>() : std::move(sent).error();
+    }
+    const auto done = agree(comm, records{{"a", "1"}}, {.what = "tensors"});
+    if (!done) got = done.error();
+    return {};
+  }).value();
+  REQUIRE(got);
+  CHECK(to_string(*got) == "a rank does something else while the others compare tensors (rank 1)");
+}
+
 TEST_CASE("a rank in another collective is named") {
   const watchdog dog(30s);
   std::mutex lock;

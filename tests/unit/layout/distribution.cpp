@@ -84,6 +84,17 @@ TEST_CASE("merge, rename and deduplicate") {
   CHECK(both.owners() == 2);
   const std::vector<distribution> wrong{a, list({5}, {})};
   CHECK(merge(wrong).error().code == errc::shape_mismatch);
+  const auto averaged = [](std::int64_t divisor) {
+    distribution_builder builder({4}, owner_space::ranks, reduce_op::avg, divisor);
+    builder.add(piece(0, {0}, {4}));
+    return builder.finish().value();
+  };
+  const std::vector<distribution> averages{averaged(2), averaged(3)};
+  const error unlike = merge(averages).error();
+  CHECK(unlike.code == errc::mixed_partial);
+  CHECK(unlike.expected == "avg over 2");
+  CHECK(unlike.found == "avg over 3");
+  CHECK(merge(std::vector{averages[1], averages[1]}).value().divisor() == 3);
 
   const std::vector<owner_id> names{7, 3};
   CHECK(rename_owners(both, names).value() == list({4}, {piece(7, {0}, {2}), piece(3, {2}, {2})}));

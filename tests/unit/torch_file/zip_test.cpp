@@ -86,6 +86,28 @@ TEST_CASE("an archive with two records of one name is refused") {
   CHECK(to_string(problem).find("\"x/a\"") != std::string::npos);
 }
 
+TEST_CASE("an archive with two records whose names differ in case alone is refused") {
+  CHECK(to_string(problem_of(two_records("a", "A"))) ==
+        "some.zip: malformed ZIP archive: two records are named \"x/A\" but for case");
+}
+
+TEST_CASE("a record that is stored as it is has one size") {
+  auto bytes = two_records();
+  const std::size_t entry = find(bytes, "PK\1\2", find(bytes, "PK\1\2") + 4);
+  const std::uint32_t short_by_one = 5;
+  std::memcpy(&bytes[entry + 24], &short_by_one, 4);
+  CHECK(to_string(problem_of(bytes)) == "some.zip: malformed ZIP archive: stored record \"x/b\" has two sizes");
+}
+
+TEST_CASE("a local header with another compression method is refused") {
+  auto bytes = two_records();
+  const std::size_t header = find(bytes, "x/b") - 30;
+  REQUIRE(bytes[header + 8] == std::byte{0});
+  bytes[header + 8] = std::byte{8};
+  CHECK(to_string(problem_of(bytes)) ==
+        "some.zip: malformed ZIP archive: the local header of record \"x/b\" does not match the directory");
+}
+
 TEST_CASE("an archive whose comment holds another end record is refused") {
   auto bytes = two_records();
   const std::vector<std::byte> end(bytes.end() - 22, bytes.end());

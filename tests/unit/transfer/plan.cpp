@@ -159,6 +159,16 @@ TEST_CASE("a plan cache finds what was planned, by distributions, dtypes and opt
   CHECK(ask(s(), r()));
   CHECK_FALSE(ask(s(), r(), {.memory_bytes = 100}));
   CHECK(cache.size() == 2);
+  // The dtypes on both sides count.
+  plan_cache by_types(8);
+  for (const dtype a : {dtype::float16, dtype::bfloat16})
+    for (const dtype b : {dtype::float32, dtype::float64}) {
+      const auto made = by_types.plan({{s(), r(), a, b}}).value();
+      CHECK(made.transfers()[0].from_type == a);
+      CHECK(made.transfers()[0].to_type == b);
+    }
+  CHECK(by_types.misses() == 4);
+  CHECK(by_types.hits() == 0);
   // What cannot be planned is not kept.
   CHECK(cache.plan({{s(), grid("2", "R", {9}), dtype::float32, dtype::float32}}).error().code == errc::shape_mismatch);
   CHECK(cache.size() == 2);

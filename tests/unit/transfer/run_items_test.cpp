@@ -203,6 +203,21 @@ TEST_CASE("a cell that no item holds is a gap, named with key and box, before or
   CHECK(sink.bytes.empty());
 }
 
+TEST_CASE("a cell that two items hold is an overlap, named with key and box, and nothing is written") {
+  index_items source;
+  source.shape = {4, 2};
+  const distribution from = to_distribution({4, 2}, {box{{0, 0}, {3, 2}}, box{{2, 0}, {2, 2}}}, &source.fragments);
+  const tensor_transfer transfer{from, to_distribution({4, 2}, {box::whole({4, 2})}), dtype::int64, dtype::int64};
+  byte_items sink;
+  const std::string key = "w";
+  const auto moved = run_to_items({&transfer, 1}, {&key, 1}, source, sink);
+  REQUIRE_FALSE(moved);
+  CHECK(moved.error().code == errc::overlap);
+  CHECK(moved.error().key == "w");
+  CHECK(moved.error().boxes == std::vector<box>{box::whole({4, 2})});
+  CHECK(sink.bytes.empty());
+}
+
 TEST_CASE("a budget below the least says what the least is") {
   index_items source;
   byte_items sink;
