@@ -112,22 +112,16 @@ void drop_stale(std::vector<std::pair<std::string, pickle::value>>& values, std:
   });
 }
 
-// Whether the side files of one are of use beside the other. A model in .bin files is a Hugging Face folder of an older
-// day.
-bool takes_side_files(target_format to, checkpoint_format from) {
-  if (to == target_format::dcp) return from == checkpoint_format::dcp;
-  return to == target_format::hf && (from == checkpoint_format::hf || from == checkpoint_format::torch_files);
-}
-
 // Side files of a folder of the destination's family; of another family all are named.
-result<std::vector<side_file>> carried_files(const checkpoint_reader& reader, target_format to,
+result<std::vector<side_file>> carried_files(const checkpoint_reader& reader, const target& to,
                                              std::vector<std::string>& notes) {
   std::error_code code;
   // gathered_parts has named the files that belong to no part.
   const bool is_of_parts = reader.contents().format == checkpoint_format::parts;
   if (is_of_parts || !std::filesystem::is_directory(reader.path(), code)) return std::vector<side_file>{};
   SHARDMESH_TRY(side_files found, find_side_files(reader.path(), reader.stored().contents()));
-  if (!takes_side_files(to, reader.contents().format)) {
+  const auto family = to.side_files_of;
+  if (std::find(family.begin(), family.end(), reader.contents().format) == family.end()) {
     // Its entries are among the reader's: they come along.
     if (!dcp::extras_of(reader).common_keys.empty())
       std::erase_if(found.files, [](const side_file& file) { return file.name == "common.pt"; });
@@ -236,7 +230,7 @@ result<dcp::extras> carried_to_dcp(const checkpoint_reader& reader, std::span<co
   extras.texts = texts.of_all();
   for (std::string& note : texts.notes()) notes.push_back(std::move(note));
   name_attributes(reader, true, notes);
-  SHARDMESH_TRY(extras.side_files, carried_files(reader, target_format::dcp, notes));
+  SHARDMESH_TRY(extras.side_files, carried_files(reader, target_of(target_format::dcp), notes));
   return extras;
 }
 
@@ -251,20 +245,19 @@ static void note_casts(const safetensors::file_options& options, std::span<const
     notes.push_back("config.json is copied as it is: a dtype that it names is the one from before the cast");
 }
 
-result<side_data> carried_to(target_format to, const checkpoint_reader& reader, const conversion& work,
-                             std::vector<std::string>& notes) {
-  side_data made;
-  if (to == target_format::dcp) {
-    SHARDMESH_TRY(made.extras, carried_to_dcp(reader, work.tensors, work.objects, notes));
+result<target_settings> carried_to(const target& to, const checkpoint_reader& reader, const conversion& work,
+                                   std::vector<std::string>& notes) {
+  target_settings made;
+  if (to.format == target_format::dcp) {
+    SHARDMESH_TRY(made.metadata, carried_to_dcp(reader, work.tensors, work.objects, notes));
     return made;
   }
   SHARDMESH_TRY(made.files.side_files, carried_files(reader, to, notes));
   name_attributes(reader, false, notes);
-  if (to != target_format::safetensors && to != target_format::hf) {
+  if (!to.has_texts) {
     name_texts(reader, notes);
     return made;
   }
-  made.files.folder = to == target_format::hf;
   made.files.carried = &reader.contents();
   if (!reader.contents().stem.empty()) made.files.stem = reader.contents().stem;
   note_casts(made.files, work.tensors, notes);

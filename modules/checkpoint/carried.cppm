@@ -10,7 +10,7 @@ import shardmesh.dcp;
 import shardmesh.safetensors;
 import shardmesh.pickle;
 import :conversion;
-import :convert;
+import :targets;
 
 namespace shardmesh {
 
@@ -25,14 +25,8 @@ void leave_to_side_files(const checkpoint_reader& reader, conversion& work);
 // The entries of such a file against their checksums: it is copied as it is, under a new one.
 std::vector<error> check_side_entries(checkpoint_reader& reader, int threads);
 
-// What a destination gets beside the entries.
-struct side_data {
-  dcp::extras extras;               // dcp
-  safetensors::file_options files;  // safetensors, hf
-};
-
 // For any target. The reader outlives the result. \errors errc::io
-result<side_data> carried_to(target_format to, const checkpoint_reader& reader, const conversion& work,
-                             std::vector<std::string>& notes);
+result<target_settings> carried_to(const target& to, const checkpoint_reader& reader, const conversion& work,
+                                   std::vector<std::string>& notes);
 
 }  // namespace shardmesh

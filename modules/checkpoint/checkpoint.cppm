@@ -30,4 +30,5 @@ export import :source_apart;
 export import :start_load;
 export import :state_names;
 export import :stored_bytes;
+export import :targets;
 export import :verify;

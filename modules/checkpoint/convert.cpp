@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
-#include <try.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -15,11 +14,10 @@ module;
 #include <vector>
 module shardmesh.checkpoint;
 
-import shardmesh.dcp;
 import shardmesh.safetensors;
 import shardmesh.torch_checkpointing;
-import shardmesh.torch_file;
 import :carried;
+import :conversion_notes;
 import :entry_check;
 import :merge_tensors;
 import :seen_reader;
@@ -80,137 +78,154 @@ void find_source_of(const checkpoint_reader& reader, std::vector<error>& problem
   }
 }
 
-// Names tensors that cannot be converted any further. They are copied as archives of their own, which a file of
-// torch.save does not have.
-std::optional<std::string> note_of_dead_ends(checkpoint_reader& reader, const conversion& work) {
-  std::vector<std::size_t> whole;
-  for (std::size_t i = 0; i < work.tensors.size(); ++i)
-    if (work.tensors[i].archive) whole.push_back(i);
-  if (whole.empty()) return std::nullopt;
-  const auto known = torch_file::wrapping_tensors::open(reader);
-  std::vector<std::string> names;
-  for (const std::size_t i : whole) {
-    if (known && known->components_of(work.sources[i])) continue;
-    const tensor_entry& stored = reader.contents().tensors[work.sources[i]];
-    names.push_back(fmt::format("{} (a {})", work.tensors[i].key, stored.opaque_kind));
-  }
-  if (names.empty()) return std::nullopt;
-  return fmt::format("{} copied whole, which no command can convert from there again (keep the source): {}",
-                     names.size() == 1 ? "1 tensor is" : fmt::format("{} tensors are", names.size()), name_list(names));
-}
+// One call of `convert`, phase by phase. A phase that cannot go on returns problems, and nothing is written.
+class converter {
+ public:
+  converter(checkpoint_reader& given, const std::filesystem::path& destination, const convert_options& options)
+      : given_(given), destination_(destination), options_(options), target_(target_of(options.to)), seen_(given) {}
 
-// The new name of an entry is one key, however nested the old one was.
-std::optional<std::string> note_of_flat_names(const catalog& stored, const conversion& work) {
-  std::vector<std::string> flat;
-  const auto look = [&](const std::string& key, const path& was, const std::string& old) {
-    if (key != old && was.size() > 1) flat.push_back(key);
-  };
-  for (std::size_t i = 0; i < work.tensors.size(); ++i) {
-    const tensor_entry& entry = stored.tensors[work.sources[i]];
-    look(work.tensors[i].key, entry.where, entry.key);
+  save_report run() {
+    using phase = std::vector<error> (converter::*)();
+    for (const phase next : {&converter::check_arguments, &converter::open_view, &converter::match_shapes,
+                             &converter::select, &converter::merge, &converter::leave_out, &converter::check_entries})
+      if (auto problems = (this->*next)(); !problems.empty()) return refused(std::move(problems));
+    return write();
   }
-  for (std::size_t i = 0; i < work.objects.size(); ++i) {
-    const object_entry& entry = stored.objects[work.object_sources[i]];
-    look(work.objects[i].key, entry.where, entry.key);
+
+ private:
+  using problems = std::vector<error>;
+  static problems problem_of(error one) {
+    problems made;
+    made.push_back(std::move(one));
+    return made;
   }
-  if (flat.empty()) return std::nullopt;
-  return fmt::format("renamed, and no longer nested: {} (--nest splits such names at dots)", name_list(flat));
-}
+
+  problems check_arguments() {
+    if (auto apart = check_apart(destination_, given_); !apart) return problem_of(std::move(apart).error());
+    if (!target_.has_items && (!options_.item.empty() || options_.safetensors_files))
+      return problem_of(fail(errc::invalid_argument, "an item and a payload are of torch-checkpointing alone")
+                            .with_file(destination_.string()));
+    if (!options_.shapes_like) return {};
+    auto apart = check_apart(destination_, *options_.shapes_like);
+    return apart ? problems() : problem_of(std::move(apart).error());
+  }
+
+  // The source as the destination can hold it.
+  problems open_view() {
+    if (auto done = seen_.take_apart(target_.is_pickled, options_.components); !done)
+      return problem_of(std::move(done).error());
+    reader_ = &seen_.last();
+    return {};
+  }
+
+  // Tensors that have another shape in `shapes_like` get that shape.
+  problems match_shapes() {
+    if (!options_.shapes_like) return {};
+    std::vector<resized_tensor> differences = shape_differences(*reader_, options_.selection, *options_.shapes_like);
+    // What a wrapping tensor is made of has the sizes that its values have.
+    std::erase_if(differences, [&](const resized_tensor& tensor) { return seen_.is_component(tensor.key); });
+    if (differences.empty()) return {};
+    if (!options_.allow_shape_mismatch) return refusals_of(*reader_, differences);
+    reader_->identify_opaque_tensors();  // what is no plain tensor is not resized
+    auto made = resize_tensors(*reader_, differences);
+    if (!made) return problem_of(std::move(made).error());
+    resized_ = *std::move(made);
+    reader_ = resized_.get();
+    for (const resized_tensor& tensor : differences) resized_notes_.push_back(to_string(tensor));
+    return {};
+  }
+
+  // Which entries are written, under which names and dtypes.
+  problems select() {
+    work_ = select_for_output(*reader_, options_.selection);
+    work_.notes.insert(work_.notes.end(), resized_notes_.begin(), resized_notes_.end());
+    if (is_dcp()) leave_to_side_files(*reader_, work_);
+    if (target_.is_pickled && !options_.skip_objects) find_unpicklable(*reader_, work_);
+    if (auto lost = find_lost_tensors(*reader_, work_, options_.skip_unsupported))
+      work_.problems.push_back(*std::move(lost));
+    settle_unsupported(work_, options_.skip_unsupported, skipped_);
+    if (!target_.is_pickled && !options_.skip_unsupported) refuse_archives(*reader_, work_);
+    return std::move(work_.problems);
+  }
+
+  // Tensors that are written once, under the first of their keys.
+  problems merge() {
+    auto record = recorded_sums::open(*reader_);
+    if (!record) return problem_of(std::move(record).error());
+    record_ = *std::move(record);
+    source_.emplace(chunk_source::checking(*reader_, record_));
+    const auto merged = merge_tensors(*reader_, work_, options_.merge, *source_, options_.saving.threads);
+    return merged ? problems() : problem_of(merged.error());
+  }
+
+  // Entries that the format does not hold, and the names of the others.
+  problems leave_out() {
+    if (target_.is_nested) {
+      if (auto note = note_of_dead_ends(*reader_, work_)) work_.notes.push_back(*std::move(note));
+      if (auto note = options_.nest ? std::nullopt : note_of_flat_names(reader_->contents(), work_))
+        work_.notes.push_back(*std::move(note));
+    }
+    if (target_.is_pickled && options_.nest) {
+      for (output_tensor& tensor : work_.tensors) split_at_dots(tensor.where, tensor.key);
+      for (output_object& object : work_.objects) split_at_dots(object.where, object.key);
+    }
+    if (!target_.is_pickled && options_.skip_unsupported)
+      skipped_.skipped_tensors += drop_tensors(work_, [](const auto& tensor) { return is_unsupported(tensor); });
+    if (auto note = seen_.note_of_lost_ways_back(work_)) work_.notes.push_back(*std::move(note));
+    if (options_.skip_objects) skipped_.skipped_objects += drop_objects(work_, [](const auto&) { return true; });
+    return target_.is_pickled ? find_path_conflicts(work_.tensors, work_.objects) : problems();
+  }
+
+  // What `verify` refuses is not copied.
+  problems check_entries() {
+    problems found = check_before_copying(*reader_, work_, record_.get(), options_.saving.threads);
+    if (found.empty() && is_dcp()) found = check_side_entries(*reader_, options_.saving.threads);
+    if (!found.empty()) return found;
+    if (is_dcp()) make_objects_of_layouts(work_);
+    auto beside = carried_to(target_, *reader_, work_, work_.notes);
+    if (!beside) return problem_of(std::move(beside).error());
+    settings_ = *std::move(beside);
+    return {};
+  }
+
+  save_report write() {
+    settings_.files.max_shard_bytes = options_.max_shard_bytes;
+    settings_.items = {.files = options_.safetensors_files ? torch_checkpointing::payload::safetensors
+                                                           : torch_checkpointing::payload::torch,
+                       .item = options_.item};
+    const save_options saving = replacing_checkpoints(with_last_check(options_.saving, *reader_, *source_));
+    save_report report =
+        target_.write(destination_, std::move(work_.tensors), work_.objects, *source_, settings_, saving);
+    if (target_.is_nested) find_source_of(*reader_, report.problems);
+    report.skipped_tensors = skipped_.skipped_tensors;
+    report.skipped_objects = skipped_.skipped_objects;
+    report.excluded = work_.excluded;
+    report.notes.insert(report.notes.begin(), work_.notes.begin(), work_.notes.end());
+    return report;
+  }
+
+  bool is_dcp() const { return target_.format == target_format::dcp; }
+
+  checkpoint_reader& given_;
+  const std::filesystem::path& destination_;
+  const convert_options& options_;
+  const target& target_;
+  seen_reader seen_;
+  std::unique_ptr<checkpoint_reader> resized_;
+  std::vector<std::string> resized_notes_;
+  checkpoint_reader* reader_ = nullptr;  // the source, after `open_view` and `match_shapes`
+  conversion work_;
+  save_report skipped_;  // its counts of what is skipped
+  std::shared_ptr<const recorded_sums> record_;
+  std::optional<chunk_source> source_;
+  target_settings settings_;
+};
 
 }  // namespace
 
 save_report convert(checkpoint_reader& given, const std::filesystem::path& destination,
                     const convert_options& options) {
-  if (auto apart = check_apart(destination, given); !apart) return failed(std::move(apart).error());
-  const bool to_dcp = options.to == target_format::dcp, to_pt = options.to == target_format::pt,
-             to_torch_checkpointing = options.to == target_format::torch_checkpointing;
-  if (!to_torch_checkpointing && (!options.item.empty() || options.safetensors_files))
-    return failed(fail(errc::invalid_argument, "an item and a payload are of torch-checkpointing alone")
-                      .with_file(destination.string()));
-  // Pickles hold objects with tensors inside as they are, and nested paths; elsewhere their tensors are entries.
-  const bool to_pickles = to_dcp || to_pt || to_torch_checkpointing;
-  seen_reader seen(given);
-  if (auto done = seen.take_apart(to_pickles, options.components); !done) return failed(std::move(done).error());
-  checkpoint_reader& whole = seen.last();
-  std::vector<std::string> resized_notes;
-  std::unique_ptr<checkpoint_reader> resized;
-  if (options.shapes_like) {
-    if (auto apart = check_apart(destination, *options.shapes_like); !apart) return failed(std::move(apart).error());
-    std::vector<resized_tensor> differences = shape_differences(whole, options.selection, *options.shapes_like);
-    // What a wrapping tensor is made of has the sizes that its values have.
-    std::erase_if(differences, [&](const resized_tensor& tensor) { return seen.is_component(tensor.key); });
-    if (!options.allow_shape_mismatch && !differences.empty()) return refused(refusals_of(whole, differences));
-    if (!differences.empty()) {
-      whole.identify_opaque_tensors();  // what is no plain tensor is not resized
-      auto made = resize_tensors(whole, differences);
-      if (!made) return failed(std::move(made).error());
-      resized = *std::move(made);
-      for (const resized_tensor& tensor : differences) resized_notes.push_back(to_string(tensor));
-    }
-  }
-  checkpoint_reader& reader = resized ? *resized : whole;
-  conversion work = select_for_output(reader, options.selection);
-  work.notes.insert(work.notes.end(), resized_notes.begin(), resized_notes.end());
-  save_report skipped;
-  if (to_dcp) leave_to_side_files(reader, work);
-  if (to_pickles && (to_dcp || !options.skip_objects)) find_unpicklable(reader, work);
-  if (auto lost = find_lost_tensors(reader, work, options.skip_unsupported)) work.problems.push_back(*std::move(lost));
-  settle_unsupported(work, options.skip_unsupported, skipped);
-  if (!to_pickles && !options.skip_unsupported) refuse_archives(reader, work);
-  if (!work.problems.empty()) return refused(std::move(work.problems));
-  auto record = recorded_sums::open(reader);
-  if (!record) return failed(std::move(record).error());
-  chunk_source source = chunk_source::checking(reader, *record);
-  const save_options saving = with_last_check(options.saving, reader, source);
-  if (auto merged = merge_tensors(reader, work, options.merge, source, options.saving.threads); !merged)
-    return failed(std::move(merged).error());
-  std::int64_t skipped_tensors = skipped.skipped_tensors, skipped_objects = skipped.skipped_objects;
-  if (to_pt || to_torch_checkpointing)
-    if (auto note = note_of_dead_ends(reader, work)) work.notes.push_back(*std::move(note));
-  if (to_pt || to_torch_checkpointing)
-    if (auto note = options.nest ? std::nullopt : note_of_flat_names(reader.contents(), work))
-      work.notes.push_back(*std::move(note));
-  if (to_pickles && options.nest) {
-    for (output_tensor& tensor : work.tensors) split_at_dots(tensor.where, tensor.key);
-    for (output_object& object : work.objects) split_at_dots(object.where, object.key);
-  }
-  if (!to_pickles && options.skip_unsupported)
-    skipped_tensors += drop_tensors(work, [](const auto& tensor) { return is_unsupported(tensor); });
-  if (auto note = seen.note_of_lost_ways_back(work)) work.notes.push_back(*std::move(note));
-  if (!to_dcp && options.skip_objects) skipped_objects += drop_objects(work, [](const auto&) { return true; });
-  std::vector<error> problems;
-  if (to_pickles) problems = find_path_conflicts(work.tensors, work.objects);
-  if (problems.empty()) problems = check_before_copying(reader, work, record->get(), options.saving.threads);
-  if (problems.empty() && to_dcp) problems = check_side_entries(reader, options.saving.threads);
-  if (!problems.empty()) return refused(std::move(problems));
-  if (to_dcp) make_objects_of_layouts(work);
-  auto beside = carried_to(options.to, reader, work, work.notes);
-  if (!beside) return failed(std::move(beside).error());
-  save_report report;
-  if (to_dcp) {
-    report = dcp::save(destination, std::move(work.tensors), work.objects, source, beside->extras,
-                       replacing_checkpoints(saving));
-  } else if (to_pt) {
-    report =
-        torch_file::save(destination, std::move(work.tensors), work.objects, source, replacing_checkpoints(saving));
-    find_source_of(reader, report.problems);
-  } else if (to_torch_checkpointing) {
-    using torch_checkpointing::payload;
-    const torch_checkpointing::folder_options format{options.safetensors_files ? payload::safetensors : payload::torch,
-                                                     options.item};
-    report = torch_checkpointing::save(destination, std::move(work.tensors), work.objects, source, format,
-                                       replacing_checkpoints(saving));
-    find_source_of(reader, report.problems);
-  } else {
-    beside->files.max_shard_bytes = options.max_shard_bytes;
-    report = safetensors::save(destination, std::move(work.tensors), work.objects, source, beside->files,
-                               replacing_checkpoints(saving));
-  }
-  report.skipped_tensors = skipped_tensors;
-  report.skipped_objects = skipped_objects;
-  report.excluded = work.excluded;
-  report.notes.insert(report.notes.begin(), work.notes.begin(), work.notes.end());
-  return report;
+  return converter(given, destination, options).run();
 }
 
 }  // namespace shardmesh

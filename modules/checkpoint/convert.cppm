@@ -11,6 +11,7 @@ import shardmesh.catalog;
 import :conversion;
 import :placement_rules;
 import :selection;
+import :targets;
 
 export namespace shardmesh {
 
@@ -21,15 +22,6 @@ enum class dedup : std::uint8_t {
   equal,  // beside those, tensors of one dtype and shape with equal bytes; scalars are kept
 };
 
-/// The formats that `save` and `convert` write.
-enum class target_format : std::uint8_t {
-  dcp,                 // a folder, as of torch.distributed.checkpoint
-  safetensors,         // one file
-  hf,                  // a Hugging Face folder of safetensors files
-  pt,                  // one file, as of torch.save: a nested dict
-  torch_checkpointing  // a folder, as of the package torch_checkpointing: a file for each item and rank
-};
-
 /// What `convert` writes: the format, which entries under which names and dtypes, and what becomes of those that the
 /// format cannot hold. By default tensors go into one safetensors file and objects into a JSON file beside it, and what
 /// those cannot hold is a problem.
@@ -37,7 +29,7 @@ struct convert_options {
   target_format to = target_format::safetensors;
   selection_options selection{};
   std::int64_t max_shard_bytes = std::int64_t{5} * 1000 * 1000 * 1000;  // hf: Hugging Face's own default
-  bool skip_objects = false;                                            // safetensors, hf: do not write objects.json
+  bool skip_objects = false;                                            // write the tensors only
   bool skip_unsupported = false;  // leave out tensors that the destination cannot hold, and objects that hold such
   /// Tensors get the shapes of those of this checkpoint that have their new names; others keep theirs.
   checkpoint_reader* shapes_like = nullptr;

@@ -11,10 +11,7 @@ module;
 #include <vector>
 module shardmesh.checkpoint;
 
-import shardmesh.dcp;
-import shardmesh.safetensors;
-import shardmesh.torch_checkpointing;
-import shardmesh.torch_file;
+import shardmesh.catalog;
 
 namespace shardmesh {
 namespace {
@@ -63,15 +60,7 @@ save_report save(const std::filesystem::path& destination, std::span<const save_
       refused.problems.push_back(std::move(made).error().with_key(tensor.key));
   }
   if (!refused.ok()) return refused;
-  if (to == target_format::dcp) {
-    return dcp::save(destination, std::move(described), {}, source, dcp::new_extras(), replacing_checkpoints(options));
-  }
-  if (to == target_format::pt)
-    return torch_file::save(destination, std::move(described), {}, source, replacing_checkpoints(options));
-  if (to == target_format::torch_checkpointing)
-    return torch_checkpointing::save(destination, std::move(described), {}, source, {}, replacing_checkpoints(options));
-  return safetensors::save(destination, std::move(described), {}, source, {.folder = to == target_format::hf},
-                           replacing_checkpoints(options));
+  return target_of(to).write(destination, std::move(described), {}, source, {}, replacing_checkpoints(options));
 }
 
 }  // namespace shardmesh

@@ -6,7 +6,7 @@ import shardmesh.std;
 import shardmesh.core;
 import shardmesh.tree;
 import shardmesh.catalog;
-import :convert;
+import :targets;
 
 export namespace shardmesh {
 

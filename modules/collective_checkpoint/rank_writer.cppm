@@ -60,6 +60,9 @@ inline error no_sense(std::size_t rank) {
       .with_rank(static_cast<std::int32_t>(rank));
 }
 
+// The writer of a format; null: several ranks do not write it together.
+std::unique_ptr<rank_writer> make_rank_writer(target_format to, const rank_write_request& request);
+
 std::unique_ptr<rank_writer> dcp_rank_writer(const rank_write_request& request);
 // One file, or a folder.
 std::unique_ptr<rank_writer> safetensors_rank_writer(const rank_write_request& request, bool folder);

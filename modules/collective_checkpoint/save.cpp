@@ -191,16 +191,11 @@ class rank_save {
   result<void> plan_format() {
     const rank_write_request request{destination_, comm_.rank(), comm_.size(),
                                      &work_,       archives_,    options_.max_shard_bytes};
-    const bool is_folder = options_.to == target_format::hf;
-    if (options_.to == target_format::dcp) {
-      writer_ = dcp_rank_writer(request);
-    } else if (is_folder || options_.to == target_format::safetensors) {
-      writer_ = safetensors_rank_writer(request, is_folder);
-    } else {
+    writer_ = make_rank_writer(options_.to, request);
+    if (!writer_)
       return fail(errc::unsupported, "many ranks do not write this format together")
           .with_file(destination_.string())
           .with_hint("save as DCP, and convert that");
-    }
     agreement_notes told(static_cast<std::size_t>(comm_.size()));
     if (writer_->asks_for_objects()) {
       std::vector<std::byte> note;
@@ -269,7 +264,7 @@ class rank_save {
     return {};
   }
 
-  bool is_one_file() const { return options_.to == target_format::safetensors; }
+  bool is_one_file() const { return !target_of(options_.to).extension.empty(); }
 
   result<void> write_and_commit(staged_output& output) {
     const item_run_options run = run_options();

@@ -83,24 +83,16 @@ py::dict save_state(const py::str& destination, const py::sequence& tensors, con
   for (const py::handle one : objects) add_object(state, py::reinterpret_borrow<py::sequence>(one));
   const std::string path = bytes_of(destination);
   const target_format to = to_format(given["format"]);
-  const std::int64_t max_shard_bytes = given["max_shard_bytes"].cast<std::int64_t>();
-  const torch_checkpointing::folder_options items{.files = wants_safetensors_files(given)
-                                                               ? torch_checkpointing::payload::safetensors
-                                                               : torch_checkpointing::payload::torch,
-                                                  .item = bytes_of(given["item"])};
-  dcp::extras extras = dcp::new_extras();
-  extras.save_id = bytes_of(given["save_id"]);
+  target_settings settings;
+  settings.metadata.save_id = bytes_of(given["save_id"]);
+  settings.files.max_shard_bytes = given["max_shard_bytes"].cast<std::int64_t>();
+  settings.items = {.files = wants_safetensors_files(given) ? torch_checkpointing::payload::safetensors
+                                                            : torch_checkpointing::payload::torch,
+                    .item = bytes_of(given["item"])};
   const plain_saving saving(given);
   return told(waited(given["report"], [&](watch& watching) {
     const save_options options = replacing_checkpoints(saving.with(watching));
-    if (to == target_format::dcp)
-      return dcp::save(path, std::move(state.tensors), state.objects, state.source, extras, options);
-    if (to == target_format::pt)
-      return torch_file::save(path, std::move(state.tensors), state.objects, state.source, options);
-    if (to == target_format::torch_checkpointing)
-      return torch_checkpointing::save(path, std::move(state.tensors), state.objects, state.source, items, options);
-    return safetensors::save(path, std::move(state.tensors), state.objects, state.source,
-                             {.folder = to == target_format::hf, .max_shard_bytes = max_shard_bytes}, options);
+    return target_of(to).write(path, std::move(state.tensors), state.objects, state.source, settings, options);
   }));
 }
 

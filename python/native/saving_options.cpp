@@ -14,13 +14,8 @@ using namespace shardmesh;
 
 target_format to_format(const py::handle& name) {
   const std::string spelled = bytes_of(name);
-  if (spelled == "dcp") return target_format::dcp;
-  if (spelled == "safetensors") return target_format::safetensors;
-  if (spelled == "hf") return target_format::hf;
-  if (spelled == "pt") return target_format::pt;
-  if (spelled == "torch-checkpointing") return target_format::torch_checkpointing;
-  raise(fail(errc::invalid_argument, "no format to write")
-            .with_values("dcp, safetensors, hf, pt or torch-checkpointing", spelled));
+  if (const target* const format = find_target(spelled)) return format->format;
+  raise(fail(errc::invalid_argument, "no format to write").with_values(target_names(), spelled));
 }
 
 bool wants_safetensors_files(const py::dict& given) {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "command.hpp"
 #include "console.hpp"
@@ -30,17 +31,23 @@ struct arguments {
   selection_arguments selection;
 };
 
+std::vector<std::string> format_names() {
+  std::vector<std::string> names;
+  for (const target& format : targets()) names.emplace_back(format.name);
+  return names;
+}
+
 int run(arguments& given, const common_options& common, bool format_given) {
   works_on(given.source);
   if (!format_given) {
-    const bool is_safetensors = given.destination.ends_with(".safetensors");
-    if (!is_safetensors && !given.destination.ends_with(".pt"))
+    const target* const format = target_by_extension(given.destination);
+    if (format == nullptr)
       return refuse(
-          fail(errc::invalid_argument,
-               "say --to dcp, --to safetensors, --to hf, --to pt or --to torch-checkpointing (only a name that ends in "
-               ".safetensors or .pt says it by itself)")
+          fail(errc::invalid_argument, fmt::format("say {} (only a name that ends in .safetensors or .pt says "
+                                                   "it by itself)",
+                                                   target_names("--to ")))
               .with_file(given.destination));
-    given.options.to = is_safetensors ? target_format::safetensors : target_format::pt;
+    given.options.to = format->format;
   }
   if (!given.merge.empty()) given.options.merge = given.merge == "equal" ? dedup::equal : dedup::tied;
   auto reader = open_source(given.source, common);
@@ -89,16 +96,9 @@ void add_convert(CLI::App& app, invocation& call) {
       ->required();
   CLI::Option* to = command
                         ->add_option_function<std::string>(
-                            "--to",
-                            [given](const std::string& text) {
-                              given->options.to = text == "dcp"                   ? target_format::dcp
-                                                  : text == "hf"                  ? target_format::hf
-                                                  : text == "pt"                  ? target_format::pt
-                                                  : text == "torch-checkpointing" ? target_format::torch_checkpointing
-                                                                                  : target_format::safetensors;
-                            },
-                            "Format of DST: dcp, safetensors, hf, pt or torch-checkpointing")
-                        ->check(CLI::IsMember({"dcp", "safetensors", "hf", "pt", "torch-checkpointing"}))
+                            "--to", [given](const std::string& text) { given->options.to = find_target(text)->format; },
+                            "Format of DST: " + target_names())
+                        ->check(CLI::IsMember(format_names()))
                         ->type_name("FORMAT");
   command
       ->add_option_function<std::string>(
@@ -113,7 +113,7 @@ void add_convert(CLI::App& app, invocation& call) {
       ->type_name("BYTES");
   command->add_flag(
       "--skip-objects", given->options.skip_objects,
-      "safetensors, hf, pt, torch-checkpointing: drop what is not a tensor (instead of writing objects.json)");
+      "Drop what is not a tensor (safetensors and hf write it to objects.json else)");
   command->add_flag("--skip-unsupported", given->options.skip_unsupported,
                     "Drop tensors that the destination cannot hold, and objects that hold such, instead of refusing");
   command

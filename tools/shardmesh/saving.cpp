@@ -30,15 +30,6 @@ std::vector<error> problems_of(const save_report& report, const std::string& des
   return report.problems;
 }
 
-// The file of what is no tensor, beside what holds tensors alone; empty where there is none.
-std::string objects_file(const save_report& report, const std::string& destination, target_format to) {
-  if (report.objects == 0) return {};
-  const std::filesystem::path path(destination);
-  if (to == target_format::hf) return (path / "objects.json").string();
-  if (to == target_format::safetensors) return objects_beside(path).string();
-  return {};
-}
-
 void print_json(const save_report& report, const std::vector<error>& problems, const std::string& objects) {
   json_writer out;
   out.begin_object().member("ok", report.ok()).key("problems");
@@ -82,7 +73,9 @@ int print_report(const save_report& report, const std::string& destination, targ
   print_problems(problems, report.more_problems);
   int status = done;
   for (const error& e : problems) status = std::max(status, status_of(e));
-  const std::string objects = report.ok() ? objects_file(report, destination, to) : std::string();
+  // The file of what is no tensor, beside what holds tensors alone.
+  const std::string objects =
+      report.ok() && report.objects > 0 ? objects_file(target_of(to), destination).string() : std::string();
   if (is_json())
     print_json(report, problems, objects);
   else if (report.ok())
