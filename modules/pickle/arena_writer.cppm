@@ -26,21 +26,21 @@ class arena_writer {
   /// A tuple or frozenset of these items.
   inline std::uint64_t make_sequence(tag kind, std::span<const std::uint64_t> items) {
     const bool is_long = items.size() >= long_tuple;
-    const std::uint64_t first = words_.grow(items.size() + (is_long ? 1 : 0));
+    const std::uint64_t first = extend(items.size() + (is_long ? 1 : 0));
     if (is_long) words_[first] = items.size();
     std::copy(items.begin(), items.end(), words_.data() + first + (is_long ? 1 : 0));
     const std::uint64_t count = is_long ? long_tuple : items.size();
     return bits_of(kind, count << 40 | first);
   }
   /// An empty list, dict or set.
-  inline std::uint64_t make_container(tag kind) { return bits_of(kind, words_.grow(2)); }
+  inline std::uint64_t make_container(tag kind) { return bits_of(kind, make_words({0, 0})); }
   inline std::uint64_t make_record(tag kind, std::uint64_t callable, std::uint64_t args) {
     const std::uint64_t first = make_words({callable, args, 0});
     return bits_of(kind, first);
   }
   /// Index of new words with these values.
   inline std::uint64_t make_words(std::initializer_list<std::uint64_t> values) {
-    const std::uint64_t first = words_.grow(values.size());
+    const std::uint64_t first = extend(values.size());
     std::copy(values.begin(), values.end(), words_.data() + first);
     return first;
   }
@@ -53,13 +53,14 @@ class arena_writer {
     std::uint64_t room = capacity;
     const std::uint64_t wanted = count + items.size();
     if (wanted > 0xffffffff) return problem_.bad("more than 2^32 items");
-    if (wanted > capacity && begin + capacity == words_.size() && capacity > 0) {
-      words_.grow(wanted - capacity);
+    if (wanted > capacity && begin + capacity == end_ && capacity > 0) {
+      extend_end(wanted - capacity);
       room = wanted;
     } else if (wanted > capacity) {
       room = std::min<std::uint64_t>(std::max(wanted, 2 * count), 0xffffffff);
-      begin = words_.grow(room);
+      begin = extend(room);
       std::copy_n(words_.data() + words_[header], count, words_.data() + begin);
+      reuse(words_[header], capacity);
     }
     std::copy(items.begin(), items.end(), words_.data() + begin + count);
     words_[header] = begin;
@@ -94,7 +95,27 @@ class arena_writer {
     words_[block + static_cast<std::uint64_t>(block_part::keyword_args)] = keywords;
   }
 
+  /// Where the next words will lie, unless a container left some.
+  std::uint64_t end() const { return end_; }
+  /// Takes the words from `begin` on back. Precondition: no value refers to them.
+  void give_back_from(std::uint64_t begin) { end_ = begin; }
+
  private:
+  /// Index of new words, of any value.
+  inline std::uint64_t extend(std::size_t count) {
+    if (count > free_end_ - free_begin_) return extend_end(count);
+    return std::exchange(free_begin_, free_begin_ + count);
+  }
+  inline std::uint64_t extend_end(std::size_t count) {
+    const std::uint64_t first = std::exchange(end_, end_ + count);
+    if (end_ > words_.size()) words_.extend(end_ - words_.size());
+    return first;
+  }
+  /// A container that grew has left these words. The large dicts of a description would leave as much as they take.
+  inline void reuse(std::uint64_t begin, std::size_t count) {
+    if (count > free_end_ - free_begin_) free_begin_ = begin, free_end_ = begin + count;
+  }
+
   /// Index of the record's block, made when it has none yet.
   inline std::uint64_t block_of(std::uint64_t record) {
     const std::uint64_t tail = words_[(record >> 5) + 2];
@@ -107,6 +128,8 @@ class arena_writer {
   pickle::arena& arena_;
   word_array& words_;
   failure& problem_;
+  std::uint64_t end_ = 0;                        // words behind it are free again
+  std::uint64_t free_begin_ = 0, free_end_ = 0;  // words that nothing lies in any more
 };
 
 }  // namespace shardmesh::pickle

@@ -164,9 +164,39 @@ bool machine::stack_global() {
   return note_global(stack_.back()), true;
 }
 
+// torch.Size is called with ((4, 16),) for every chunk, mostly with what it was called with before: these arguments are
+// in memory once. They must be the last words of the arena, and nowhere but on the stack that they just left.
+std::uint64_t machine::shared_args(std::uint64_t args) {
+  const auto count_of = [](std::uint64_t tuple) { return tuple >> 45; };
+  const auto first_of = [](std::uint64_t tuple) { return tuple >> 5 & ((std::uint64_t{1} << 40) - 1); };
+  if (!memo_.knows_use() || tag_of(args) != tag::tuple || count_of(args) != 1) return args;
+  const word_array& words = arena_.words;
+  const std::uint64_t inner = words[first_of(args)], begin = first_of(inner), count = count_of(inner);
+  if (tag_of(inner) != tag::tuple || count == 0 || count > max_rank || begin + count != first_of(args) ||
+      first_of(args) + 1 != make_.end() || begin < kept_end_)
+    return args;
+  std::uint64_t hash = count;
+  for (std::uint64_t i = begin; i < begin + count; ++i) {
+    if (tag_of(words[i]) != tag::small_int) return args;
+    hash = (hash ^ words[i]) * 0x9e3779b97f4a7c15;
+  }
+  std::uint64_t& known = recent_args_[hash >> 56];
+  if (known != 0) {
+    const std::uint64_t other = words[first_of(known)];
+    const auto* const data = words.data();
+    if (count_of(other) == count && std::equal(data + begin, data + begin + count, data + first_of(other))) {
+      make_.give_back_from(begin);
+      return known;
+    }
+  }
+  return known = args;
+}
+
 bool machine::record(tag kind) {
   if (!has(2)) return false;
-  const std::uint64_t args = pop(), callable = pop();
+  std::uint64_t args = pop();
+  const std::uint64_t callable = pop();
+  if (kind == tag::reduce) args = shared_args(args);
   if (tag_of(args) != tag::tuple && !forgive()) return bad("the arguments are not a tuple");
   const auto entries =
       kind == tag::reduce && !forgive() ? given_entries(value_of(callable), value_of(args)) : std::nullopt;
@@ -408,6 +438,8 @@ bool machine::step(unsigned char opcode) {
 }
 
 bool machine::run_to_stop() {
+  stack_.reserve(64);
+  marks_.reserve(16);
   for (std::size_t steps = 0; !stopped_; ++steps) {
     start_ = in_.position();
     if (in_.is_at_end()) return problem_.cut("the stream ends without STOP");

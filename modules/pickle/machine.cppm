@@ -16,9 +16,15 @@ namespace shardmesh::pickle {
 // Functions that return false have recorded why: the hot path has no result objects.
 class machine {
  public:
-  /// With `log`, what is met is noted there, and what Python's unpickler does not mind is forgiven.
-  explicit machine(pickle::arena& arena, event_log* log = nullptr)
-      : arena_(arena), in_(arena.input, problem_), make_(arena, problem_), log_(log) {}
+  /// With `log`, what is met is noted there. With `forgives`, what Python's unpickler does not mind is no error, and
+  /// containers stay empty: for the log alone.
+  explicit machine(pickle::arena& arena, event_log* log = nullptr, bool forgives = false)
+      : arena_(arena),
+        in_(arena.input, problem_),
+        make_(arena, problem_),
+        log_(log),
+        forgives_(forgives),
+        memo_(arena.input) {}
   /// Up to STOP; the arena has the root then. errc::bad_pickle with the opcode and its byte offset.
   result<void> run();
   /// Of the last opcode.
@@ -30,7 +36,7 @@ class machine {
   bool is_too_large() const;
   bool bad(std::string message) { return problem_.bad(std::move(message)); }
   // For what is an error to us but not to Python, so that a trace goes on behind it.
-  inline bool forgive() const { return log_ != nullptr; }
+  inline bool forgive() const { return forgives_; }
 
   // The stack; a mark hides what lies below it.
   inline std::size_t floor() const { return marks_.empty() ? 0 : marks_.back(); }
@@ -88,6 +94,7 @@ class machine {
   bool global_line();
   bool stack_global();
   bool record(tag kind);
+  std::uint64_t shared_args(std::uint64_t args);
   bool newobj_ex();
   bool instance(bool is_named);
   bool build();
@@ -99,7 +106,7 @@ class machine {
   // The memo.
   inline bool put(std::uint64_t index) {
     if (!has(1)) return false;
-    memo_.put(index, stack_.back(), in_.position());
+    if (memo_.put(index, stack_.back(), in_.position())) kept_end_ = make_.end();
     return true;
   }
   bool get(std::uint64_t index);
@@ -127,11 +134,14 @@ class machine {
   input in_;
   arena_writer make_;
   event_log* log_;
+  const bool forgives_;
   std::size_t start_ = 0;  // of the current opcode
   bool stopped_ = false;
   std::vector<std::uint64_t> stack_;
   std::vector<std::size_t> marks_;
   pickle::memo memo_;
+  std::uint64_t kept_end_ = 0;  // of the arena, when the memo last kept a value: what lies behind is on the stack alone
+  std::array<std::uint64_t, 256> recent_args_{};  // by hash
   bool memo_is_unknown_ = false;
   std::uint64_t given_entries_ = 0;  // of OrderedDict([...])
 };

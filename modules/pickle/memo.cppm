@@ -3,37 +3,60 @@
 module shardmesh.pickle:memo;
 
 import shardmesh.std;
+import :memo_use;
 import :value;
 
 namespace shardmesh::pickle {
 
 class memo {
  public:
+  /// Of the pickle at the start of these bytes. Of a long one only the entries are kept that it fetches: all of them
+  /// would take as much as the pickle.
+  explicit memo(std::span<const std::byte> bytes) {
+    if (bytes.size() < long_pickle) return;
+    use_ = memo_use_of(bytes);
+    if (use_) dense_.grow(use_->size());
+  }
+
+  /// Whether it is known what is fetched. Then a value that leaves the stack and is not kept is nowhere else.
+  inline bool knows_use() const { return use_.has_value(); }
   /// Number of entries: what MEMOIZE gives the next one.
   inline std::uint64_t size() const { return count_; }
 
   /// `offset`: of the opcode in the input. A writer numbers its memo in order, so indices stay below it; others are
   /// kept in a map, so that an absurd index costs no more than a small one.
-  inline void put(std::uint64_t index, std::uint64_t bits, std::size_t offset) {
-    if (index <= offset) {
+  /// False where nothing fetches the entry.
+  inline bool put(std::uint64_t index, std::uint64_t bits, std::size_t offset) {
+    if (use_) {
+      ++count_;  // whose use is known is in order
+      if (!use_->contains(index)) return false;
+      dense_[use_->rank(index)] = bits;
+    } else if (index <= offset) {
       if (index >= dense_.size()) dense_.grow(index + 1 - dense_.size());
       count_ += dense_[index] == 0;
       dense_[index] = bits;
     } else {
       count_ += sparse_.insert_or_assign(index, bits).second;
     }
+    return true;
   }
   /// 0 where there is no entry.
   inline std::uint64_t get(std::uint64_t index) const {
+    if (use_) return use_->contains(index) ? dense_[use_->rank(index)] : 0;
     if (index < dense_.size() && dense_[index] != 0) return dense_[index];
     if (sparse_.empty()) return 0;
     const auto entry = sparse_.find(index);
     return entry == sparse_.end() ? 0 : entry->second;
   }
 
-  inline std::size_t memory_bytes() const { return dense_.capacity() * sizeof(std::uint64_t) + sparse_.size() * 64; }
+  inline std::size_t memory_bytes() const {
+    return dense_.capacity() * sizeof(std::uint64_t) + sparse_.size() * 64 + (use_ ? use_->memory_bytes() : 0);
+  }
 
  private:
+  static constexpr std::size_t long_pickle = 1 << 16;
+
+  std::optional<memo_use> use_;  // then `dense_` has the entries of that set
   word_array dense_;
   std::unordered_map<std::uint64_t, std::uint64_t> sparse_;
   std::uint64_t count_ = 0;

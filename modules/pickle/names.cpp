@@ -2,6 +2,7 @@
 // From what the pickle machine met to names for people.
 module;
 #include <fmt/format.h>
+#include <try.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -123,7 +124,7 @@ bool is_storage_id(const value& reference) {
          id.items()[1].kind() == kind::global && id.items()[2].text();
 }
 
-used_names names_in(std::span<const std::byte> bytes, int depth);
+used_names names_in(std::span<const std::byte> bytes, int depth, const trace* first = nullptr);
 
 class naming {
  public:
@@ -221,14 +222,17 @@ class naming {
   std::map<std::string, std::size_t> index_;
 };
 
-used_names names_in(std::span<const std::byte> bytes, int depth) {
+// `first`: the trace of the first pickle, where there is one already.
+used_names names_in(std::span<const std::byte> bytes, int depth, const trace* first) {
   naming found(depth);
   used_names made;
   bool is_legacy = false;
   std::size_t at = 0;
   for (int pickles = 0; at < bytes.size(); ++pickles) {
     if (is_legacy && pickles == 5) break;
-    const pickle::trace trace = trace_of(bytes.subspan(at));
+    pickle::trace made_here;
+    if (first == nullptr || pickles > 0) made_here = trace_of(bytes.subspan(at));
+    const pickle::trace& trace = first == nullptr || pickles > 0 ? made_here : *first;
     if (pickles > 0 && !is_legacy && trace.problem && trace.events.empty()) {
       found.add("<bytes after the end>");
       break;
@@ -255,6 +259,12 @@ used_names names_in(std::span<const std::byte> bytes, int depth) {
 
 used_names names_in(std::span<const std::byte> bytes) {
   return names_in(bytes, 0);
+}
+
+result<named_graph> named_graph::parse(std::vector<std::byte> bytes) {
+  SHARDMESH_TRY(trace first, strict_trace_of(std::move(bytes)));
+  used_names names = names_in(first.arena->input, 0, &first);
+  return named_graph{pickle::graph(std::move(first.arena)), std::move(names)};
 }
 
 }  // namespace shardmesh::pickle

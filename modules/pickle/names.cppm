@@ -5,6 +5,7 @@ export module shardmesh.pickle:names;
 
 import shardmesh.std;
 import shardmesh.core;
+import :value;
 
 export namespace shardmesh::pickle {
 
@@ -32,6 +33,14 @@ struct used_names {
 /// of torch.save before 1.6 are expected; what follows them is bulk data. Never fails.
 /// Cost: O(bytes); memory as pickle::graph.
 used_names names_in(std::span<const std::byte> bytes);
+
+/// A pickle and all that its bytes name, of one run over them.
+struct named_graph {
+  pickle::graph graph;
+  used_names names;  // as of `names_in`
+  /// \errors those of `pickle::graph::parse`: of a pickle that it refuses, `names_in` alone tells the names
+  static result<named_graph> parse(std::vector<std::byte> bytes);
+};
 
 /// True for names that start processes, run or import code, open files or connections, or lead to such names: the lists
 /// of picklescan, modelscan and fickling, and the names of published ways around them. Modules count with all that lies

@@ -20,11 +20,24 @@ trace trace_of(std::span<const std::byte> bytes) {
   made.arena = std::make_unique<pickle::arena>();
   made.arena->input = bytes;
   event_log log;
-  machine runs(*made.arena, &log);
+  machine runs(*made.arena, &log, true);
   if (auto done = runs.run(); !done) made.problem = std::move(done).error();
   made.is_cut = log.is_cut();
   made.events = std::move(log).take();
   made.ended_at = made.problem ? runs.position() : made.arena->consumed;
+  return made;
+}
+
+result<trace> strict_trace_of(std::vector<std::byte> bytes) {
+  trace made;
+  made.arena = std::make_unique<pickle::arena>();
+  made.arena->owned = std::move(bytes);
+  made.arena->input = made.arena->owned;
+  event_log log;
+  SHARDMESH_CHECK(machine(*made.arena, &log).run());
+  made.is_cut = log.is_cut();
+  made.events = std::move(log).take();
+  made.ended_at = made.arena->consumed;
   return made;
 }
 

@@ -35,6 +35,7 @@ class event_log {
   std::vector<event> events_;
   std::unordered_set<std::string> noted_;
   std::unordered_set<std::uint64_t> getters_;  // by identity
+  std::array<std::uint64_t, 64> plain_{};      // callables that were found to be of no interest, by identity
   std::size_t calls_ = 0;
 };
 
@@ -48,5 +49,9 @@ struct trace {
 
 /// Runs like Python's unpickler, which forgives what `pickle::graph::parse` does not. Never fails.
 trace trace_of(std::span<const std::byte> bytes);
+
+/// Runs as `pickle::graph::parse`, whose errors these are. Of a pickle that has none the events are those of
+/// `trace_of`, and containers have their items.
+result<trace> strict_trace_of(std::vector<std::byte> bytes);
 
 }  // namespace shardmesh::pickle

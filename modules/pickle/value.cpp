@@ -133,18 +133,12 @@ std::optional<std::int64_t> int_of_bytes(std::span<const std::byte> bytes) {
 
 }  // namespace
 
-std::uint64_t word_array::grow(std::size_t count) {
-  const std::size_t first = size_;
-  if (size_ + count > capacity_) {
-    const std::size_t wanted = std::max(size_ + count, capacity_ + capacity_ / 2 + 64);
-    void* moved = std::realloc(data_, wanted * sizeof(std::uint64_t));
-    if (moved == nullptr) throw std::bad_alloc();
-    data_ = static_cast<std::uint64_t*>(moved);
-    capacity_ = wanted;
-  }
-  size_ += count;
-  std::fill_n(data_ + first, count, 0);
-  return first;
+void word_array::make_room(std::size_t count) {
+  const std::size_t wanted = std::max(size_ + count, capacity_ + capacity_ / 2 + 64);
+  void* moved = std::realloc(data_, wanted * sizeof(std::uint64_t));
+  if (moved == nullptr) throw std::bad_alloc();
+  data_ = static_cast<std::uint64_t*>(moved);
+  capacity_ = wanted;
 }
 
 void word_array::shrink_to_fit() {

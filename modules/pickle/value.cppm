@@ -55,11 +55,25 @@ class word_array {
   inline std::size_t size() const { return size_; }
   inline std::uint64_t& operator[](std::uint64_t i) { return data_[i]; }
   inline std::uint64_t operator[](std::uint64_t i) const { return data_[i]; }
-  std::uint64_t grow(std::size_t count);  // index of `count` new zero words
+  /// Index of `count` new words, of any value.
+  inline std::uint64_t extend(std::size_t count) {
+    const std::uint64_t first = size_;
+    if (count > capacity_ - size_) make_room(count);
+    size_ += count;
+    return first;
+  }
+  /// The same, of zeros.
+  inline std::uint64_t grow(std::size_t count) {
+    const std::uint64_t first = extend(count);
+    std::fill_n(data_ + first, count, 0);
+    return first;
+  }
   void shrink_to_fit();
   std::size_t capacity() const { return capacity_; }
 
  private:
+  void make_room(std::size_t count);
+
   std::uint64_t* data_ = nullptr;
   std::size_t size_ = 0, capacity_ = 0;
 };
@@ -123,6 +137,7 @@ inline constexpr std::string_view cut_short = "the end of the bytes";
 class items;
 class pairs;
 class writer;
+struct named_graph;
 
 /// One value of a graph: a cheap handle, valid while its graph lives. Observers of a kind that does not fit return
 /// nothing (or an empty range), so that readers chain them and check once.
@@ -270,7 +285,7 @@ class graph {
   /// `consumed_bytes`.
   /// \errors errc::bad_pickle with the opcode and its byte offset: malformed, truncated, a protocol above 5,
   ///   out-of-band buffers, or an object that BUILD or APPEND cannot apply to
-  /// Cost: O(bytes) time and memory: about 4 bytes a byte of real metadata, refused beyond 256 MiB and 8 a byte.
+  /// Cost: O(bytes) time and memory: about 3 bytes a byte of real metadata, refused beyond 256 MiB and 8 a byte.
   /// Source: Lib/pickletools.py, Lib/pickle.py of CPython.
   static result<graph> parse(std::span<const std::byte> bytes);
   /// The same; the graph owns the bytes.
@@ -285,6 +300,7 @@ class graph {
   std::size_t memory_bytes() const;
 
  private:
+  friend named_graph;
   explicit graph(std::unique_ptr<pickle::arena> arena) : arena_(std::move(arena)) {}
   static result<graph> run(std::unique_ptr<pickle::arena> arena);
   std::unique_ptr<arena> arena_;

@@ -34,6 +34,7 @@ constexpr std::uint8_t mark = '(', stop = '.', pop = '0', pop_mark = '1', none =
 
 writer::writer(int protocol) : protocol_(protocol) {
   SHARDMESH_ASSERT(protocol == 2 || protocol == 4);
+  out_.reserve(512);  // that of a tensor or two
   put(op::proto);
   put(static_cast<std::uint8_t>(protocol));
 }
@@ -84,7 +85,7 @@ void writer::floating(double value) {
 }
 
 void writer::text(std::string_view value) {
-  if (const auto known = texts_.find(std::string(value)); known != texts_.end()) return recall(known->second);
+  if (const auto known = texts_.find(value); known != texts_.end()) return recall(known->second);
   counted(is_protocol2() ? 0 : op::short_text, op::text, op::text8, value.data(), value.size());
   texts_.emplace(value, memoize());
 }
@@ -111,7 +112,7 @@ void writer::bytes(std::span<const std::byte> value) {
 }
 
 void writer::global(std::string_view module_name, std::string_view attribute) {
-  std::pair<std::string, std::string> key(module_name, attribute);
+  const std::pair key(module_name, attribute);
   if (const auto known = globals_.find(key); known != globals_.end()) return recall(known->second);
   if (is_protocol2()) {
     // A line break would end the name, and what follows would be read as opcodes.
@@ -123,7 +124,7 @@ void writer::global(std::string_view module_name, std::string_view attribute) {
     text(attribute);
     put(op::stack_global);
   }
-  globals_.emplace(std::move(key), memoize());
+  globals_.emplace(key, memoize());
 }
 
 void writer::empty_tuple() {

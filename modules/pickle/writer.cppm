@@ -94,13 +94,23 @@ class writer {
       return (reinterpret_cast<std::uintptr_t>(object.first) ^ object.second) * 0x9e3779b97f4a7c15 >> 8;
     }
   };
+  // Both tables are asked by views, for every name and text of a description.
+  struct text_hash {
+    using is_transparent = void;
+    std::size_t operator()(std::string_view text) const { return std::hash<std::string_view>{}(text); }
+  };
+  struct name_order {
+    using is_transparent = void;
+    using views = std::pair<std::string_view, std::string_view>;
+    bool operator()(const views& a, const views& b) const { return a < b; }
+  };
   int protocol_ = 4;
   bool has_broken_name_ = false;
   const id_writer* write_id_ = nullptr;
   std::vector<std::byte> out_;
   std::uint32_t memo_count_ = 0;
-  std::unordered_map<std::string, std::uint32_t> texts_;
-  std::map<std::pair<std::string, std::string>, std::uint32_t> globals_;
+  std::unordered_map<std::string, std::uint32_t, text_hash, std::equal_to<>> texts_;
+  std::map<std::pair<std::string, std::string>, std::uint32_t, name_order> globals_;
   std::unordered_map<std::pair<const void*, std::uint64_t>, std::uint32_t, object_hash> objects_;
   std::vector<std::size_t> tuples_;  // where each open tuple began
 };
