@@ -70,6 +70,13 @@ const object_entry* catalog::find_object(std::string_view key) const {
   return found ? &objects[*found] : nullptr;
 }
 
+void catalog::reserve(std::size_t tensor_count, std::size_t chunks) {
+  tensors.reserve(tensor_count);
+  chunk_places.reserve(chunks);
+  first_bound_.reserve(chunks);
+  chunk_bounds_.reserve(4 * chunks);
+}
+
 void catalog::add_chunk(const box& where, const stored_range& place) {
   if (tensors.back().chunk_count++ == 0) tensors.back().first_chunk = static_cast<std::int32_t>(chunk_places.size());
   first_bound_.push_back(static_cast<std::int64_t>(chunk_bounds_.size()));

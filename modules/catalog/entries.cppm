@@ -131,6 +131,8 @@ class catalog {
   const tensor_entry* find(std::string_view key) const;
   const object_entry* find_object(std::string_view key) const;
 
+  /// Makes room, as a vector does, for so many; of chunks as those of matrices.
+  void reserve(std::size_t tensor_count, std::size_t chunks);
   /// Appends a chunk to the last tensor. Precondition: the box has the tensor's rank.
   void add_chunk(const box& where, const stored_range& place);
   /// The box of a chunk (its number over all tensors) of `tensor`.

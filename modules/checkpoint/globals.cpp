@@ -25,6 +25,7 @@ module;
 #include <vector>
 module shardmesh.checkpoint;
 
+import shardmesh.dcp;
 import shardmesh.pickle;
 import shardmesh.torch_file;
 
@@ -85,12 +86,33 @@ class collector {
   }
   const read_limits& limits() const { return options_.limits; }
 
+  // Of one small pickle after another: the items of tensors of one shape and dtype have the same.
+  std::vector<pickle::used_name> names_of(std::span<const std::byte> bytes) {
+    if (bytes.size() > small_pickle) return pickle::names_in(bytes).names;
+    {
+      const std::scoped_lock guard(recent_lock_);
+      for (const auto& [seen, names] : recent_)
+        if (std::ranges::equal(seen, bytes)) return names;
+    }
+    std::vector<pickle::used_name> names = pickle::names_in(bytes).names;
+    const std::scoped_lock guard(recent_lock_);
+    if (recent_.size() < most_recent) recent_.emplace_back();
+    auto& [seen, known] = recent_[next_recent_++ % most_recent];
+    seen.assign(bytes.begin(), bytes.end());
+    known = names;
+    return names;
+  }
+
   global_report report;
 
  private:
+  static constexpr std::size_t small_pickle = 4096, most_recent = 16;
   const global_options& options_;
   std::mutex lock_;
   std::map<std::tuple<bool, std::string, std::string, std::string>, std::size_t> index_;
+  std::mutex recent_lock_;
+  std::vector<std::pair<std::vector<std::byte>, std::vector<pickle::used_name>>> recent_;
+  std::size_t next_recent_ = 0;
 };
 
 // A run of pickles whose length only parsing tells: ever longer beginnings, as far as the run goes on behind them.
@@ -136,9 +158,8 @@ std::vector<pickle::used_name> without_own_names(std::vector<pickle::used_name> 
 }
 
 // Where local headers and the directory differ, two readers may see different bytes: the archive is a problem. The
-// records on which both agree are scanned.
-result<void> scan_archive(const byte_source& whole, const std::string& file, const std::string& key, collector& into) {
-  SHARDMESH_TRY(const auto source, windowed_source::open(whole));
+// records on which both agree are scanned. The source is read in small pieces.
+result<void> scan_archive(const byte_source& source, const std::string& file, const std::string& key, collector& into) {
   std::vector<error> contradictions;
   SHARDMESH_TRY(const zip_directory directory, zip_directory::read(source, &contradictions));
   for (error& problem : contradictions) into.problem(std::move(problem), key);
@@ -147,7 +168,7 @@ result<void> scan_archive(const byte_source& whole, const std::string& file, con
         const std::string& name = found.record.name;
         const std::string place = name.ends_with("/data.pkl") ? file : file + "!" + name;
         if (found.bytes) {
-          std::vector<pickle::used_name> names = pickle::names_in(*found.bytes).names;
+          std::vector<pickle::used_name> names = into.names_of(*found.bytes);
           into.add(place, key, is_script(directory, name) ? without_own_names(std::move(names)) : names);
         } else {
           into.add(place, key, {{"<unreadable record>", false, 1}});
@@ -157,24 +178,30 @@ result<void> scan_archive(const byte_source& whole, const std::string& file, con
       });
 }
 
-void scan(const byte_source& source, const std::string& file, const std::string& key, bool is_item, collector& into) {
-  const content kind = content_of(source);
+// `known`: the names in the stream, where they were found already; else null.
+void scan(const byte_source& whole, const std::string& file, const std::string& key, bool is_item,
+          const pickle::used_names* known, collector& into) {
+  const auto windows = windowed_source::open(whole);
+  const content kind = windows ? content_of(*windows) : content::other;
   if (kind == content::zip) {
-    if (auto done = scan_archive(source, file, key, into); !done) {
+    if (auto done = scan_archive(*windows, file, key, into); !done) {
       into.problem(std::move(done).error(), key);
       into.add(file, key, {{"<unreadable archive>", false, 1}});
     }
   } else if (kind == content::pickle || kind == content::either ||
              (kind == content::other && (is_item || is_pickle_name(file)))) {
-    scan_stream(source, file, key, kind == content::pickle, into);
+    if (known != nullptr)
+      into.add(file, key, known->names);
+    else
+      scan_stream(whole, file, key, kind == content::pickle, into);
   }
 }
 
 // `name`: relative to the checkpoint's folder.
-void scan_file(const fs::path& path, const std::string& name, collector& into) {
+void scan_file(const fs::path& path, const std::string& name, const checkpoint_reader* reader, collector& into) {
   file_pool pool(1);
   const auto source = pool.open(path);
-  if (source) scan(**source, name, {}, false, into);
+  if (source) scan(**source, name, {}, false, reader ? dcp::names_of_metadata(*reader, path) : nullptr, into);
 }
 
 // Of a folder of parts: every file below, and those of its entries, which may lie behind links.
@@ -206,10 +233,61 @@ std::vector<fs::path> files_beside(const fs::path& folder) {
   return files;
 }
 
+// An item, and the key of an entry that is in it.
+using keyed_item = std::pair<stored_range, const std::string*>;
+
+// Behind each run of items that one read gets: small ones, close to each other in a file, stored as they are. A folder
+// has as many items as chunks; read one by one they cost a read and a check of the file's version each.
+std::vector<std::size_t> ends_of_runs(std::span<const keyed_item> items) {
+  constexpr std::int64_t small_item = 1 << 14, most_bytes = 1 << 20;
+  std::vector<std::size_t> ends;
+  for (std::size_t begin = 0, end = 0; begin < items.size(); begin = end) {
+    const stored_range& first = items[begin].first;
+    for (std::int64_t reached = first.offset; end < items.size(); ++end) {
+      const stored_range& next = items[end].first;
+      const bool fits = next.length <= small_item && next.transform == 0 && next.file == first.file &&
+                        next.offset - reached <= small_item && next.offset - first.offset <= most_bytes;
+      if (!fits) break;
+      reached = std::max(reached, next.offset + next.length);
+    }
+    end = std::max(end, begin + 1);
+    ends.push_back(end);
+  }
+  return ends;
+}
+
+// False where its file cannot be opened. What cannot be read is for verify to say; here it is enough that it names
+// nothing.
+bool scan_item(checkpoint_reader& reader, const keyed_item& item, collector& into) {
+  const auto source = reader.item_bytes(item.first);
+  if (!source) return source.error().code == errc::out_of_bounds;
+  scan(**source, reader.contents().files[static_cast<std::size_t>(item.first.file)], *item.second, true, nullptr, into);
+  return true;
+}
+
+// Their bytes in one read; false where that fails.
+bool scan_run(checkpoint_reader& reader, std::span<const keyed_item> items, collector& into) {
+  const stored_range& first = items.front().first;
+  std::int64_t end = first.offset;
+  for (const auto& [place, key] : items) end = std::max(end, place.offset + place.length);
+  const auto source = reader.item_bytes({first.file, 0, first.offset, end - first.offset});
+  if (!source) return false;
+  std::vector<std::byte> bytes(static_cast<std::size_t>(end - first.offset));
+  if (!(*source)->read(0, bytes)) return false;
+  for (const auto& [place, key] : items) {
+    const auto part = std::span(bytes).subspan(static_cast<std::size_t>(place.offset - first.offset),
+                                               static_cast<std::size_t>(place.length));
+    scan(memory_source(part, (*source)->name()), reader.contents().files[static_cast<std::size_t>(place.file)], *key,
+         true, nullptr, into);
+  }
+  return true;
+}
+
 // The items of a DCP folder, the archives of a snapshot, each once.
 void scan_items(checkpoint_reader& reader, int threads, collector& into) {
   const catalog& contents = reader.contents();
-  std::vector<std::pair<stored_range, const std::string*>> items;
+  std::vector<keyed_item> items;
+  items.reserve(contents.chunk_places.size() + contents.objects.size());
   for (const tensor_entry& tensor : contents.tensors)
     for (std::int32_t i = 0; i < tensor.chunk_count; ++i)
       items.emplace_back(contents.chunk_places[static_cast<std::size_t>(tensor.first_chunk + i)], &tensor.key);
@@ -221,11 +299,14 @@ void scan_items(checkpoint_reader& reader, int threads, collector& into) {
   const auto with_key = [&](const auto& item) { return std::tuple(place_of(item), item.second); };
   items |= ranges::actions::sort(ranges::less{}, with_key) |  // the first key of a shared item
            ranges::actions::unique(ranges::equal_to{}, place_of);
-  static_cast<void>(parallel_for(threads, static_cast<std::int64_t>(items.size()), [&](std::int64_t i) -> result<void> {
-    const auto& [place, key] = items[static_cast<std::size_t>(i)];
-    const auto source = reader.item_bytes(place);
-    // What cannot be read is for verify to say; here it is enough that it names nothing.
-    if (source) scan(**source, contents.files[static_cast<std::size_t>(place.file)], *key, true, into);
+  const std::vector<std::size_t> ends = ends_of_runs(items);
+  static_cast<void>(parallel_for(threads, static_cast<std::int64_t>(ends.size()), [&](std::int64_t i) -> result<void> {
+    const auto at = static_cast<std::size_t>(i);
+    const std::size_t begin = at == 0 ? 0 : ends[at - 1];
+    const auto run = std::span(items).subspan(begin, ends[at] - begin);
+    if (run.size() > 1 && scan_run(reader, run, into)) return {};
+    for (const keyed_item& item : run)
+      if (!scan_item(reader, item, into)) break;  // nor can the others, which lie in the same file
     return {};
   }));
 }
@@ -238,11 +319,11 @@ global_report find_globals(const fs::path& path, checkpoint_reader* reader, cons
   const bool is_metadata = path.filename() == ".metadata";
   const fs::path folder = is_metadata ? path.parent_path() : path;
   if (!is_metadata && !fs::is_directory(path, code)) {
-    scan_file(path, path.filename().string(), found);
+    scan_file(path, path.filename().string(), reader, found);
   } else {
     const bool is_parts = reader != nullptr && reader->contents().format == checkpoint_format::parts;
     for (const fs::path& file : is_parts ? files_below(folder, reader->contents()) : files_beside(folder))
-      scan_file(file, file.lexically_relative(folder).string(), found);
+      scan_file(file, file.lexically_relative(folder).string(), reader, found);
   }
   if (reader != nullptr && holds_items(reader->contents().format)) scan_items(*reader, options.threads, found);
   std::ranges::sort(found.report.names, {},
@@ -265,8 +346,9 @@ std::vector<error> damaged_archives(const checkpoint_reader& reader, const read_
     file_pool pool(1);
     const auto source = pool.open(file);
     if (!source || !looks_like_zip(**source)) continue;
-    if (auto done = scan_archive(**source, file.filename().string(), {}, found); !done)
-      found.problem(std::move(done).error(), {});
+    const auto windows = windowed_source::open(**source);
+    auto done = windows ? scan_archive(*windows, file.filename().string(), {}, found) : windows.error();
+    if (!done) found.problem(std::move(done).error(), {});
   }
   return std::move(found.report.problems);
 }

@@ -51,7 +51,8 @@ result<metadata> read_file_of_metadata(const fs::path& file, std::span<const std
     SHARDMESH_TRY(auto part, excerpt_of(file, only_keys));
     // What is wrong with it may be wrong with our cut: the whole tells.
     if (part)
-      if (auto read = parse_metadata(std::move(*part), file.string(), &budget); read) return left -= size, read;
+      if (auto read = parse_metadata(std::move(*part), file.string(), &budget); read)
+        return left -= size, read->names.clear(), read;
   }
   SHARDMESH_TRY(std::vector<std::byte> bytes, read_file(file, left));
   left -= static_cast<std::int64_t>(bytes.size());
@@ -88,7 +89,10 @@ metadata merge_ranks(const fs::path& folder, std::vector<metadata> parts, std::v
     SHARDMESH_TRY(const auto another, source_of(other_file, other));
     return comparison.are_equal(*one, *another);
   };
+  std::map<std::string, pickle::used_names, std::less<>> used;
+  for (metadata& part : parts) used.merge(part.names);
   metadata made = merge_metadata(std::move(parts), rules);
+  made.names = std::move(used);
   for (error& warning : made.warnings)
     if (warning.file.empty()) warning.file = folder.string();
   for (auto& [key, conflict] : made.conflicts) conflict.file = folder.string();

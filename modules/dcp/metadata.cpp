@@ -8,6 +8,7 @@ module;
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -64,8 +65,8 @@ class metadata_parser {
       problem(errc::bad_format, "its planner_data is not a dict of paths", {}).found = class_text(planner);
     if (made_.extras.has_planner_data)
       for (const auto [key, where] : planner.pairs())
-        if (const auto fqn = key.text(); fqn && spend(64 + fqn->size(), *fqn))
-          paths_.emplace(*fqn, given_path{where, "planner_data"});
+        if (const auto fqn = key.text()) spend(64 + fqn->size(), *fqn);
+    planner_ = planner.pairs();
     for (const auto [key, where] : field(root, paths_attribute).pairs())
       if (const auto fqn = key.text(); fqn && spend(64 + fqn->size(), *fqn))
         paths_.insert_or_assign(*fqn, given_path{where, paths_attribute});
@@ -86,6 +87,11 @@ class metadata_parser {
   }
 
  private:
+  struct given_path {
+    pickle::value steps;
+    std::string_view in;  // the field that has it
+  };
+
   // What entries cost once they are built; shared parts of the pickle are built for each entry that has them. A chunk
   // is opened, checked and perhaps complained about by whoever reads on: more than its room.
   static constexpr std::size_t entry_bytes = 512, chunk_bytes = 2048, place_bytes = 64;
@@ -101,8 +107,9 @@ class metadata_parser {
   // times, so that a number counts only as far as the bytes explain it.
   void reserve(std::size_t tensors, std::size_t chunks) {
     constexpr std::size_t least_bytes_of_tensor = 128, least_bytes_of_chunk = 64;
-    made_.contents.tensors.reserve(std::min(tensors, graph_->consumed_bytes() / least_bytes_of_tensor));
-    made_.contents.chunk_places.reserve(std::min(chunks, graph_->consumed_bytes() / least_bytes_of_chunk));
+    made_.contents.reserve(std::min(tensors, graph_->consumed_bytes() / least_bytes_of_tensor),
+                           std::min(chunks, graph_->consumed_bytes() / least_bytes_of_chunk));
+    names_.reserve(std::min(tensors, graph_->consumed_bytes() / least_bytes_of_tensor));
   }
 
   void read_extras(pickle::value root) {
@@ -167,11 +174,27 @@ class metadata_parser {
     return made ? std::optional(*std::move(made)) : std::nullopt;
   }
 
+  // Of planner_data, whose entries come in the order of the tensors' where PyTorch wrote it: a table of them is made
+  // where they do not. An entry is passed once its key was met, and no key is asked for twice.
+  std::optional<given_path> planned_path_of(std::string_view key) {
+    if (planned_.empty()) {
+      if (next_planned_ == planner_.size()) return std::nullopt;
+      if (planner_[next_planned_].key.text() == key) return given_path{planner_[next_planned_++].value, "planner_data"};
+      planned_.reserve(planner_.size());
+      for (const auto [fqn, where] : planner_)
+        if (const auto text = fqn.text()) planned_.emplace(*text, where);
+      if (planned_.empty()) return std::nullopt;
+    }
+    const auto found = planned_.find(key);
+    return found == planned_.end() ? std::nullopt : std::optional(given_path{found->second, "planner_data"});
+  }
+
   path path_of(std::string_view key) {
-    const auto found = paths_.find(key);
-    if (found == paths_.end()) return path{std::string(key)};
+    const auto later = paths_.find(key);
+    const auto found = later != paths_.end() ? std::optional(later->second) : planned_path_of(key);
+    if (!found) return path{std::string(key)};
     path where;
-    for (const pickle::value item : found->second.steps.items()) {
+    for (const pickle::value item : found->steps.items()) {
       if (!spend(48 + item.text().value_or("").size(), key)) return where;
       if (const auto number = item.as_int())
         where.push_back(*number);
@@ -182,10 +205,8 @@ class metadata_parser {
       else if (const auto python = python_key_of(item))
         where.push_back(*python);
       else
-        return problem(
-                   errc::bad_format,
-                   fmt::format("its path in {} holds something that is neither text nor an index", found->second.in),
-                   key),
+        return problem(errc::bad_format,
+                       fmt::format("its path in {} holds something that is neither text nor an index", found->in), key),
                path{};
     }
     if (where.empty()) where.push_back(std::string(key));
@@ -230,7 +251,7 @@ class metadata_parser {
     tensor.shape = *shape;
     tensor.properties.strides = read_strides(property(properties, 5, "strides"), shape->rank());
     tensor.where = path_of(key);
-    names_.emplace(std::string(key), static_cast<std::int64_t>(made_.contents.tensors.size()));
+    names_.emplace(key, static_cast<std::int64_t>(made_.contents.tensors.size()));
     made_.contents.tensors.push_back(std::move(tensor));
     made_.contents.tensors.back().first_chunk = static_cast<std::int32_t>(made_.contents.chunk_places.size());
     for (const pickle::value chunk : field(entry, "chunks").items()) {
@@ -293,11 +314,10 @@ class metadata_parser {
   std::shared_ptr<const pickle::graph> graph_;
   parse_account account_;
   metadata made_;
-  struct given_path {
-    pickle::value steps;
-    std::string_view in;  // the field that has it
-  };
-  std::unordered_map<std::string_view, given_path> paths_;
+  std::unordered_map<std::string_view, given_path> paths_;  // of the attribute that shardmesh adds
+  pickle::pairs planner_;
+  std::size_t next_planned_ = 0;
+  std::unordered_map<std::string_view, pickle::value> planned_;
   entry_numbers names_;
 };
 
@@ -313,9 +333,12 @@ result<metadata> parse_metadata(std::vector<std::byte> bytes, std::string_view f
   read_budget own;
   read_budget& spent = budget != nullptr ? *budget : own;
   spent.add_description(static_cast<std::int64_t>(bytes.size()));
-  auto graph = pickle::graph::parse(std::move(bytes));
-  if (!graph) return std::move(graph).error().with_file(file);
-  return metadata_parser(std::make_shared<const pickle::graph>(std::move(*graph)), file, spent).parse();
+  auto named = pickle::named_graph::parse(std::move(bytes));
+  if (!named) return std::move(named).error().with_file(file);
+  auto graph = std::make_shared<const pickle::graph>(std::move(named->graph));
+  SHARDMESH_TRY(metadata made, metadata_parser(std::move(graph), file, spent).parse());
+  made.names.emplace(std::filesystem::path(file).filename().string(), std::move(named->names));
+  return made;
 }
 
 }  // namespace shardmesh::dcp

@@ -38,6 +38,8 @@ struct metadata {
   std::vector<error> warnings;  // what is odd without making an entry unreadable
   /// Errors of reading an entry, by its key: ranks hold different values under it.
   std::map<std::string, error, std::less<>> conflicts;
+  /// What the pickle of each file names, by the file's name: those files alone that were read whole.
+  std::map<std::string, pickle::used_names, std::less<>> names;
 };
 
 /// Reads the pickle of a `.metadata` or `__N.metadata` file, of any PyTorch since 1.13. Unknown classes and attributes

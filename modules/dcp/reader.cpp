@@ -42,12 +42,14 @@ class dcp_reader final : public checkpoint_reader, public torch_file::archived_o
     problems_ = std::move(description.problems);
     warnings_ = std::move(description.warnings);
     conflicts_ = std::move(description.conflicts);
+    names_ = std::move(description.names);
     path_ = std::move(folder);
   }
 
   // Chunks that all have one item would make a small file large. What is refused here is neither read nor rewritten.
   void check_repeats() {
     std::vector<std::pair<place_key, std::size_t>> places;
+    places.reserve(contents_.chunk_places.size());
     for (std::size_t i = 0; i < contents_.chunk_places.size(); ++i)
       if (contents_.chunk_places[i].file >= 0) places.emplace_back(key_of(contents_.chunk_places[i]), i);
     std::sort(places.begin(), places.end());
@@ -71,6 +73,10 @@ class dcp_reader final : public checkpoint_reader, public torch_file::archived_o
   }
 
   const dcp::extras& extras() const { return extras_; }
+  const pickle::used_names* names_of(const fs::path& file) const {
+    const auto found = names_.find(file.filename().string());
+    return found != names_.end() && path_ / file.filename() == file ? &found->second : nullptr;
+  }
 
   // What Megatron adds to the folder, seen as Megatron sees it; this reader itself where there is none of it.
   static result<std::unique_ptr<checkpoint_reader>> with_megatron(std::unique_ptr<dcp_reader> plain,
@@ -315,6 +321,7 @@ class dcp_reader final : public checkpoint_reader, public torch_file::archived_o
 
   dcp::extras extras_;
   std::map<std::string, error, std::less<>> conflicts_;  // keys under which ranks hold different values
+  std::map<std::string, pickle::used_names, std::less<>> names_;
   folder_files files_;
   chunk_cache cache_;
   std::shared_ptr<read_budget> budget_;
@@ -332,6 +339,11 @@ const extras& extras_of(const checkpoint_reader& reader) {
   static const extras none = new_extras();
   const auto* const read = dynamic_cast<const dcp_reader*>(&reader.stored());
   return read ? read->extras() : none;
+}
+
+const pickle::used_names* names_of_metadata(const checkpoint_reader& reader, const fs::path& file) {
+  const auto* const read = dynamic_cast<const dcp_reader*>(&reader.stored());
+  return read ? read->names_of(file) : nullptr;
 }
 
 result<std::unique_ptr<checkpoint_reader>> open(const fs::path& folder, const open_options& options) {

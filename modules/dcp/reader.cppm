@@ -4,6 +4,7 @@ export module shardmesh.dcp:reader;
 
 import shardmesh.std;
 import shardmesh.core;
+import shardmesh.pickle;
 import shardmesh.catalog;
 import :metadata;
 
@@ -18,5 +19,10 @@ result<std::unique_ptr<checkpoint_reader>> open(const std::filesystem::path& fol
 /// What the metadata of a DCP folder holds beside entries; empty for readers of other formats. Looks through readers
 /// that show parts of another one.
 const extras& extras_of(const checkpoint_reader& reader);
+
+/// What the pickle of a metadata file of the folder names, as `pickle::names_in` says it: found when the file was read,
+/// so that nobody has to read it again. Null for other files, for those of which only parts were read, and for readers
+/// of other formats.
+const pickle::used_names* names_of_metadata(const checkpoint_reader& reader, const std::filesystem::path& file);
 
 }  // namespace shardmesh::dcp

@@ -19,8 +19,8 @@ struct string_hash {
 template <class Value>
 using text_map = std::unordered_map<std::string, Value, string_hash, std::equal_to<>>;
 
-// By key: a tensor's index in the catalog, or -1 - an object's.
-using entry_numbers = text_map<std::int64_t>;
+// By key, a text of the graph: a tensor's index in the catalog, or -1 - an object's.
+using entry_numbers = std::unordered_map<std::string_view, std::int64_t>;
 
 class storage_data_reader {
  public:
