@@ -224,12 +224,11 @@ bool sizes_agree(std::span<const std::byte> header, const zip_record& record) {
 }
 
 /// Holds a record's local header against the directory, and sets where its bytes begin and how. One read, where the
-/// header's extra field (PyTorch aligns storages with it) is as short as usual.
-result<void> read_local_header(const byte_source& source, zip_record& record) {
+/// header's extra field (PyTorch aligns storages with it) is as short as usual. `header`: memory for it.
+result<void> read_local_header(const byte_source& source, zip_record& record, std::vector<std::byte>& header) {
   constexpr std::int64_t usual_extra = 128;
   const std::int64_t fixed = local_bytes + static_cast<std::int64_t>(record.name.size());
-  std::vector<std::byte> header(
-      static_cast<std::size_t>(std::min(fixed + usual_extra + 2, record.limit - record.header_offset)));
+  header.resize(static_cast<std::size_t>(std::min(fixed + usual_extra + 2, record.limit - record.header_offset)));
   SHARDMESH_CHECK(source.read(record.header_offset, header));
   const auto name_bytes = static_cast<std::int64_t>(u16(header, 26)),
              extra_bytes = static_cast<std::int64_t>(u16(header, 28));
@@ -249,6 +248,25 @@ result<void> read_local_header(const byte_source& source, zip_record& record) {
     SHARDMESH_CHECK(source.read(begin, first));
   record.offset = begin;
   return {};
+}
+
+}  // namespace
+
+namespace {
+
+// A directory of no more records is looked through; an index of it would take longer to make. Archives of one tensor
+// have seven, and a folder has one for each chunk.
+constexpr std::uint64_t few_records = 32;
+
+char lower_case(char c) {
+  return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 32) : c;
+}
+std::string lower_case(std::string name) {
+  for (char& c : name) c = lower_case(c);
+  return name;
+}
+bool are_alike_but_for_case(std::string_view a, std::string_view b) {
+  return std::ranges::equal(a, b, {}, [](char c) { return lower_case(c); }, [](char c) { return lower_case(c); });
 }
 
 }  // namespace
@@ -282,22 +300,25 @@ result<zip_directory> zip_directory::read(const byte_source& source, std::vector
   directory_window window(source, where);
   zip_directory directory;
   std::unordered_set<std::string> folded;
+  const bool is_short = where.records <= few_records;
+  if (is_short) directory.records_.reserve(static_cast<std::size_t>(where.records));
   for (std::uint64_t i = 0; i < where.records; ++i) {
     SHARDMESH_TRY(zip_record record, read_entry(source, window, where.offset));
-    if (!directory.by_name_.emplace(record.name, directory.records_.size()).second)
-      return bad(source, fmt::format("two records are named \"{}\"", record.name));
+    const bool is_known = is_short ? directory.find(record.name) != nullptr
+                                   : !directory.by_name_.emplace(record.name, directory.records_.size()).second;
+    if (is_known) return bad(source, fmt::format("two records are named \"{}\"", record.name));
     // PyTorch's reader looks names up without regard to case, others with: they would see different records.
-    std::string lower = record.name;
-    for (char& c : lower)
-      if (c >= 'A' && c <= 'Z') c = static_cast<char>(c | 32);
-    if (!folded.insert(std::move(lower)).second)
-      return bad(source, fmt::format("two records are named \"{}\" but for case", record.name));
+    const auto is_alike = [&](const zip_record& other) { return are_alike_but_for_case(other.name, record.name); };
+    const bool is_folded =
+        is_short ? std::ranges::any_of(directory.records_, is_alike) : !folded.insert(lower_case(record.name)).second;
+    if (is_folded) return bad(source, fmt::format("two records are named \"{}\" but for case", record.name));
     directory.records_.push_back(std::move(record));
   }
   if (window.left() != 0) return bad(source, "the directory has more records than it says");
   SHARDMESH_CHECK(check_extents(source, directory.records_, static_cast<std::int64_t>(where.offset)));
+  std::vector<std::byte> header;
   for (zip_record& record : directory.records_) {
-    auto done = read_local_header(source, record);
+    auto done = read_local_header(source, record, header);
     if (done) continue;
     if (contradictions == nullptr || done.error().code != errc::bad_format) return std::move(done).error();
     contradictions->push_back(std::move(done).error());
@@ -306,6 +327,10 @@ result<zip_directory> zip_directory::read(const byte_source& source, std::vector
 }
 
 const zip_record* zip_directory::find(std::string_view name) const {
+  if (by_name_.empty()) {
+    const auto found = std::ranges::find(records_, name, &zip_record::name);
+    return found == records_.end() ? nullptr : &*found;
+  }
   const auto found = by_name_.find(std::string(name));
   return found == by_name_.end() ? nullptr : &records_[found->second];
 }
