@@ -27,7 +27,7 @@ class dcp_ranks final : public rank_writer {
   result<std::vector<error>> plan(const agreement_notes&) override {
     std::vector<error> problems = find_path_conflicts(work_.tensors, work_.objects);
     for (const output_tensor& tensor : work_.tensors)
-      if (auto can = torch_file::tensor_archive::make(tensor.type, tensor.bytes.from.global_shape()); !can)
+      if (auto can = torch_file::tensor_pickle(tensor.type, tensor.bytes.from.global_shape()); !can)
         problems.push_back(std::move(can).error().with_key(tensor.key));
     return problems;
   }

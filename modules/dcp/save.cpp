@@ -41,7 +41,7 @@ class dcp_save {
     for (const output_tensor& tensor : tensors_) {
       check_key(tensor.key);
       if (tensor.archive) continue;
-      if (auto can = torch_file::tensor_archive::make(tensor.type, tensor.bytes.from.global_shape()); !can)
+      if (auto can = torch_file::tensor_pickle(tensor.type, tensor.bytes.from.global_shape()); !can)
         report_.problems.push_back(std::move(can).error().with_key(tensor.key));
     }
     for (const output_object& object : objects_) check_key(object.key);

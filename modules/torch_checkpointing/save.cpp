@@ -6,6 +6,7 @@ module;
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <iterator>
 #include <limits>
 #include <optional>
 #include <span>
@@ -138,8 +139,8 @@ class folder_save {
     for (std::size_t f = 0; f < files_.size(); ++f) {
       const std::string& name = plan_.files[f].name;
       if (files_[f].state) {
-        SHARDMESH_TRY(const std::vector<checksum_range> around, files_[f].state->finish(output, writer, name));
-        ranges.insert(ranges.end(), around.begin(), around.end());
+        SHARDMESH_TRY(std::vector<checksum_range> around, files_[f].state->finish(output, writer, name));
+        ranges.insert(ranges.end(), std::move_iterator(around.begin()), std::move_iterator(around.end()));
       } else {
         const auto header = std::as_bytes(std::span(files_[f].layout.header));
         SHARDMESH_CHECK(output.write(files_[f].number, 0, header));

@@ -5,6 +5,7 @@ module;
 #include <try.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -23,6 +24,13 @@ namespace {
 using buffer = std::vector<std::byte>;
 
 constexpr std::int64_t saturated = 0xffffffff, alignment = 64, local_header_bytes = 30;
+
+// Room for all of a tensor's archive but its data and pickle: a little more than there is.
+constexpr std::size_t head_bytes = 768, tail_bytes = 1024, tensor_records = 7, name_bytes = 24;
+
+// The names of a tensor's archive, without the one that tells of them.
+constexpr std::array<std::string_view, 6> tensor_names{"data.pkl",  ".format_version", ".storage_alignment",
+                                                       "byteorder", "data/0",          "version"};
 
 void put(buffer& out, std::uint64_t value, int width) {
   for (int i = 0; i < width; ++i) out.push_back(static_cast<std::byte>(value >> (8 * i)));
@@ -62,28 +70,32 @@ std::uint64_t combined(std::uint64_t seed, std::uint64_t value) {
   return seed ^ (value + 0x9e3779b9 + (seed << 6) + (seed >> 2));
 }
 
-/// PyTorch's fingerprint of an archive: the hashes of its records' names, in the order of a hash set, and of their
-/// CRCs. Equal to PyTorch's where the standard library's hash is (libstdc++); readers never check it.
-std::string serialization_id(const std::vector<std::string>& names, std::uint64_t crcs) {
+/// The names' part of PyTorch's fingerprint of an archive: their hashes, in the order of a hash set. Equal to PyTorch's
+/// where the standard library's hash is (libstdc++); readers never check it.
+std::uint64_t hash_of(std::span<const std::string_view> names) {
   std::unordered_set<std::string> written;
-  for (const std::string& name : names) written.insert(name);
+  for (const std::string_view name : names) written.emplace(name);
   std::uint64_t hash = 0;
   for (const std::string& name : written) hash = combined(hash, std::hash<std::string>{}(name));
-  return fmt::format("{:020}{:020}", hash, crcs);
+  return hash;
 }
 
 }  // namespace
 
-archive::archive(std::string prefix) : prefix_(std::move(prefix)) {}
+archive::archive(std::string prefix) : prefix_(std::move(prefix)) {
+  entries_.reserve(tensor_records);
+  names_.reserve(tensor_records * (prefix_.size() + name_bytes));
+}
 
-std::vector<std::byte> archive::begin_record(std::string_view name, std::int64_t size_bytes) {
-  const std::string full = prefix_ + "/" + std::string(name);
+void archive::begin_record(buffer& out, std::string_view name, std::int64_t size_bytes) {
+  const std::size_t begin = names_.size();
+  names_.append(prefix_).append("/").append(name);
   const buffer wide = wide_field(size_bytes, 0, at_);
-  const auto name_bytes = static_cast<std::int64_t>(full.size()), wide_bytes = static_cast<std::int64_t>(wide.size());
+  const auto name_bytes = static_cast<std::int64_t>(names_.size() - begin),
+             wide_bytes = static_cast<std::int64_t>(wide.size());
   const std::int64_t data_at = at_ + local_header_bytes + name_bytes + wide_bytes + 4;
   const std::int64_t padding = (alignment - data_at % alignment) % alignment;
 
-  buffer out;
   put(out, std::int64_t{0x04034b50}, 4);
   put(out, std::int64_t{0}, 2);  // version needed
   put(out, flags_of(size_bytes), 2);
@@ -93,21 +105,19 @@ std::vector<std::byte> archive::begin_record(std::string_view name, std::int64_t
   put(out, std::int64_t{0}, 8);
   put(out, name_bytes, 2);
   put(out, wide_bytes + 4 + padding, 2);
-  put(out, full);
+  put(out, std::string_view(names_).substr(begin));
   append(out, wide);
   put(out, "FB");
   put(out, padding, 2);
   out.resize(out.size() + static_cast<std::size_t>(padding), std::byte{'Z'});
 
-  entries_.push_back({std::string(name), size_bytes, at_, 0});
-  at_ += static_cast<std::int64_t>(out.size()) + size_bytes;
-  return out;
+  entries_.push_back({names_.size(), size_bytes, at_, 0});
+  at_ = data_at + padding + size_bytes;
 }
 
-std::vector<std::byte> archive::end_record(std::uint32_t crc32) {
+void archive::end_record(buffer& out, std::uint32_t crc32) {
   entry& last = entries_.back();
-  buffer out;
-  if (last.size_bytes == 0) return out;
+  if (last.size_bytes == 0) return;
   last.crc32 = crc32;
   const int width = last.size_bytes >= saturated || last.header_offset >= saturated ? 8 : 4;
   put(out, std::int64_t{0x08074b50}, 4);
@@ -115,55 +125,69 @@ std::vector<std::byte> archive::end_record(std::uint32_t crc32) {
   put(out, last.size_bytes, width);
   put(out, last.size_bytes, width);
   combined_crc_ = combined(combined_crc_, crc32);
-  at_ += static_cast<std::int64_t>(out.size());
-  return out;
+  at_ += 8 + 2 * width;
 }
 
-std::vector<std::byte> archive::record(std::string_view name, std::span<const std::byte> data) {
-  buffer out = begin_record(name, static_cast<std::int64_t>(data.size()));
+void archive::record(buffer& out, std::string_view name, std::span<const std::byte> data) {
+  begin_record(out, name, static_cast<std::int64_t>(data.size()));
   out.insert(out.end(), data.begin(), data.end());
-  append(out, end_record(crc32_of(data)));
-  return out;
+  end_record(out, crc32_of(data));
 }
 
-std::vector<std::byte> archive::head(std::span<const std::byte> data_pkl) {
-  buffer out = record("data.pkl", data_pkl);
-  append(out, record(".format_version", std::as_bytes(std::span("1", 1))));
-  append(out, record(".storage_alignment", std::as_bytes(std::span("64", 2))));
-  append(out, record("byteorder", std::as_bytes(std::span("little", 6))));
-  return out;
+void archive::head(buffer& out, std::span<const std::byte> data_pkl) {
+  record(out, "data.pkl", data_pkl);
+  record(out, ".format_version", std::as_bytes(std::span("1", 1)));
+  record(out, ".storage_alignment", std::as_bytes(std::span("64", 2)));
+  record(out, "byteorder", std::as_bytes(std::span("little", 6)));
 }
 
-std::vector<std::byte> archive::tail() {
-  buffer out = record("version", std::as_bytes(std::span("3\n", 2)));
-  std::vector<std::string> names;
-  for (const entry& written : entries_) names.push_back(written.name);
-  const std::string id = serialization_id(names, combined_crc_);
-  append(out, record(".data/serialization_id", std::as_bytes(std::span(id))));
+std::uint64_t archive::hash_of_names() const {
+  const auto name_of = [this](std::size_t i) { return full_name(i).substr(prefix_.size() + 1); };
+  bool is_tensor = entries_.size() + 1 == tensor_names.size();
+  for (std::size_t i = 0; i < entries_.size() && is_tensor; ++i) is_tensor = name_of(i) == tensor_names[i];
+  if (is_tensor) return hash_of_tensor_names();
+  std::vector<std::string_view> names;
+  for (std::size_t i = 0; i < entries_.size(); ++i) names.push_back(name_of(i));
+  names.emplace_back("version");
+  return hash_of(names);
+}
+
+std::uint64_t archive::hash_of_tensor_names() {
+  static const std::uint64_t hash = hash_of(tensor_names);
+  return hash;
+}
+
+void archive::tail(buffer& out, std::uint64_t names_hash) {
+  record(out, "version", std::as_bytes(std::span("3\n", 2)));
+  // PyTorch's fingerprint: of the names, and of the checksums.
+  std::array<char, 40> id;
+  fmt::format_to(id.begin(), "{:020}{:020}", names_hash, combined_crc_);
+  record(out, ".data/serialization_id", std::as_bytes(std::span(id)));
 
   const std::int64_t directory_at = at_;
-  buffer directory;
-  for (const entry& written : entries_) {
-    const std::string full = prefix_ + "/" + written.name;
+  const std::size_t directory_begin = out.size();
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    const entry& written = entries_[i];
+    const std::string_view full = full_name(i);
     const buffer wide = wide_field(written.size_bytes, written.size_bytes, written.header_offset);
-    put(directory, std::int64_t{0x02014b50}, 4);
-    put(directory, std::int64_t{0}, 4);  // versions made by and needed
-    put(directory, flags_of(written.size_bytes), 2);
-    put(directory, std::int64_t{0}, 2);
-    put(directory, std::int64_t{0}, 4);
-    put(directory, std::int64_t{written.crc32}, 4);
-    put(directory, std::min(written.size_bytes, saturated), 4);
-    put(directory, std::min(written.size_bytes, saturated), 4);
-    put(directory, static_cast<std::int64_t>(full.size()), 2);
-    put(directory, static_cast<std::int64_t>(wide.size()), 2);
-    put(directory, std::int64_t{0}, 2);  // comment
-    put(directory, std::int64_t{0}, 8);  // disk and attributes
-    put(directory, std::min(written.header_offset, saturated), 4);
-    put(directory, full);
-    append(directory, wide);
+    put(out, std::int64_t{0x02014b50}, 4);
+    put(out, std::int64_t{0}, 4);  // versions made by and needed
+    put(out, flags_of(written.size_bytes), 2);
+    put(out, std::int64_t{0}, 2);
+    put(out, std::int64_t{0}, 4);
+    put(out, std::int64_t{written.crc32}, 4);
+    put(out, std::min(written.size_bytes, saturated), 4);
+    put(out, std::min(written.size_bytes, saturated), 4);
+    put(out, static_cast<std::int64_t>(full.size()), 2);
+    put(out, static_cast<std::int64_t>(wide.size()), 2);
+    put(out, std::int64_t{0}, 2);  // comment
+    put(out, std::int64_t{0}, 8);  // disk and attributes
+    put(out, std::min(written.header_offset, saturated), 4);
+    put(out, full);
+    append(out, wide);
   }
-  const auto count = static_cast<std::int64_t>(entries_.size()), bytes = static_cast<std::int64_t>(directory.size());
-  append(out, directory);
+  const auto count = static_cast<std::int64_t>(entries_.size()),
+             bytes = static_cast<std::int64_t>(out.size() - directory_begin);
 
   put(out, std::int64_t{0x06064b50}, 4);  // ZIP64 end record
   put(out, std::int64_t{44}, 8);
@@ -186,6 +210,39 @@ std::vector<std::byte> archive::tail() {
   put(out, std::min(directory_at, saturated), 4);
   put(out, std::int64_t{0}, 2);
   at_ += bytes + 98;
+}
+
+std::vector<std::byte> archive::begin_record(std::string_view name, std::int64_t size_bytes) {
+  buffer out;
+  out.reserve(256);
+  begin_record(out, name, size_bytes);
+  return out;
+}
+
+std::vector<std::byte> archive::end_record(std::uint32_t crc32) {
+  buffer out;
+  out.reserve(tail_bytes);  // of a small archive the tail follows
+  end_record(out, crc32);
+  return out;
+}
+
+std::vector<std::byte> archive::record(std::string_view name, std::span<const std::byte> data) {
+  buffer out;
+  record(out, name, data);
+  return out;
+}
+
+std::vector<std::byte> archive::head(std::span<const std::byte> data_pkl) {
+  buffer out;
+  out.reserve(data_pkl.size() + head_bytes);
+  head(out, data_pkl);
+  return out;
+}
+
+std::vector<std::byte> archive::tail() {
+  buffer out;
+  out.reserve(tail_bytes);
+  tail(out, hash_of_names());
   return out;
 }
 
@@ -194,7 +251,10 @@ namespace {
 /// Emits protocol 2 the way Python's pickler does: every string, global and non-empty tuple is put into the memo.
 class protocol2 {
  public:
-  protocol2() { put(out, std::int64_t{0x80}, 1), put(out, std::int64_t{2}, 1); }
+  protocol2() {
+    out.reserve(512);
+    put(out, std::int64_t{0x80}, 1), put(out, std::int64_t{2}, 1);
+  }
   void memoize() {
     put(out, "q");
     put(out, std::int64_t{memo++}, 1);
@@ -301,16 +361,21 @@ result<tensor_archive> tensor_archive::make(dtype type, const extents& sizes) {
   SHARDMESH_TRY(const auto data_pkl, tensor_pickle(type, sizes));
   tensor_archive made;
   made.data_bytes_ = *shardmesh::size_bytes(type, *checked_volume(sizes));
-  made.prefix_ = made.archive_.head(data_pkl);
-  append(made.prefix_, made.archive_.begin_record("data/0", made.data_bytes_));
+  made.prefix_.reserve(data_pkl.size() + head_bytes);
+  made.archive_.head(made.prefix_, data_pkl);
+  made.archive_.begin_record(made.prefix_, "data/0", made.data_bytes_);
   made.suffix_bytes_ = static_cast<std::int64_t>(made.suffix(0).size());
   return made;
 }
 
 std::vector<std::byte> tensor_archive::suffix(std::uint32_t crc32) const {
   torch_file::archive archive = archive_;
-  buffer out = archive.end_record(crc32);
-  append(out, archive.tail());
+  archive.entries_.reserve(tensor_records);  // a copy has room for what it holds alone
+  archive.names_.reserve(tensor_records * (archive.prefix_.size() + name_bytes));
+  buffer out;
+  out.reserve(tail_bytes);
+  archive.end_record(out, crc32);
+  archive.tail(out, torch_file::archive::hash_of_tensor_names());
   return out;
 }
 

@@ -31,14 +31,31 @@ class archive {
   std::int64_t size_bytes() const { return at_; }
 
  private:
+  friend class tensor_archive;
+  // The same, behind what `out` has already: an archive of a tensor is made for each chunk of a checkpoint.
+  void begin_record(std::vector<std::byte>& out, std::string_view name, std::int64_t size_bytes);
+  void end_record(std::vector<std::byte>& out, std::uint32_t crc32);
+  void record(std::vector<std::byte>& out, std::string_view name, std::span<const std::byte> data);
+  void head(std::vector<std::byte>& out, std::span<const std::byte> data_pkl);
+  // `names_hash`: of the records so far and "version".
+  void tail(std::vector<std::byte>& out, std::uint64_t names_hash);
+  std::uint64_t hash_of_names() const;
+  static std::uint64_t hash_of_tensor_names();
+
   struct entry {
-    std::string name;
+    std::size_t name_end;  // in names_; it begins where the one before ends
     std::int64_t size_bytes, header_offset;
     std::uint32_t crc32;
   };
+  // With the prefix and its slash.
+  std::string_view full_name(std::size_t i) const {
+    const std::size_t begin = i == 0 ? 0 : entries_[i - 1].name_end;
+    return std::string_view(names_).substr(begin, entries_[i].name_end - begin);
+  }
   std::string prefix_;
   std::int64_t at_ = 0;
   std::vector<entry> entries_;
+  std::string names_;  // full names of all entries
   std::uint64_t combined_crc_ = 0;
 };
 

@@ -20,6 +20,9 @@ namespace {
 // next piece begins with whole ones.
 constexpr std::int64_t piece_bytes = stable_piece::max_bytes;
 
+// Head, elements and tail of an archive up to this size are one write.
+constexpr std::int64_t small_archive_bytes = 1 << 16;
+
 }  // namespace
 
 item_writer::item_writer(staged_output& output, std::vector<written_item> items, const element_source& source)
@@ -38,7 +41,7 @@ result<void> item_writer::write(item_id item, std::int64_t first_byte, std::span
         bytes.first(std::min(bytes.size(), static_cast<std::size_t>(piece_bytes - at % piece_bytes))));
     state.work->sum.update(piece);
     if (items_[i].is_archive || items_[i].wants_crc32) state.crc32 = crc32_of(piece, state.crc32);
-    SHARDMESH_CHECK(output_.write(items_[i].file, at, piece));
+    SHARDMESH_CHECK(write_or_keep(i, at, piece));
     state.written += static_cast<std::int64_t>(piece.size());
     bytes = bytes.subspan(piece.size());
   }
@@ -62,25 +65,36 @@ result<void> item_writer::check_complete() const {
   return {};
 }
 
+result<void> item_writer::write_or_keep(std::size_t i, std::int64_t offset, std::span<const std::byte> bytes) {
+  std::vector<std::byte>& pending = progress_[i].work->pending;
+  if (pending.capacity() == 0) return output_.write(items_[i].file, offset, bytes);
+  pending.insert(pending.end(), bytes.begin(), bytes.end());
+  return {};
+}
+
 result<void> item_writer::write_head(std::size_t i) {
   progress_[i].work = std::make_unique<running>();
   if (copies_ && items_[i].size_bytes > 0)
     progress_[i].work->piece = stable_piece(static_cast<std::size_t>(std::min(items_[i].size_bytes, piece_bytes)));
   if (!items_[i].is_archive) return {};
-  SHARDMESH_TRY(const tensor_archive archive, tensor_archive::make(items_[i].type, items_[i].sizes));
-  progress_[i].work->sum.update(archive.prefix());
-  return output_.write(items_[i].file, items_[i].begin, archive.prefix());
+  SHARDMESH_TRY(tensor_archive archive, tensor_archive::make(items_[i].type, items_[i].sizes));
+  running& work = *progress_[i].work;
+  work.sum.update(archive.prefix());
+  if (archive.size_bytes() <= small_archive_bytes) work.pending.reserve(static_cast<std::size_t>(archive.size_bytes()));
+  work.archive = std::move(archive);
+  return write_or_keep(i, items_[i].begin, work.archive->prefix());
 }
 
 result<void> item_writer::write_tail(std::size_t i) {
   progress& state = progress_[i];
   state.end = items_[i].data_begin + items_[i].size_bytes;
-  if (items_[i].is_archive) {
-    SHARDMESH_TRY(const tensor_archive archive, tensor_archive::make(items_[i].type, items_[i].sizes));
-    const std::vector<std::byte> suffix = archive.suffix(state.crc32);
+  if (state.work->archive) {
+    const std::vector<std::byte> suffix = state.work->archive->suffix(state.crc32);
     state.work->sum.update(suffix);
-    SHARDMESH_CHECK(output_.write(items_[i].file, state.end, suffix));
+    SHARDMESH_CHECK(write_or_keep(i, state.end, suffix));
     state.end += static_cast<std::int64_t>(suffix.size());
+    if (!state.work->pending.empty())
+      SHARDMESH_CHECK(output_.write(items_[i].file, items_[i].begin, state.work->pending));
   }
   state.digest = state.work->sum.digest();
   state.work.reset();

@@ -9,6 +9,7 @@ import shardmesh.layout;
 import shardmesh.transfer;
 import shardmesh.storage;
 import shardmesh.catalog;
+import :archive;
 
 export namespace shardmesh::torch_file {
 
@@ -50,6 +51,8 @@ class item_writer {
   struct running {
     xxh3_stream sum;
     stable_piece piece;
+    std::optional<tensor_archive> archive;
+    std::vector<std::byte> pending;  // of a small archive: its bytes so far, to be written in one call
   };
   struct progress {
     std::int64_t written = 0;
@@ -60,6 +63,8 @@ class item_writer {
   };
   result<void> write_head(std::size_t i);
   result<void> write_tail(std::size_t i);
+  // Of a small archive the bytes are kept until its tail; they come front to back.
+  result<void> write_or_keep(std::size_t i, std::int64_t offset, std::span<const std::byte> bytes);
   staged_output& output_;
   bool copies_;
   std::vector<written_item> items_;
