@@ -26,10 +26,10 @@ namespace {
 // are open at a time (two readers of a diff, checksums, a destination). A pool that writes may take half of a limit
 // that leaves enough to the others: what it closes for another file is synced first.
 std::size_t descriptor_share(std::size_t most, bool writes) {
-  constexpr rlim_t usual_limit = 1024;
+  constexpr rlim_t least_to_halve = 256;
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) == 0)
-    most = std::min<std::size_t>(most, limit.rlim_cur / (writes && limit.rlim_cur >= usual_limit ? 2 : 5));
+    most = std::min<std::size_t>(most, limit.rlim_cur / (writes && limit.rlim_cur >= least_to_halve ? 2 : 5));
   return std::max<std::size_t>(most, 1);
 }
 

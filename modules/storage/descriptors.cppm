@@ -18,6 +18,8 @@ class descriptors {
 
   // Without `close`, errors of closing do not count: of files that are only read.
   explicit descriptors(std::size_t most, closer close = {});
+  // How many are open at most.
+  std::size_t most() const { return most_; }
   // Closes without `close`: what was written is not wanted any more.
   ~descriptors();
   descriptors(const descriptors&) = delete;

@@ -45,6 +45,10 @@ constexpr std::size_t most_open = 4096;
 // end finds little to do. Measured on a gibibyte: 0.38 s instead of 0.65 s. Smaller steps gain nothing.
 constexpr std::int64_t early_write_bytes = std::int64_t{8} << 20;
 
+// Where there are more files than descriptors, and each is written to in turn, every write would close one file, sync
+// it, and open another. So small writes are gathered, in this much memory for all files together.
+constexpr std::size_t gathered_bytes = std::size_t{16} << 20, most_gathered_bytes = std::size_t{256} << 10;
+
 // Absolute, symbolic links followed as far as the path exists. (weakly_canonical leaves "new" relative.)
 fs::path resolved(const fs::path& path, std::error_code& code) {
   const fs::path absolute = fs::absolute(path, code);
@@ -68,11 +72,19 @@ struct staged_output::state {
   std::set<std::int32_t> unsynced;                    // files that were added or written to since the last `prepare`
   std::map<std::int32_t, std::int64_t> unsent_bytes;  // of files: written since the disk was last told to begin
   std::optional<error> lost;                          // the first error at the end of writing to a file
+  // Of each file, what was written last and lies here alone.
+  struct gathered {
+    std::mutex lock;
+    std::int64_t offset = 0;
+    std::vector<std::byte> bytes;
+  };
+  std::map<std::int32_t, gathered> waiting;
   descriptors opened{most_open,
                      [this](std::uint64_t file, int fd) { return end(static_cast<std::int32_t>(file), fd); }};
 
-  fs::path path_of(std::int32_t file) const {
-    return is_directory ? staging / names[static_cast<std::size_t>(file)] : staging;
+  // A text: it is made for each file of a folder that may have one for each tensor.
+  std::string path_of(std::int32_t file) const {
+    return is_directory ? (staging.native() + '/').append(names[static_cast<std::size_t>(file)]) : staging.native();
   }
 
   // What users know it by: the temporary name is ours.
@@ -89,19 +101,70 @@ struct staged_output::state {
   }
   // Syncs and closes the descriptor. It is the one that wrote: the system reports errors of writing behind to it alone.
   result<void> end(std::int32_t file, int fd) {
-    const std::string name = shown(path_of(file));
     bool is_owed = false;
     {
       const std::scoped_lock guard(lock);
       is_owed = options.durable && unsynced.erase(file) != 0;
     }
-    auto synced = is_owed ? sync_written(fd, name) : result<void>{};
-    auto closed = close_written(fd, name);
+    auto synced = is_owed ? sync_written(fd, {}) : result<void>{};
+    auto closed = close_written(fd, {});
     if (synced && closed) return {};
-    error why = synced ? std::move(closed).error() : std::move(synced).error();
+    error why = (synced ? std::move(closed).error() : std::move(synced).error()).with_file(shown(path_of(file)));
     const std::scoped_lock guard(lock);
     if (!lost) lost = why;
     return why;
+  }
+
+  result<void> write_now(std::int32_t file, std::int64_t offset, std::span<const std::byte> bytes) {
+    SHARDMESH_TRY(const auto opened, acquire(file));
+    const auto size = static_cast<std::int64_t>(bytes.size());
+    while (!bytes.empty()) {
+      const ssize_t put = uninterrupted([&] { return ::pwrite(opened.fd(), bytes.data(), bytes.size(), offset); });
+      if (put <= 0) return fail_sys(put < 0 ? errno : EIO, "cannot write", destination.string());
+      bytes = bytes.subspan(static_cast<std::size_t>(put));
+      offset += put;
+    }
+    write_early(file, opened.fd(), size);
+    return {};
+  }
+
+  // How much of one file is gathered: nothing, unless files have to share the descriptors.
+  std::size_t gathers() const {
+    return names.size() > opened.most() ? std::min(gathered_bytes / names.size(), most_gathered_bytes) : 0;
+  }
+  gathered& waiting_of(std::int32_t file) {
+    const std::scoped_lock guard(lock);
+    return waiting[file];
+  }
+  result<void> write_gathered(std::int32_t file, gathered& of) {
+    if (of.bytes.empty()) return {};
+    auto done = write_now(file, of.offset, of.bytes);
+    of.bytes.clear();
+    if (done) return done;
+    const std::scoped_lock guard(lock);
+    if (!lost) lost = done.error();  // whoever wrote them was told that they are written
+    return done;
+  }
+  // What does not continue it, or would not fit, has it written first.
+  result<void> gather(std::int32_t file, std::int64_t offset, std::span<const std::byte> bytes, std::size_t most) {
+    gathered& of = waiting_of(file);
+    const std::scoped_lock guard(of.lock);
+    const bool continues = offset == of.offset + static_cast<std::int64_t>(of.bytes.size());
+    if (!continues || of.bytes.size() + bytes.size() > most) SHARDMESH_CHECK(write_gathered(file, of));
+    if (bytes.size() >= most) return write_now(file, offset, bytes);
+    if (of.bytes.empty()) {
+      of.offset = offset;
+      of.bytes.reserve(most);
+    }
+    of.bytes.insert(of.bytes.end(), bytes.begin(), bytes.end());
+    return {};
+  }
+  result<void> write_all_gathered() {
+    for (auto& [file, of] : waiting) {
+      const std::scoped_lock guard(of.lock);
+      SHARDMESH_CHECK(write_gathered(file, of));
+    }
+    return {};
   }
 
   // A hint: where the file system does not know it, `prepare` does all of the work, and finds all of the errors.
@@ -196,13 +259,14 @@ struct staged_output::state {
     return {};
   }
   // Of what is shared, another process may have made the file.
-  result<void> make_file(const fs::path& path) const {
+  result<void> make_file(const std::string& path) const {
     const int flags = O_RDWR | O_CREAT | O_CLOEXEC | (joined ? O_NOFOLLOW : O_EXCL);
     const int fd = uninterrupted([&] { return ::open(path.c_str(), flags, 0666); });
     if (fd < 0) return fail_sys(errno, "cannot create", shown(path));
-    auto closed = close_written(fd, shown(path));
-    if (!closed && !joined) ::unlink(path.c_str());
-    return closed;
+    auto closed = close_written(fd, {});
+    if (closed) return {};
+    if (!joined) ::unlink(path.c_str());
+    return std::move(closed).error().with_file(shown(path));
   }
 };
 
@@ -272,6 +336,7 @@ void staged_output::release() {
 }
 
 result<std::int32_t> staged_output::add_file(std::string_view name) {
+  SHARDMESH_CHECK(state_->write_all_gathered());  // files are written in the order in which they are added
   const auto number = static_cast<std::int32_t>(state_->names.size());
   state_->names.emplace_back(name);
   if (!state_->joined) state_->unsynced.insert(number);
@@ -298,23 +363,16 @@ const std::vector<std::string>& staged_output::notes() const {
 }
 
 result<void> staged_output::write(std::int32_t file, std::int64_t offset, std::span<const std::byte> bytes) {
-  SHARDMESH_TRY(const auto opened, state_->acquire(file));
-  const auto size = static_cast<std::int64_t>(bytes.size());
-  result<void> done;
-  while (!bytes.empty() && done) {
-    const ssize_t put = uninterrupted([&] { return ::pwrite(opened.fd(), bytes.data(), bytes.size(), offset); });
-    if (put <= 0) {
-      done = fail_sys(put < 0 ? errno : EIO, "cannot write", state_->destination.string());
-    } else {
-      bytes = bytes.subspan(static_cast<std::size_t>(put));
-      offset += put;
-    }
-  }
-  if (done) state_->write_early(file, opened.fd(), size);
-  return done;
+  const std::size_t most = state_->gathers();
+  return most == 0 ? state_->write_now(file, offset, bytes) : state_->gather(file, offset, bytes, most);
 }
 
 result<void> staged_output::read(std::int32_t file, std::int64_t offset, std::span<std::byte> bytes) const {
+  if (state_->gathers() > 0) {
+    state::gathered& of = state_->waiting_of(file);
+    const std::scoped_lock guard(of.lock);
+    SHARDMESH_CHECK(state_->write_gathered(file, of));
+  }
   SHARDMESH_TRY(const auto opened, state_->acquire(file));
   result<void> done;
   while (!bytes.empty() && done) {
@@ -331,6 +389,7 @@ result<void> staged_output::read(std::int32_t file, std::int64_t offset, std::sp
 
 result<void> staged_output::remove_file(std::int32_t file) {
   state_->opened.forget(static_cast<std::uint64_t>(file));
+  state_->waiting.erase(file);
   const fs::path path = state_->path_of(file);
   if (::unlink(path.c_str()) != 0) return fail_sys(errno, "cannot remove", state_->shown(path));
   state_->unsynced.erase(file);
@@ -339,6 +398,7 @@ result<void> staged_output::remove_file(std::int32_t file) {
 
 // An error that came before is an error still: the bytes that it tells of are lost.
 result<void> staged_output::prepare() {
+  static_cast<void>(state_->write_all_gathered());
   static_cast<void>(state_->opened.close_all());
   if (state_->lost) return *state_->lost;
   if (!state_->options.durable) return {};

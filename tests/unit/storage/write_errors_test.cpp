@@ -231,8 +231,9 @@ TEST_CASE("close that a signal cuts short is no error") {
 
 TEST_CASE("the descriptor that wrote is synced: whichever write was lost, the save fails") {
   const int files = GENERATE(0, 3, 9);
-  const few_descriptors few(GENERATE(4, 40));
-  const int writes = 2 * std::max(files, 1);
+  const int pool = GENERATE(4, 40);
+  const few_descriptors few(static_cast<rlim_t>(pool));
+  const int writes = files > pool ? files : 2 * std::max(files, 1);  // gathered: one of each file
   for (int lost = 1; lost <= writes; ++lost) {
     const scratch_folder scratch;
     const fs::path destination = scratch.path / "made";
@@ -260,16 +261,65 @@ TEST_CASE("an error that was found while files were written stays one") {
     REQUIRE(number);
     numbers.push_back(*number);
   }
+  const std::vector<std::byte> large(std::size_t{1} << 18);  // not gathered
   system_faults().lost_write = 1;
-  for (std::size_t i = 0; i < 4; ++i) REQUIRE(made->write(numbers[i], 0, bytes));
-  CHECK_FALSE(made->write(numbers[4], 0, bytes));  // whose descriptor takes the place of the first
-  CHECK(made->write(numbers[4], 0, bytes));
+  for (std::size_t i = 0; i < 4; ++i) REQUIRE(made->write(numbers[i], 0, large));
+  CHECK_FALSE(made->write(numbers[4], 0, large));  // whose descriptor takes the place of the first
+  CHECK(made->write(numbers[4], 0, large));
   for (int attempt = 0; attempt < 2; ++attempt) {
     const auto done = made->commit();
     REQUIRE_FALSE(done);
     CHECK(fs::path(done.error().file).filename() == "a");
   }
   CHECK_FALSE(fs::exists(scratch.path / "made"));
+}
+
+TEST_CASE("small writes in turn to more files than descriptors are few calls") {
+  constexpr int files = 12, turns = 100;
+  const few_descriptors few(4);
+  const scratch_folder scratch;
+  const with_faults faulty;
+  auto made = staged_output::directory(scratch.path / "made");
+  REQUIRE(made);
+  std::vector<std::int32_t> numbers;
+  for (int file = 0; file < files; ++file) numbers.push_back(made->add_file("f" + std::to_string(file)).value());
+  for (std::int64_t turn = 0; turn < turns; ++turn)
+    for (const std::int32_t number : numbers) REQUIRE(made->write(number, turn * 3, bytes));
+  REQUIRE(made->prepare());
+  CHECK(system_faults().writes == files);
+  REQUIRE(made->commit());
+  std::string expected;
+  for (int turn = 0; turn < turns; ++turn) expected += "new";
+  for (int file = 0; file < files; ++file)
+    CHECK(text_of(scratch.path / "made" / ("f" + std::to_string(file))) == expected);
+}
+
+TEST_CASE("what was gathered is read back, may come in any order, and goes with its file") {
+  const few_descriptors few(4);
+  const scratch_folder scratch;
+  auto made = staged_output::directory(scratch.path / "made");
+  REQUIRE(made);
+  std::vector<std::int32_t> numbers;
+  for (int file = 0; file < 6; ++file) numbers.push_back(made->add_file("f" + std::to_string(file)).value());
+  const std::vector<std::byte> large(std::size_t{1} << 18, std::byte{'l'});
+  REQUIRE(made->write(numbers[0], 3, bytes));
+  REQUIRE(made->write(numbers[0], 0, bytes));
+  REQUIRE(made->write(numbers[0], 6, large));
+  REQUIRE(made->write(numbers[0], 6 + std::ssize(large), bytes));
+  REQUIRE(made->write(numbers[1], 0, bytes));
+  REQUIRE(made->write(numbers[2], 0, bytes));
+  REQUIRE(made->add_file("later"));  // a description must not be older than what it describes
+  CHECK(text_of(made->folder() / "f2") == "new");
+  REQUIRE(made->write(numbers[1], 0, bytes));
+  std::array<std::byte, 3> read{};
+  REQUIRE(made->read(numbers[0], 6 + std::ssize(large), read));
+  CHECK(read == bytes);
+  REQUIRE(made->read(numbers[0], 1, read));
+  CHECK(read == std::array{std::byte{'e'}, std::byte{'w'}, std::byte{'n'}});
+  REQUIRE(made->remove_file(numbers[1]));
+  REQUIRE(made->commit());
+  CHECK(text_of(scratch.path / "made" / "f0") == "newnew" + std::string(large.size(), 'l') + "new");
+  CHECK_FALSE(fs::exists(scratch.path / "made" / "f1"));
 }
 
 TEST_CASE("after an error of the last fsync the destination is as it was") {
