@@ -151,6 +151,9 @@ def box(value: Any, key: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
         offsets = sizes = None
     if offsets is None or not all(-_MOST <= one <= _MOST for one in (*offsets, *sizes)):
         raise wrong("box", "(offsets, sizes), each a sequence of integers", value, key)
+    if len(offsets) != len(sizes):
+        raise failure("shape_mismatch", "offsets and sizes of a box differ in length", key=key, expected=str(len(offsets)),
+                      found=str(len(sizes)))
     return offsets, sizes
 
 

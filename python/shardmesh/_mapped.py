@@ -6,6 +6,7 @@ import ctypes
 from typing import TYPE_CHECKING, Any
 
 from . import _native
+from ._arguments import flag, shown, wrong
 from ._error import failure
 from ._tensors import dtype_named
 
@@ -28,6 +29,8 @@ class MappedTensor:
     """
 
     def __init__(self, key: str, path: str, memory: _native.MappedMemory) -> None:
+        if not isinstance(memory, _native.MappedMemory):
+            raise failure("invalid_argument", "a MappedTensor is made by Checkpoint.map_tensor", found=shown(memory))
         self.key = key
         self._path = path
         self._memory = memory
@@ -91,12 +94,22 @@ class MappedTensor:
         return torch.empty(0, dtype=dtype).set_(flat.untyped_storage(), 0, self.shape, self.strides)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> numpy.ndarray:
+        """For numpy.asarray. Raises ValueError, as numpy has it, where copy=False and another dtype need a copy."""
         import numpy
 
         made = self.numpy()
-        if copy is False and dtype is not None and numpy.dtype(dtype) != made.dtype:
-            raise ValueError("another dtype needs a copy")
-        return made.astype(dtype or made.dtype) if copy or dtype is not None else made
+        try:
+            wanted = made.dtype if dtype is None else numpy.dtype(dtype)
+        except Exception as cause:  # of whatever class stands for it
+            raise wrong("dtype", "a dtype of numpy", dtype, self.key) from cause
+        must_copy = copy is not None and flag("copy", copy)
+        if copy is not None and not must_copy and wanted != made.dtype:
+            raise ValueError(f"{self.key}: {wanted} needs a copy of {made.dtype}")
+        try:
+            return made.astype(wanted, copy=must_copy)
+        except (TypeError, ValueError) as cause:
+            raise failure("unsupported", f"numpy does not convert {made.dtype} to {wanted}", key=self.key,
+                          path=self._path) from cause
 
     def __repr__(self) -> str:
         return f"<shardmesh.MappedTensor {self.key}: {self.dtype}{list(self.shape)}>"

@@ -11,6 +11,7 @@ from torch.distributed.fsdp import FullyShardedDataParallel
 from torch.distributed.tensor import DTensor, Replicate, Shard
 from torch.distributed.tensor.parallel import fsdp as torch_fsdp
 
+from ._arguments import wrong
 from ._error import failure
 from ._redistribute import redistribute
 
@@ -21,10 +22,13 @@ class DTensorExtensions(torch_fsdp.DTensorExtensions):
 
     def chunk_dtensor(self, tensor: torch.Tensor, rank: int, device_mesh: DeviceMesh) -> DTensor:
         """This rank's part of a parameter that its tensor-parallel rank holds whole."""
+        _check("tensor", tensor, torch.Tensor)
+        if device_mesh is not None:
+            _check("device_mesh", device_mesh, DeviceMesh)
         root = device_mesh._get_root_mesh() if device_mesh is not None else None
         if root is None or root.ndim < 2:
             raise failure("unsupported", "FSDP over tensor parallelism needs a mesh with both dimensions",
-                          found="no parent mesh" if root is None else f"a parent mesh of {root.ndim} dimensions")
+                          found="no parent mesh" if root is None else "a parent mesh of one dimension")
         whole = [Replicate()] * root.ndim
         local = tensor.detach()
         if isinstance(tensor, DTensor):
@@ -38,6 +42,9 @@ class DTensorExtensions(torch_fsdp.DTensorExtensions):
 
     def all_gather_dtensor(self, tensor: DTensor, parent_mesh: Optional[DeviceMesh]) -> torch.Tensor:
         """The part of a parameter that this tensor-parallel rank holds, whole."""
+        _check("tensor", tensor, DTensor)
+        if parent_mesh is not None:
+            _check("parent_mesh", parent_mesh, DeviceMesh)
         if parent_mesh != tensor.device_mesh:
             raise failure("invalid_argument", "the tensor is not on the parent mesh", expected=str(parent_mesh),
                           found=str(tensor.device_mesh))
@@ -45,9 +52,15 @@ class DTensorExtensions(torch_fsdp.DTensorExtensions):
         return redistribute(tensor, tensor.device_mesh, placements)._local_tensor
 
 
+def _check(name: str, value: Any, kind: type) -> None:
+    if not isinstance(value, kind):
+        raise wrong(name, f"a {kind.__module__}.{kind.__qualname__}", value)
+
+
 def use(model: torch.nn.Module) -> torch.nn.Module:
     """The FullyShardedDataParallel modules of a model, itself among them, use these extensions from here on: those that
     PyTorch gave its own, which are the ones over tensor parallelism. Returns the model."""
+    _check("model", model, torch.nn.Module)
     for module in FullyShardedDataParallel.fsdp_modules(model):
         given = module._fsdp_extension
         if given is None:

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whatever a caller gives, what comes out is a shardmesh.Error; and destinations that are one memory."""
+import gc
 import math
+import os
+import threading
 
 import common
 
@@ -52,7 +55,7 @@ def deep():
     return made
 
 
-class HostileTest(common.WorkTest):
+class OnlyOursTest(common.WorkTest):
     def only_ours(self, name, call, *arguments, **options):
         try:
             call(*arguments, **options)
@@ -63,6 +66,8 @@ class HostileTest(common.WorkTest):
             shown = [type(one).__name__ for one in (*arguments, *options.values())]
             self.fail(f"{name} with {shown}, {list(options)}: {type(problem).__name__}: {problem}")
 
+
+class HostileTest(OnlyOursTest):
     def calls(self):
         to, opened = self.work / "out", shardmesh.open(FOLDER)
         state = {"w": torch.zeros(2)}
@@ -205,6 +210,139 @@ class HostileTest(common.WorkTest):
             problem = self.only_ours("save", shardmesh.save, {"a": value}, self.work / "out")
             self.assertEqual((problem.code, problem.key), ("unsupported", "a"))
         self.assertEqual(self.left_in_work(), [])
+
+
+class MappedTest(OnlyOursTest):
+    def setUp(self):
+        super().setUp()
+        self.path = self.work / "one.safetensors"
+        shardmesh.save({"w": torch.arange(12.0).reshape(4, 3), "half": torch.ones(2, dtype=torch.bfloat16)}, self.path,
+                       "safetensors")
+        self.opened = shardmesh.open(self.path)
+
+    def test_every_value_to_every_argument(self):
+        mapped = self.opened.map_tensor("w")
+        calls = {
+            "map_tensor": lambda v: self.opened.map_tensor(v),
+            "map_tensor box": lambda v: self.opened.map_tensor("w", v),
+            "map_tensor offsets": lambda v: self.opened.map_tensor("w", (v, (1, 1))),
+            "map_tensor sizes": lambda v: self.opened.map_tensor("w", ((0, 0), v)),
+            "map_tensor allow_unaligned": lambda v: self.opened.map_tensor("w", allow_unaligned=v),
+            "map": lambda v: self.opened["w"].map(v),
+            "map allow_unaligned": lambda v: self.opened["w"].map(allow_unaligned=v),
+            "MappedTensor": lambda v: shardmesh.MappedTensor(v, v, v),
+            "MappedTensor memory": lambda v: shardmesh.MappedTensor("w", str(self.path), v),
+            "__array__": lambda v: mapped.__array__(v),
+            "__array__ copy": lambda v: mapped.__array__(copy=v),
+        }
+        for name, call in calls.items():
+            for value in VALUES:
+                with self.subTest(f"{name}: {type(value).__name__}"):
+                    self.only_ours(name, call, value)
+        self.assertEqual(mapped.numpy().tolist(), torch.arange(12.0).reshape(4, 3).tolist())
+
+    def test_boxes_that_are_none(self):
+        huge = (1 << 63) - 1
+        for box, code in ((((-1, 0), (1, 1)), "shape_mismatch"), (((0, 0), (-1, 1)), "shape_mismatch"),
+                          (((huge, 0), (1, 1)), "shape_mismatch"), (((0, 0), (huge, huge)), "shape_mismatch"),
+                          (((1 << 70, 0), (1, 1)), "invalid_argument"), (((math.nan, 0), (1, 1)), "invalid_argument"),
+                          (((0.5, 0), (1, 1)), "invalid_argument"), (((0, 0), (1,)), "shape_mismatch"),
+                          (("0", "0"), "invalid_argument"), (((0, 0),), "invalid_argument")):
+            for call in (self.opened.map_tensor, lambda _, where: self.opened["w"].map(where)):
+                problem = self.only_ours("map", call, "w", box)
+                self.assertIsNotNone(problem, box)
+                self.assertEqual((problem.code, problem.key), (code, "w"), f"{box}: {problem}")
+
+    def test_what_numpy_asks_for(self):
+        mapped, expected = self.opened.map_tensor("w"), torch.arange(12.0).reshape(4, 3).numpy()
+        for dtype, copy, shares in ((None, None, True), (None, False, True), (None, True, False), ("float32", None, True),
+                                    ("float32", False, True), ("float32", True, False), ("float64", None, False)):
+            made = mapped.__array__(dtype, copy)
+            self.assertEqual((made.tolist(), made.dtype), (expected.tolist(), numpy.dtype(dtype or "float32")))
+            self.assertEqual(numpy.shares_memory(made, mapped.numpy()), shares, f"{dtype} {copy}")
+        with self.assertRaises(ValueError) as caught:
+            mapped.__array__("float64", False)
+        self.assertEqual(str(caught.exception), "w: float64 needs a copy of float32")
+        problem = self.only_ours("numpy", self.opened.map_tensor("half").numpy)
+        self.assertEqual((problem.code, problem.key, problem.hint), ("unsupported", "half", "take torch()"))
+
+    def test_after_the_checkpoint_has_gone_and_in_other_threads(self):
+        mapped, found = self.opened.map_tensor("w"), []
+        del self.opened
+        gc.collect()
+
+        def use():
+            mapped.check()
+            found.append((mapped.shape, mapped.strides, mapped.dtype, mapped.nbytes, mapped.numpy().tolist(),
+                          mapped.torch().tolist()))
+
+        threads = [threading.Thread(target=use) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        rows = torch.arange(12.0).reshape(4, 3).tolist()
+        self.assertEqual(found, [((4, 3), (3, 1), "float32", 48, rows, rows)] * 4)
+        os.truncate(self.path, 8)
+        problems = []
+        thread = threading.Thread(target=lambda: problems.append(self.only_ours("check", mapped.check)))
+        thread.start()
+        thread.join()
+        self.assertEqual([(problem.code, problem.path) for problem in problems], [("io", str(self.path))])
+
+
+class FsdpTest(OnlyOursTest):
+    def test_every_value_to_every_argument(self):
+        import shardmesh.fsdp
+
+        extensions, one = shardmesh.fsdp.DTensorExtensions(None), torch.zeros(2)
+        calls = {
+            "use": (lambda v: shardmesh.fsdp.use(v), "model", "a torch.nn.modules.module.Module"),
+            "chunk_dtensor": (lambda v: extensions.chunk_dtensor(v, 0, None), "tensor", "a torch.Tensor"),
+            "chunk_dtensor mesh": (lambda v: extensions.chunk_dtensor(one, 0, v), "device_mesh",
+                                   "a torch.distributed.device_mesh.DeviceMesh"),
+            "all_gather_dtensor": (lambda v: extensions.all_gather_dtensor(v, None), "tensor",
+                                   "a torch.distributed.tensor.DTensor"),
+        }
+        for name, (call, argument, expected) in calls.items():
+            for value in VALUES:
+                with self.subTest(f"{name}: {type(value).__name__}"):
+                    problem = self.only_ours(name, call, value)
+                    if isinstance(value, torch.Tensor) and expected == "a torch.Tensor" or value is None and "mesh" in name:
+                        self.assertEqual((problem.code, problem.found), ("unsupported", "no parent mesh"))
+                        continue
+                    self.assertEqual((problem.code, problem.expected), ("invalid_argument", expected))
+                    self.assertIn(f"the argument {argument} ", str(problem))
+
+    def test_a_model_without_fsdp_stays_as_it_is(self):
+        import shardmesh.fsdp
+
+        model = torch.nn.Linear(2, 2)
+        before = dict(vars(model))
+        self.assertIs(shardmesh.fsdp.use(model), model)
+        self.assertEqual(vars(model), before)
+
+    def test_meshes_that_do_not_fit(self):
+        import torch.distributed as dist
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.tensor import Replicate, distribute_tensor
+
+        import shardmesh.fsdp
+
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        self.addCleanup(dist.destroy_process_group)
+        extensions, line = shardmesh.fsdp.DTensorExtensions(None), init_device_mesh("cpu", (1,))
+        problem = self.only_ours("chunk_dtensor", extensions.chunk_dtensor, torch.zeros(2), 0, line)
+        self.assertEqual((problem.code, problem.found), ("unsupported", "a parent mesh of one dimension"))
+        grid = init_device_mesh("cpu", (1, 1), mesh_dim_names=("dp", "tp"))
+        tensor = distribute_tensor(torch.zeros(2), grid, [Replicate(), Replicate()])
+        for other in (None, line):
+            problem = self.only_ours("all_gather_dtensor", extensions.all_gather_dtensor, tensor, other)
+            self.assertEqual((problem.code, problem.expected), ("invalid_argument", str(other)))
+        for value in (*VALUES[1:], len):
+            problem = self.only_ours("all_gather_dtensor", extensions.all_gather_dtensor, tensor, value)
+            self.assertEqual((problem.code, problem.expected),
+                             ("invalid_argument", "a torch.distributed.device_mesh.DeviceMesh"))
 
 
 class OneMemoryTest(common.WorkTest):
