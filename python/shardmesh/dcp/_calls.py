@@ -201,6 +201,14 @@ def _on_all_ranks(step: Callable[[], Any], process_group: dist.ProcessGroup | No
     return made
 
 
+def _writer_of(state_dict: dict[str, Any], checkpoint_id: str | os.PathLike[str], use_collectives: bool,
+               **options: Any) -> StorageWriter:
+    """What both kinds of save begin with. Raises what is wrong with their arguments."""
+    refuse_options(use_collectives=use_collectives)
+    _refuse_other_state(state_dict)
+    return StorageWriter(checkpoint_id, **options)
+
+
 def save(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[str],
          process_group: dist.ProcessGroup | None = None, planner: planning.SavePlanner | None = None,
          no_dist: bool = False, use_collectives: bool = True, overwrite: bool = False, threads: int = 0,
@@ -215,10 +223,8 @@ def save(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[str],
     """
     no_dist = _arguments.flag("no_dist", no_dist)
     with one_error("save", process_group, no_dist):
-        refuse_options(use_collectives=use_collectives)
-        _refuse_other_state(state_dict)
-        writer = StorageWriter(checkpoint_id, overwrite=overwrite, threads=threads, memory_bytes=memory_bytes,
-                               progress=progress)
+        writer = _writer_of(state_dict, checkpoint_id, use_collectives, overwrite=overwrite, threads=threads,
+                            memory_bytes=memory_bytes, progress=progress)
         try:
             return torch_checkpoint.save(state_dict, storage_writer=writer, process_group=process_group,
                                          planner=planner or _SavePlanner(), no_dist=no_dist)
@@ -237,10 +243,8 @@ def async_save(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[s
     """
     no_dist = _arguments.flag("no_dist", no_dist)
     with one_error("save", process_group, no_dist):
-        refuse_options(use_collectives=use_collectives)
-        _refuse_other_state(state_dict)
-        writer = StorageWriter(checkpoint_id, overwrite=overwrite, threads=threads, memory_bytes=memory_bytes,
-                               progress=progress)
+        writer = _writer_of(state_dict, checkpoint_id, use_collectives, overwrite=overwrite, threads=threads,
+                            memory_bytes=memory_bytes, progress=progress)
         begun = torch_checkpoint.async_save(state_dict, storage_writer=writer, process_group=process_group,
                                             planner=planner or _SavePlanner(), async_checkpointer_type=async_checkpointer_type,
                                             async_stager=async_stager, no_dist=no_dist)
