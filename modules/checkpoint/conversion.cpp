@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
+#include <plural.hpp>
 #include <range/v3/algorithm/remove_if.hpp>
 #include <range/v3/view/drop.hpp>
 #include <range/v3/view/zip.hpp>
@@ -78,8 +79,8 @@ class selecting {
   void add_object(std::size_t index, std::string key, std::optional<object_value> listed) {
     const object_entry& stored = contents_.objects[index];
     if (stored.hidden_tensors > 0) {
-      leave_out(fail(errc::unsupported,
-                     fmt::format("an object with {} tensors inside that cannot be written", stored.hidden_tensors))
+      leave_out(fail(errc::unsupported, fmt::format("an object with {} inside that cannot be written",
+                                                    detail::counted(stored.hidden_tensors, "tensor")))
                     .with_key(stored.key)
                     .with_file(reader_.path().string()),
                 stored.hidden_tensors, 1);
@@ -269,8 +270,8 @@ std::optional<error> find_lost_tensors(const checkpoint_reader& reader, const co
     return std::nullopt;
   const std::string why = reader.notes().empty() ? std::string() : reader.notes().front();
   return fail(errc::unsupported,
-              fmt::format("no tensor would be written: the {} tensors of the source cannot be kept{}",
-                          reader.unread_tensors(), why.empty() ? "" : " (" + why + ")"))
+              fmt::format("no tensor would be written: the source's {} cannot be kept{}",
+                          detail::counted(reader.unread_tensors(), "tensor"), why.empty() ? "" : " (" + why + ")"))
       .with_file(reader.path().string())
       .with_hint("skip_unsupported leaves them out");
 }

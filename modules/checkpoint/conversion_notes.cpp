@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
+#include <plural.hpp>
 
 #include <cstddef>
 #include <optional>
@@ -27,7 +28,7 @@ std::optional<std::string> note_of_dead_ends(checkpoint_reader& reader, const co
   }
   if (names.empty()) return std::nullopt;
   return fmt::format("{} copied whole, which no command can convert from there again (keep the source): {}",
-                     names.size() == 1 ? "1 tensor is" : fmt::format("{} tensors are", names.size()), name_list(names));
+                     detail::counted(names.size(), "tensor is", "tensors are"), name_list(names));
 }
 
 std::optional<std::string> note_of_flat_names(const catalog& stored, const conversion& work) {

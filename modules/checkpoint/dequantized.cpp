@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
+#include <plural.hpp>
 #include <try.hpp>
 
 #include <algorithm>
@@ -31,7 +32,7 @@ constexpr std::int64_t most_group_bytes = std::int64_t{1} << 16;
 enum class representation : std::uint8_t { plain, fp8, mxfp4 };
 
 std::string counted(std::int64_t tensors, std::string_view what) {
-  return fmt::format("{} tensor{} {}", tensors, tensors == 1 ? "" : "s", what);
+  return fmt::format("{} {}", detail::counted(tensors, "tensor"), what);
 }
 
 bool is_fp8(dtype type) {

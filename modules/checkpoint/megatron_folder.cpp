@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
+#include <plural.hpp>
 #include <try.hpp>
 
 #include <algorithm>
@@ -80,8 +81,8 @@ result<std::optional<fs::path>> only_rank_file(const fs::path& folder) {
   if (ranks.empty()) return std::optional<fs::path>();
   const fs::path file = folder / ranks.front() / rank_file;
   if (ranks.size() == 1) return std::optional(file);
-  return fail(errc::unsupported,
-              fmt::format("holds {} ranks of Megatron's older format, which are not put together", ranks.size()))
+  return fail(errc::unsupported, fmt::format("holds {} of Megatron's older format, which are not put together",
+                                             detail::counted(ranks.size(), "rank")))
       .with_file(folder.string())
       .with_hint(fmt::format("open them one by one, such as {}, or save with --ckpt-format torch_dist", file.string()));
 }

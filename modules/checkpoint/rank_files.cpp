@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
+#include <plural.hpp>
 #include <try.hpp>
 
 #include <algorithm>
@@ -120,7 +121,8 @@ class rank_reader final : public composed_reader {
     while (group_.files.contains(missing)) ++missing;
     return fail(errc::incomplete_save, fmt::format("the file of rank {} is missing", missing))
         .with_file((path_ / group_.files.begin()->second).string())
-        .with_values(fmt::format("the files of {} ranks", ranks), fmt::format("{}", group_.files.size()));
+        .with_values(fmt::format("the files of {}", detail::counted(ranks, "rank")),
+                     fmt::format("{}", group_.files.size()));
   }
 
   // Ranks that share a tensor know how many they are: all saved together, and all are here. A rank may hold none that

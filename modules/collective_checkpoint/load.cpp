@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
+#include <plural.hpp>
 #include <try.hpp>
 
 #include <algorithm>
@@ -120,8 +121,8 @@ class rank_load {
       }
     }
     for (const object_entry& object : contents.objects) all.text(object.key);
-    return fmt::format("{} tensors and {} objects, digest {}", contents.tensors.size(), contents.objects.size(),
-                       to_hex(xxh3(all.written())));
+    return fmt::format("{} and {}, digest {}", detail::counted(contents.tensors.size(), "tensor"),
+                       detail::counted(contents.objects.size(), "object"), to_hex(xxh3(all.written())));
   }
 
   void complain(error e) { problems_.add(std::move(e)); }

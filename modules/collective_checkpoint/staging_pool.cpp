@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
+#include <plural.hpp>
 #include <try.hpp>
 
 #include <algorithm>
@@ -64,7 +65,8 @@ struct staging_pool::state {
 result<staging_pool> staging_pool::make(const staging_pool_options& options) {
   if (options.max_bytes < 0 || options.max_saves < 1)
     return fail(errc::invalid_argument, "a pool of staging has room for at least one save, and for no negative bytes")
-        .with_values("", fmt::format("{} saves, {} bytes", options.max_saves, options.max_bytes));
+        .with_values("", fmt::format("{}, {}", detail::counted(options.max_saves, "save"),
+                                     detail::counted(options.max_bytes, "byte")));
   staging_pool made;
   made.state_ = std::make_shared<state>();
   made.state_->options = options;

@@ -3,6 +3,7 @@
 module;
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <plural.hpp>
 #include <range/v3/action/push_back.hpp>
 #include <range/v3/action/sort.hpp>
 #include <range/v3/action/unique.hpp>
@@ -28,7 +29,6 @@ namespace {
 
 constexpr std::int64_t ballot_mark = 0x6565726761'6d73;  // "smagree": whoever sends something else is elsewhere
 constexpr std::size_t named_keys = 10;
-constexpr std::size_t named_ranks = 16;
 
 using records_of_rank = std::vector<agreement_record>;
 
@@ -79,14 +79,6 @@ std::optional<records_of_rank> decode_records(std::span<const std::byte> bytes) 
   return in.ok() ? std::optional(std::move(records)) : std::nullopt;
 }
 
-std::string ranks_text(std::vector<std::int32_t> ranks) {
-  const bool many = ranks.size() > named_ranks;
-  const std::size_t more = many ? ranks.size() - named_ranks : 0;
-  if (many) ranks.resize(named_ranks);
-  return fmt::format("rank{} {}{}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "),
-                     many ? fmt::format(" and {} more", more) : "");
-}
-
 // What ranks say, and which say it.
 using rank_groups = std::vector<std::pair<std::string, std::vector<std::int32_t>>>;
 
@@ -110,7 +102,7 @@ struct opinions {
 };
 
 std::string group_text(const std::pair<std::string, std::vector<std::int32_t>>& group) {
-  return fmt::format("{} on {}", group.first, ranks_text(group.second));
+  return fmt::format("{} on {}", group.first, detail::ranks_text(group.second));
 }
 
 std::string text_of(const opinions& o) {
@@ -172,7 +164,8 @@ error different_calls(rank_groups groups) {
   // As people would tell it: in the order of ranks.
   std::sort(groups.begin(), groups.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
   std::vector<std::string> parts;
-  for (const auto& [call, ranks] : groups) parts.push_back(fmt::format("{} called {}", ranks_text(ranks), call));
+  for (const auto& [call, ranks] : groups)
+    parts.push_back(fmt::format("{} called {}", detail::ranks_text(ranks), call));
   error e = fail(errc::disagreement, fmt::format("ranks are in different calls: {}", fmt::join(parts, ", ")));
   e.ranks = dissenters(std::span(&calls, 1));
   return e;

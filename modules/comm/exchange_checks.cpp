@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
-#include <fmt/ranges.h>
+#include <plural.hpp>
 #include <try.hpp>
 
 #include <algorithm>
@@ -48,19 +48,16 @@ result<void> check_peers(std::int32_t rank, std::int32_t size, std::span<const o
 
 error waited_in_vain(std::int32_t rank, std::string_view part, std::uint32_t tag, std::vector<std::int32_t> givers,
                      std::vector<std::int32_t> takers) {
-  constexpr std::size_t most = 16;  // that the text names
   std::sort(givers.begin(), givers.end());
   std::sort(takers.begin(), takers.end());
   std::vector<std::int32_t> all;
   std::set_union(givers.begin(), givers.end(), takers.begin(), takers.end(), std::back_inserter(all));
-  givers.resize(std::min(givers.size(), most));
-  takers.resize(std::min(takers.size(), most));
   std::string text = fmt::format("rank {} waited in vain", rank);
-  if (!givers.empty()) text += fmt::format(" for messages from {}", fmt::join(givers, ", "));
+  if (!givers.empty()) text += " for messages from " + rank_list(givers);
   if (!takers.empty())
     text +=
         fmt::format("{} {}", givers.empty() ? " for its messages to be taken by" : ", and for its own to be taken by",
-                    fmt::join(takers, ", "));
+                    rank_list(takers));
   error problem = fail(errc::deadline_exceeded, fmt::format("{} in {} (tag {})", text, part, tag));
   problem.ranks = std::move(all);
   return problem;

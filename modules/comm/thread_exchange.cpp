@@ -2,7 +2,7 @@
 // Messages between the threads of a group: how ends meet, who copies, how a wait ends.
 module;
 #include <fmt/format.h>
-#include <fmt/ranges.h>
+#include <plural.hpp>
 #include <try.hpp>
 
 #include <algorithm>
@@ -194,9 +194,8 @@ error waited_in_vain(thread_exchange& e) {
       if (std::find(all.begin(), all.end(), peer) == all.end()) all.push_back(peer);
   std::sort(all.begin(), all.end());
   std::string what = fmt::format("rank {} waited in vain", e.rank);
-  const auto list = [&](const char* text, std::vector<std::int32_t>& ranks) {
-    if (ranks.size() > 16) ranks.resize(16);
-    if (!ranks.empty()) what += fmt::format("{} {}", text, fmt::join(ranks, ", "));
+  const auto list = [&](const char* text, const std::vector<std::int32_t>& ranks) {
+    if (!ranks.empty()) what += fmt::format("{} {}", text, detail::rank_list(ranks));
   };
   list(" for messages from", givers);
   list(givers.empty() ? " for its messages to be taken by" : ", and for its own to be taken by", takers);

@@ -2,7 +2,7 @@
 // The group itself, all_gather, and how it is poisoned. Messages are in thread_exchange.cpp.
 module;
 #include <fmt/format.h>
-#include <fmt/ranges.h>
+#include <plural.hpp>
 #include <shardmesh/assert.hpp>
 #include <try.hpp>
 
@@ -58,10 +58,9 @@ std::vector<std::int32_t> missing_ranks(const gathering& g) {
 
 error gathered_in_vain(thread_state& group, const gathering& g, std::int32_t rank, const char* call) {
   std::vector<std::int32_t> missing = missing_ranks(g);
-  const std::span<const std::int32_t> named = std::span(missing).first(std::min(missing.size(), named_ranks));
   error problem =
-      fail(errc::deadline_exceeded, fmt::format("rank {} waited in vain for ranks {} in {}", rank,
-                                                fmt::join(named, ", "), detail::part_of_call("all_gather", call)));
+      fail(errc::deadline_exceeded, fmt::format("rank {} waited in vain for {} in {}", rank,
+                                                detail::ranks_text(missing), detail::part_of_call("all_gather", call)));
   problem.found = group.doing(missing);
   problem.ranks = std::move(missing);
   return problem;
@@ -178,6 +177,8 @@ std::string thread_state::doing(std::span<const std::int32_t> ranks) {
     const rank_desk& d = desk(rank);
     text += fmt::format("{}rank {} {}", text.empty() ? "" : ", ", rank, d.left ? "has left" : d.trace.now());
   }
+  if (ranks.size() > named_ranks)
+    text += fmt::format(", and {}", detail::counted(ranks.size() - named_ranks, "more rank"));
   return text;
 }
 

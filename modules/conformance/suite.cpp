@@ -2,6 +2,7 @@
 // The list of checks, and running them.
 module;
 #include <fmt/format.h>
+#include <plural.hpp>
 
 #include <array>
 #include <cstddef>
@@ -90,7 +91,8 @@ std::string to_string(const conformance_problem& problem) {
 
 std::string to_string(const conformance_report& report) {
   if (report.ok()) return fmt::format("all of {} checks hold", report.checks.size());
-  std::string text = fmt::format("{} problems in {} checks", report.problems.size(), report.checks.size());
+  std::string text = fmt::format("{} in {}", detail::counted(report.problems.size(), "problem"),
+                                 detail::counted(report.checks.size(), "check"));
   for (const conformance_problem& p : report.problems) text += "\n" + to_string(p);
   return text;
 }
@@ -98,7 +100,8 @@ std::string to_string(const conformance_report& report) {
 result<void> conformance_report::outcome() const {
   if (ok()) return {};
   const conformance_problem& first = problems.front();
-  return fail(errc::communication, fmt::format("{} (the first of {} problems)", first.check, problems.size()))
+  return fail(errc::communication,
+              fmt::format("{} (the first of {})", first.check, detail::counted(problems.size(), "problem")))
       .with_rank(first.rank)
       .with_values(first.expected, first.found);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
+#include <plural.hpp>
 #include <try.hpp>
 
 #include <charconv>
@@ -70,7 +71,8 @@ result<void> check_all_ranks(const model_states& model, std::size_t ranks) {
   if (std::from_chars(said->second.data(), end, world).ptr != end || world <= ranks) return {};
   return fail(errc::incomplete_save, "files of other ranks of tensor parallelism are missing")
       .with_file(model.file.file())
-      .with_values(fmt::format("{} ranks, as 'mp_world_size' says", world), fmt::format("{}", ranks));
+      .with_values(fmt::format("{}, as 'mp_world_size' says", detail::counted(world, "rank")),
+                   fmt::format("{}", ranks));
 }
 
 result<void> check_one_save(std::span<const model_states> models, std::span<const optimizer_states> optimizers) {

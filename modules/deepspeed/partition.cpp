@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
+#include <plural.hpp>
 #include <try.hpp>
 
 #include <algorithm>
@@ -24,7 +25,7 @@ namespace {
 error do_not_fit(const model_states& model, std::string message, std::int64_t expected, std::int64_t found) {
   return fail(errc::shape_mismatch, std::move(message))
       .with_file(model.file.file())
-      .with_values(fmt::format("{} elements, as 'param_shapes' says", expected),
+      .with_values(fmt::format("{}, as 'param_shapes' says", detail::counted(expected, "element")),
                    fmt::format("{} in the flat buffers", found))
       .with_hint("the model's and the optimizers' files may be of different saves");
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
+#include <plural.hpp>
 #include <try.hpp>
 
 #include <cstddef>
@@ -66,7 +67,7 @@ result<std::vector<optimizer_states>> rank_loader::optimizers_of(const model_par
   if (rank.optimizers.size() != read.size())
     return fail(errc::disagreement, "there are optimizer files of more ranks than saved it: they are of another save")
         .with_file((made_.step() / rank.optimizers.rbegin()->second).string())
-        .with_values(fmt::format("{} files, as 'partition_count' says", read.size()),
+        .with_values(fmt::format("{}, as 'partition_count' says", detail::counted(read.size(), "file")),
                      fmt::format("{}", rank.optimizers.size()));
   return read;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
+#include <plural.hpp>
 #include <try.hpp>
 
 #include <cstddef>
@@ -93,12 +94,12 @@ class deepspeed_reader final : public folder_reader {
     }
     SHARDMESH_CHECK(add_merged_states(planned, ranks.front().optimizers.front(), rules));
     notes_.push_back(
-        fmt::format("parameters of {} ranks of tensor parallelism are put together as "
-                    "'universal_checkpoint_info' says",
-                    ranks.size()));
+        fmt::format("parameters of {} of tensor parallelism are put together as 'universal_checkpoint_info' says",
+                    detail::counted(ranks.size(), "rank")));
     if (!buffers.entries.empty())
-      notes_.push_back(
-          fmt::format("of these, which it has no rule for, rank 0's are taken: {}", name_list(names_of(buffers))));
+      notes_.push_back(fmt::format("of {}, which it has no rule for, rank 0's part is taken: {}",
+                                   detail::counted(buffers.entries.size(), "entry", "entries"),
+                                   name_list(names_of(buffers))));
     return add_others(first, ranks.front().optimizers.front()).transform([] { return std::string(); });
   }
 

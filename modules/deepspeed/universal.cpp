@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
+#include <plural.hpp>
 #include <try.hpp>
 
 #include <algorithm>
@@ -151,8 +152,8 @@ class universal_reader final : public folder_reader {
         for (const named_shape& parameter : group) SHARDMESH_CHECK(add_one(parameter.name));
     for (const auto& [name, states] : files_->parameters()) SHARDMESH_CHECK(add_one(name));
     if (!unmerged.empty())
-      notes_.push_back(
-          fmt::format("of these only the part of rank 0 of {} was saved: {}", ranks_, name_list(unmerged)));
+      notes_.push_back(fmt::format("of {} only the part of rank 0 of {} was saved: {}",
+                                   detail::counted(unmerged.size(), "parameter"), ranks_, name_list(unmerged)));
     SHARDMESH_CHECK(add_shared(first, made, budget_));
     return made;
   }

@@ -3,6 +3,7 @@
 // busiest pairs.
 module;
 #include <fmt/format.h>
+#include <plural.hpp>
 #include <range/v3/view/take.hpp>
 
 #include <algorithm>
@@ -101,7 +102,8 @@ std::string list_of_busiest(const traffic& sent) {
   std::string text;
   for (const auto& [minus_bytes, pair] : busiest | views::take(busiest_pairs))
     text += fmt::format("{:>6} -> {:<6} {}\n", pair.first, pair.second, human_bytes(-minus_bytes));
-  if (busiest.size() > busiest_pairs) text += fmt::format("and {} more pairs\n", busiest.size() - busiest_pairs);
+  if (busiest.size() > busiest_pairs)
+    text += fmt::format("and {}\n", detail::counted(busiest.size() - busiest_pairs, "more pair"));
   return text;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
+#include <plural.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -99,9 +100,10 @@ std::string svg_layout(const distribution& d) {
     top += map_height + gap;
   }
   if (all.slice_count > static_cast<std::int64_t>(all.slices.size())) {
-    body +=
-        svg_text_at(gap, top, "start",
-                    fmt::format("and {} more slices", all.slice_count - static_cast<std::int64_t>(all.slices.size())));
+    body += svg_text_at(
+        gap, top, "start",
+        fmt::format("and {}",
+                    detail::counted(all.slice_count - static_cast<std::int64_t>(all.slices.size()), "more slice")));
     top += gap;
   }
   return svg_document(map_width + 2 * gap, top, body);

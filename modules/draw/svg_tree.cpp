@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
+#include <plural.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -72,7 +73,7 @@ std::string svg_tree(const tree_spec& tree, std::span<const std::string> leaf_la
   }
   if (rows.size() < nodes.size()) {
     body += svg_text_at(margin, base_of(rows.size()), "start",
-                        fmt::format("and {} more nodes", nodes.size() - rows.size()), "edge");
+                        fmt::format("and {}", detail::counted(nodes.size() - rows.size(), "more node")), "edge");
     width = std::max(width, margin + 24 * column);
   }
   return svg_document(width + margin, base_of(rows.size() + 1), body, tree_style);

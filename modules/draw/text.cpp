@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
+#include <plural.hpp>
 #include <range/v3/action/push_back.hpp>
 #include <range/v3/action/sort.hpp>
 #include <range/v3/action/unique.hpp>
@@ -240,7 +241,8 @@ std::string draw_layout(const distribution& d, const draw_options& options) {
     text += draw_slice(s, all, options);
   }
   if (all.slice_count > static_cast<std::int64_t>(all.slices.size()))
-    text += fmt::format("and {} more slices\n", all.slice_count - static_cast<std::int64_t>(all.slices.size()));
+    text += fmt::format("and {}\n",
+                        detail::counted(all.slice_count - static_cast<std::int64_t>(all.slices.size()), "more slice"));
   return text;
 }
 

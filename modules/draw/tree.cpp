@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
+#include <plural.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -44,7 +45,8 @@ std::string draw_tree(const tree_spec& tree, std::span<const std::string> leaf_l
     text += fmt::format("{}{}{}\n", prefix, branch, row_text(row, nodes[row.node].kind, room, options.color));
     if (row.depth > 0) prefix += row.is_last ? "   " : "|  ";
   }
-  if (rows.size() < nodes.size()) text += fmt::format("and {} more nodes\n", nodes.size() - rows.size());
+  if (rows.size() < nodes.size())
+    text += fmt::format("and {}\n", detail::counted(nodes.size() - rows.size(), "more node"));
   return text;
 }
 

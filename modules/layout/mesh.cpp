@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
+#include <plural.hpp>
 #include <range/v3/view/enumerate.hpp>
 #include <range/v3/view/take.hpp>
 
@@ -68,7 +69,8 @@ result<device_mesh> device_mesh::make(std::span<const std::int64_t> sizes, std::
                                       std::vector<std::int32_t> ranks) {
   if (const auto problem = find_mesh_problem(sizes)) return refused_mesh(problem, sizes);
   if (!names.empty() && names.size() != sizes.size())
-    return bad_mesh(fmt::format("{} names for {} mesh dimensions", names.size(), sizes.size()));
+    return bad_mesh(fmt::format("{} for {}", detail::counted(names.size(), "name"),
+                                detail::counted(sizes.size(), "mesh dimension")));
   SHARDMESH_CHECK(check_names(names));
 
   device_mesh mesh;
@@ -78,7 +80,7 @@ result<device_mesh> device_mesh::make(std::span<const std::int64_t> sizes, std::
   if (ranks.empty()) return mesh;
 
   if (static_cast<std::int64_t>(ranks.size()) != mesh.size_)
-    return bad_mesh(fmt::format("{} ranks for a mesh of {}", ranks.size(), mesh.size_));
+    return bad_mesh(fmt::format("{} for a mesh of {}", detail::counted(ranks.size(), "rank"), mesh.size_));
   auto table = std::make_shared<numbering>();
   for (const auto& [i, rank] : views::enumerate(ranks)) {
     if (rank < 0 || rank == std::numeric_limits<std::int32_t>::max())

@@ -2,6 +2,7 @@
 // The run of the pickle machine, and the opcodes that large pickles are made of: together, for speed.
 module;
 #include <fmt/format.h>
+#include <plural.hpp>
 
 #include <algorithm>
 #include <array>
@@ -51,7 +52,8 @@ bool machine::is_too_large() const {
 }
 
 bool machine::too_few(std::size_t count) {
-  return bad(fmt::format("{} values are needed, the stack has {}", count, stack_.size() - floor()));
+  return bad(fmt::format("{} needed, the stack has {}", detail::counted(count, "value is", "values are"),
+                         stack_.size() - floor()));
 }
 
 bool machine::pop_top() {

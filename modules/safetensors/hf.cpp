@@ -2,6 +2,7 @@
 module;
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include <plural.hpp>
 #include <position_table.hpp>
 #include <range/v3/action/sort.hpp>
 #include <range/v3/action/unique.hpp>
@@ -313,7 +314,7 @@ result<void> check_not_empty(const choice& chosen, file_pool& pool) {
     if (!header.entries.empty())
       return fail(errc::bad_format, "the index names no tensor, but files beside it have some")
           .with_file((chosen.folder / chosen.index_name).string())
-          .with_values("", fmt::format("{} tensors in {}", header.entries.size(), name));
+          .with_values("", fmt::format("{} in {}", detail::counted(header.entries.size(), "tensor"), name));
   }
   return {};
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
+#include <plural.hpp>
 #include <range/v3/range/conversion.hpp>
 #include <range/v3/view/enumerate.hpp>
 #include <range/v3/view/iota.hpp>
@@ -125,7 +126,7 @@ std::string to_string(const chunk_sharding_spec& spec) {
 }
 
 std::string to_string(const enumerable_sharding_spec& spec) {
-  return fmt::format("{} shards: {}", spec.shards.size(), shortened(spec.shards));
+  return fmt::format("{}: {}", detail::counted(spec.shards.size(), "shard"), shortened(spec.shards));
 }
 
 std::string to_string(const sharding_spec& spec) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
+#include <plural.hpp>
 #include <range/v3/view/iota.hpp>
 #include <range/v3/view/zip.hpp>
 
@@ -87,7 +88,7 @@ std::optional<value_difference> difference_of_text(const std::string& a, const s
 }
 
 std::optional<value_difference> difference_of_bytes(std::span<const std::byte> a, std::span<const std::byte> b) {
-  if (a.size() != b.size()) return values_differ(fmt::format("{} bytes", a.size()), fmt::format("{} bytes", b.size()));
+  if (a.size() != b.size()) return values_differ(detail::counted(a.size(), "byte"), detail::counted(b.size(), "byte"));
   const auto first = std::mismatch(a.begin(), a.end(), b.begin());
   if (first.first == a.end()) return std::nullopt;
   return value_difference{kind::value,
@@ -128,7 +129,7 @@ std::optional<value_difference> difference_of(const sharded_tensor_metadata& a, 
     return against(kind::dtype, name(a.properties.type), name(b.properties.type));
   if (a.size != b.size) return against(kind::shape, to_string(a.size), to_string(b.size));
   if (a.shards.size() != b.shards.size())
-    return against(kind::layout, fmt::format("{} shards", a.shards.size()), fmt::format("{} shards", b.shards.size()));
+    return against(kind::layout, detail::counted(a.shards.size(), "shard"), detail::counted(b.shards.size(), "shard"));
   const auto pairs = views::zip(views::iota(0), a.shards, b.shards);
   for (const auto& [i, left, right] : pairs)
     if (left.offsets != right.offsets || left.sizes != right.sizes)

@@ -3,6 +3,7 @@
 module;
 #include <fmt/format.h>
 #include <zlib.h>
+#include <plural.hpp>
 #include <try.hpp>
 
 #include <algorithm>
@@ -107,7 +108,9 @@ result<extent> find_directory(const byte_source& source) {
   if (found.offset > limit || found.length != limit - found.offset)
     return bad(source, "the directory does not lie before its end record");
   if (found.records > found.length / central_bytes)
-    return bad(source, fmt::format("{} records do not fit into a directory of {} bytes", found.records, found.length));
+    return bad(source, fmt::format("{} not fit into a directory of {}",
+                                   detail::counted(found.records, "record does", "records do"),
+                                   detail::counted(found.length, "byte")));
   return found;
 }
 

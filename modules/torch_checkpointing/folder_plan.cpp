@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
+#include <plural.hpp>
 #include <try.hpp>
 
 #include <algorithm>
@@ -241,8 +242,9 @@ class planning {
       return item.tensors.size() == 1 && item.tensors.front().second.empty();
     });
     if (static_cast<std::size_t>(alone) > many_items)
-      made_.notes.push_back(fmt::format(
-          "{} tensors are items of their own, each with a file for every rank: --item puts all below one", alone));
+      made_.notes.push_back(
+          fmt::format("{} own, each with a file for every rank: --item puts all below one",
+                      detail::counted(alone, "tensor is an item of its", "tensors are items of their")));
   }
 
   std::span<const output_tensor> tensors_;

@@ -2,6 +2,7 @@
 module;
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include <plural.hpp>
 #include <try.hpp>
 
 #include <cstddef>
@@ -227,9 +228,11 @@ class program_reader final : public payload_reader {
       constants.push_back(escaped(record.name.substr(folder.size())));
       unread_tensors_ += constants.back().starts_with("tensor_") ? 1 : 0;
     }
-    notes_.push_back(std::string(not_read) + (constants.empty() ? std::string()
-                                                                : fmt::format("; not kept: {} constants ({})",
-                                                                              constants.size(), name_list(constants))));
+    notes_.push_back(std::string(not_read) +
+                     (constants.empty()
+                          ? std::string()
+                          : fmt::format("; not kept: {} ({})", detail::counted(constants.size(), "constant"),
+                                        name_list(constants))));
   }
 
   file_pool pool_;

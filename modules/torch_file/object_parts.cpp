@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
+#include <plural.hpp>
 #include <try.hpp>
 
 #include <algorithm>
@@ -58,7 +59,8 @@ class apart {
     for (const flat_entry& entry : entries) names_.insert(entry.fqn);
     for (std::size_t i = 0; i < entries.size(); ++i) settle(std::move(entries[i]), std::move(parts[i]));
     if (noted_ > named_notes)
-      made_.notes.push_back(fmt::format("... and {} more objects are taken apart", noted_ - named_notes));
+      made_.notes.push_back(fmt::format("... and {} taken apart",
+                                        detail::counted(noted_ - named_notes, "more object is", "more objects are")));
     return std::move(made_);
   }
 
@@ -249,13 +251,20 @@ class apart {
     made_.unread_tensors += static_cast<std::int64_t>(parts.transient.size());
     if ((!parts.entries.empty() || !parts.transient.empty()) && noted_++ < named_notes) {
       std::string note =
-          fmt::format("{} (a {}) is taken apart: {} tensors and {} objects", entry.fqn.empty() ? "the file" : entry.fqn,
-                      type, tensors, parts.entries.size() - static_cast<std::size_t>(tensors));
-      if (parts.attributes > 0) note += fmt::format("; {} other attributes of modules are not kept", parts.attributes);
+          fmt::format("{} (a {}) is taken apart: {} and {}", entry.fqn.empty() ? "the file" : entry.fqn, type,
+                      detail::counted(tensors, "tensor"),
+                      detail::counted(parts.entries.size() - static_cast<std::size_t>(tensors), "object"));
+      if (parts.attributes > 0)
+        note += fmt::format("; {} not kept", detail::counted(parts.attributes, "other attribute of modules is",
+                                                             "other attributes of modules are"));
       if (parts.positions > 0)
-        note += fmt::format("; positions stand for {} keys, which are tensors or too large", parts.positions);
+        note +=
+            fmt::format("; positions stand for {} too large",
+                        detail::counted(parts.positions, "key, which is a tensor or", "keys, which are tensors or"));
       if (!parts.transient.empty())
-        note += fmt::format("; {} buffers that are not persistent are not kept: {}", parts.transient.size(),
+        note += fmt::format("; {} not kept: {}",
+                            detail::counted(parts.transient.size(), "buffer that is not persistent is",
+                                            "buffers that are not persistent are"),
                             name_list(parts.transient_names));
       made_.notes.push_back(std::move(note));
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
+#include <plural.hpp>
 #include <try.hpp>
 
 #include <cstddef>
@@ -185,7 +186,7 @@ result<std::vector<std::byte>> archive_of_object(const held_object& object) {
   const bool is_container = !object.form.nodes().empty();
   if (object.leaves.size() != (is_container ? object.form.leaves() : 1))
     return fail(errc::invalid_argument, "an object's leaves do not fit its form")
-        .with_values(fmt::format("{} leaves", is_container ? object.form.leaves() : 1),
+        .with_values(detail::counted(is_container ? object.form.leaves() : 1, "leaf", "leaves"),
                      fmt::format("{}", object.leaves.size()));
   if (!is_container)
     if (const auto* const opaque = std::get_if<opaque_object>(&object.leaves.front())) {
@@ -222,13 +223,13 @@ result<held_object> object_of_archive(std::span<const std::byte> archive) {
 
 std::string summary_of(const held_object& object) {
   if (!object.form.nodes().empty() || object.leaves.size() != 1)
-    return fmt::format("a container of {} values", object.leaves.size());
+    return fmt::format("a container of {}", detail::counted(object.leaves.size(), "value"));
   return std::visit(
       overloaded{[](std::monostate) { return std::string("None"); },
                  [](bool v) { return std::string(v ? "True" : "False"); },
                  [](std::int64_t v) { return fmt::format("{}", v); }, [](double v) { return fmt::format("{}", v); },
                  [](const std::string& v) { return fmt::format("'{}'", v.substr(0, 40)); },
-                 [](const std::vector<std::byte>& v) { return fmt::format("{} bytes", v.size()); },
+                 [](const std::vector<std::byte>& v) { return detail::counted(v.size(), "byte"); },
                  [](const opaque_object& v) { return v.type_name; }},
       object.leaves.front());
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
+#include <plural.hpp>
 #include <try.hpp>
 
 #include <algorithm>
@@ -199,20 +200,21 @@ class script_walker {
 
   void add_notes() {
     std::string rest;
-    const auto say = [&](std::size_t count, std::string_view what) {
-      if (count > 0) rest += fmt::format("{}{} {}", rest.empty() ? "" : ", ", count, what);
+    const auto say = [&](std::size_t count, std::string_view one, std::string_view many = {}) {
+      if (count > 0) rest += (rest.empty() ? "" : ", ") + detail::counted(count, one, many);
     };
-    say(unread_.size() + more_unread_, "tensors that are neither parameters nor buffers");
+    say(unread_.size() + more_unread_, "tensor that is neither a parameter nor a buffer",
+        "tensors that are neither parameters nor buffers");
     if (!unread_.empty())
       rest += fmt::format(" ({}{})", name_list(unread_),
                           more_unread_ > 0 ? fmt::format(" and {} more", more_unread_) : std::string());
     const std::vector<std::string> constants = names_of_constants();
-    say(constants.size(), "constant tensors");
+    say(constants.size(), "constant tensor");
     if (!constants.empty())
       rest += fmt::format(" ({}), among which a frozen module has its weights", name_list(constants));
     made_.unread_tensors = static_cast<std::int64_t>(unread_.size() + more_unread_ + constants.size());
-    say(attributes_, "other attributes of modules");
-    say(own_states_, "modules with a state of their own");
+    say(attributes_, "other attribute of modules", "other attributes of modules");
+    say(own_states_, "module with a state of its own", "modules with a state of their own");
     made_.notes.push_back("it is a TorchScript archive: its weights are read, its code and constants are not" +
                           (rest.empty() ? std::string() : fmt::format("; not kept: {}", rest)));
   }

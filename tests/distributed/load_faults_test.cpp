@@ -85,7 +85,7 @@ TEST_CASE("a rank that cannot open the checkpoint, or opens another one, fails t
       return load(folder.path / (comm.rank() == 1 ? name : "a"), mine.state, comm).problems;
     };
     if (std::string wrong = must_say(from("nowhere"), {"nowhere", "(rank 1)"}); !wrong.empty()) return wrong;
-    return must_say(from("b"), {"ranks disagree", "(checkpoint)", "1 tensors and 1 objects"});
+    return must_say(from("b"), {"ranks disagree", "(checkpoint)", "1 tensor and 1 object"});
   });
 }
 

@@ -18,8 +18,8 @@ NO_COMPLEX = "safetensors has no complex128"
 EXCEPTIONS = [
     ("writers/torchsnapshot/one", "safetensors hf", "convert", "cannot hold complex128", NO_COMPLEX),
     ("writers/torch_checkpointing/one_rank/checkpoint", "safetensors hf", "convert", "cannot hold complex128", NO_COMPLEX),
-    ("objects/containers.pt", "*", "convert", "an object with 1 tensors inside", "only Python knows what a call makes of its tensor"),
-    ("objects/collision.pt", "*", "convert", "an object with 1 tensors inside", "a part of it has the name of another entry"),
+    ("objects/containers.pt", "*", "convert", "an object with 1 tensor inside", "only Python knows what a call makes of its tensor"),
+    ("objects/collision.pt", "*", "convert", "an object with 1 tensor inside", "a part of it has the name of another entry"),
     ("writers/torch_ranks/partial_2/checkpoint", "*", "convert", "a DTensor that is Partial", "its reduction was not made"),
     ("pickle/cycles.pkl", "safetensors hf", "back", "does not hold it whole", "JSON has no references"),
 ]

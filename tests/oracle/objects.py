@@ -244,8 +244,8 @@ def values(oracle):
 
 def refusals(oracle):
     w, eye = torch.ones(1), torch.eye(2)
-    refused(oracle, "wrapped", {"a": {"x": Wrapped(torch.ones(3))}, "w": w}, "a.x", "1 tensors inside", 1, 1)
-    refused(oracle, "storage", {"s": torch.ones(3).untyped_storage(), "w": w}, "s", "1 tensors inside", 1, 1)
+    refused(oracle, "wrapped", {"a": {"x": Wrapped(torch.ones(3))}, "w": w}, "a.x", "1 tensor inside", 1, 1)
+    refused(oracle, "storage", {"s": torch.ones(3).untyped_storage(), "w": w}, "s", "1 tensor inside", 1, 1)
     resharded(oracle, "coo", {"s": eye.to_sparse(), "w": w})
     resharded(oracle, "csr", {"s": (eye.to_sparse_csr(), 1), "w": w})
     quantized = torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8)

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers of things in words: "1 tensor", "2 tensors", "3 entries".
+// Numbers of things in words, and lists of them: "2 tensors, 1 file and 3 entries".
 #pragma once
-#include <fmt/format.h>
-
 #include <concepts>
+#include <plural.hpp>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -11,12 +10,7 @@
 
 namespace tool {
 
-/// `many` where the plural is not `one` with an "s".
-template <std::integral Number>
-std::string counted(Number count, std::string_view one, std::string_view many = {}) {
-  if (count == 1) return fmt::format("1 {}", one);
-  return many.empty() ? fmt::format("{} {}s", count, one) : fmt::format("{} {}", count, many);
-}
+using shardmesh::detail::counted;
 
 /// "a", "a and b", "a, b and c"; empty texts are left out.
 inline std::string enumerated(const std::vector<std::string>& parts) {

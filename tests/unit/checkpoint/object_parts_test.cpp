@@ -66,7 +66,7 @@ TEST_CASE("what is taken apart and what of it is not kept is said") {
   CHECK((*reader)->notes() ==
         std::vector<std::string>{
             "the file (a __main__.Net) is taken apart: 10 tensors and 0 objects; 14 other "
-            "attributes of modules are not kept; 1 buffers that are not persistent are not kept: transient"});
+            "attributes of modules are not kept; 1 buffer that is not persistent is not kept: transient"});
 }
 
 TEST_CASE("a tensor that nothing can carry refuses every conversion by name, and is left out and counted on demand") {
@@ -80,7 +80,7 @@ TEST_CASE("a tensor that nothing can carry refuses every conversion by name, and
   REQUIRE(refused.problems.size() == 1);
   CHECK(refused.problems.front().key == "call");
   CHECK(refused.problems.front().file == (fixtures / "containers.pt").string());
-  CHECK(refused.problems.front().message == "an object with 1 tensors inside that cannot be written");
+  CHECK(refused.problems.front().message == "an object with 1 tensor inside that cannot be written");
   CHECK(!std::filesystem::exists(folder / "out"));
   options.skip_unsupported = true;
   const save_report written = convert(**reader, folder / "out", options);
