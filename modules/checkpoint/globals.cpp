@@ -3,6 +3,7 @@
 // names.
 module;
 #include <fmt/format.h>
+#include <plural.hpp>
 #include <range/v3/action/sort.hpp>
 #include <range/v3/action/unique.hpp>
 #include <try.hpp>
@@ -12,6 +13,7 @@ module;
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -54,6 +56,8 @@ bool is_pickle_name(std::string_view name) {
   return false;
 }
 
+constexpr std::size_t most_problems = 100;
+
 class collector {
  public:
   explicit collector(const global_options& options) : options_(options) {}
@@ -82,7 +86,16 @@ class collector {
   void problem(error e, const std::string& key) {
     const std::scoped_lock guard(lock_);
     if (e.key.empty()) e.key = key;
-    if (report.problems.size() < 100) report.problems.push_back(std::move(e));
+    std::tuple place(e.file, e.key, e.message);
+    problems_.emplace(std::move(place), std::move(e));
+    if (problems_.size() <= most_problems) return;
+    problems_.erase(std::prev(problems_.end()));
+    ++report.more_problems;
+  }
+  // Ends the collection.
+  global_report take() {
+    for (auto& [place, problem] : problems_) report.problems.push_back(std::move(problem));
+    return std::move(report);
   }
   const read_limits& limits() const { return options_.limits; }
 
@@ -113,6 +126,7 @@ class collector {
   std::mutex recent_lock_;
   std::vector<std::pair<std::vector<std::byte>, std::vector<pickle::used_name>>> recent_;
   std::size_t next_recent_ = 0;
+  std::multimap<std::tuple<std::string, std::string, std::string>, error> problems_;  // by file, key and message
 };
 
 // A run of pickles whose length only parsing tells: ever longer beginnings, as far as the run goes on behind them.
@@ -328,8 +342,7 @@ global_report find_globals(const fs::path& path, checkpoint_reader* reader, cons
   if (reader != nullptr && holds_items(reader->contents().format)) scan_items(*reader, options.threads, found);
   std::ranges::sort(found.report.names, {},
                     [](const named_global& g) { return std::tuple(!g.dangerous, g.harmless, g.file, g.key, g.name); });
-  std::ranges::sort(found.report.problems, {}, [](const error& e) { return std::tie(e.file, e.key, e.message); });
-  return std::move(found.report);
+  return found.take();
 }
 
 std::vector<error> damaged_archives(const checkpoint_reader& reader, const read_limits& limits) {
@@ -350,7 +363,12 @@ std::vector<error> damaged_archives(const checkpoint_reader& reader, const read_
     auto done = windows ? scan_archive(*windows, file.filename().string(), {}, found) : windows.error();
     if (!done) found.problem(std::move(done).error(), {});
   }
-  return std::move(found.report.problems);
+  global_report report = found.take();
+  if (report.more_problems > 0)
+    report.problems.push_back(
+        fail(errc::bad_format, detail::counted(report.more_problems, "more problem") + " of archives in the folder")
+            .with_file(folder.string()));
+  return std::move(report.problems);
 }
 
 namespace {
@@ -397,7 +415,8 @@ std::vector<error> lines_of(const global_report& report, const fs::path& path, b
   }
   if (more > 0)
     lines.push_back(
-        fail(errc::unsupported, fmt::format("{} more names are {}", more, dangerous ? "dangerous" : "not plain data"))
+        fail(errc::unsupported, fmt::format("{} {}", detail::counted(more, "more name is", "more names are"),
+                                            dangerous ? "dangerous" : "not plain data"))
             .with_file(path.string()));
   return lines;
 }

@@ -32,7 +32,9 @@ struct global_options {
 struct global_report {
   std::vector<named_global> names;  // dangerous ones first, then unknown ones
   std::int64_t unnamed = 0;         // found beyond max_names
-  std::vector<error> problems;      // archives that contradict themselves: readers may see another pickle in them
+  // Archives that contradict themselves: readers may see another pickle in them. The first 100, by file and key.
+  std::vector<error> problems;
+  std::int64_t more_problems = 0;  // that are not among them
 };
 
 /// Reads every pickle at `path`: a DCP folder's metadata and items, the records of an archive of torch.save (any record
@@ -62,7 +64,8 @@ global_counts count_globals(const global_report& report, std::span<const std::st
 namespace shardmesh {
 
 // What is wrong with archives that lie in the folder beside the files that the reader opened: local headers that
-// contradict the directory, damaged pickles. `verify` reports them, as `find_globals` found them; writers refuse them.
+// contradict the directory, damaged pickles; the first 100, and one that counts the others. `verify` reports them, as
+// `find_globals` found them; writers refuse them.
 // Cost: opens those files.
 std::vector<error> damaged_archives(const checkpoint_reader& reader, const read_limits& limits = {});
 

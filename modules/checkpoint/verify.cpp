@@ -45,6 +45,7 @@ class verification {
     if (record_) check_record();
     report_.globals = find_globals(reader_.path(), &reader_, {.threads = options_.threads, .limits = options_.limits});
     for (const error& problem : report_.globals.problems) add(problem);
+    report_.more_problems += report_.globals.more_problems;
     for (error& warning : warnings_of(report_.globals, reader_.path(), options_.allowed_globals))
       report_.warnings.push_back(std::move(warning));
     put_first(dangers_of(report_.globals, reader_.path(), options_.allowed_globals));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
+#include <plural.hpp>
 #include <try.hpp>
 
 #include <cstddef>
@@ -46,6 +47,12 @@ result<void> folder_reader::open() {
     auto done = add_item(item, described.world_size);
     if (!done) return located(std::move(done).error());
   }
+  if (unread_descriptions_ > 0)
+    problems_.push_back(
+        fail(errc::bad_format,
+             fmt::format("{} not looked at, after {} problems",
+                         detail::counted(unread_descriptions_, "more tensor is", "more tensors are"), most_problems))
+            .with_file((path_ / metadata_file_name).string()));
   SHARDMESH_TRY(const stray_files strays, find_strays(path_, described));
   for (const auto& [key, files] : strays.items) {
     auto done = add_stray(key, files, described.world_size);
@@ -107,7 +114,10 @@ result<void> folder_reader::add_item(const item_metadata& item, std::int32_t wor
   }
   const std::size_t problems_before = problems_.size();
   for (const tensor_metadata& tensor : item.tensors) {
-    if (problems_.size() >= most_problems) break;
+    if (problems_.size() >= most_problems) {
+      ++unread_descriptions_;
+      continue;
+    }
     SHARDMESH_CHECK(add_described(item, tensor, parts, at));
   }
   if (problems_.size() == problems_before) warn_of_missing(item, needed, at);

@@ -85,6 +85,7 @@ class folder_reader final : public composed_reader {
   read_budget budget_;
   std::unordered_map<std::int32_t, inner_box> inner_boxes_;  // chunks that are a box of their file's tensor
   std::set<std::string> differing_;
+  std::size_t unread_descriptions_ = 0;  // of tensors, after too many problems
 };
 
 // Paths of metadata and of files meet here: each step's text behind its length, as names may hold anything.

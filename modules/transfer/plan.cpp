@@ -2,6 +2,7 @@
 // Checks transfers, finds the equal ones, and answers for the plan.
 module;
 #include <fmt/format.h>
+#include <plural.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -97,21 +98,22 @@ result<cover_report> check_overlaps(const distribution& d, const char* side) {
 // Cells that `to` wants and nobody of `from` holds. Only what is wanted has to be there: a source with holes that
 // nobody asks about is legal (a part of a checkpoint).
 result<void> check_gaps(const cover_report& source, const distribution& to) {
+  constexpr std::size_t most_missing = 10'000;  // that are looked for
   std::vector<box> missing;
   for (const cover_problem& p : source.problems) {
     if (p.kind != cover_kind::gap) continue;
     to.overlapping(p.where, [&](const fragment& f) {
       const box cell = *intersect(f.where, p.where);
       if (std::find(missing.begin(), missing.end(), cell) == missing.end()) missing.push_back(cell);
-      return missing.size() < 10'000;
+      return missing.size() < most_missing;
     });
-    if (missing.size() >= 10'000) break;
+    if (missing.size() >= most_missing) break;
   }
   if (missing.empty() && !source.total_is_exact)  // where the search ended nobody looked
     return fail(errc::gap, "the source has too many gaps and overlaps to tell whether what is wanted is held");
   if (missing.empty()) return {};
-  error e = fail(errc::gap,
-                 fmt::format("{} wanted box{} held by nobody", missing.size(), missing.size() == 1 ? " is" : "es are"));
+  error e = fail(errc::gap, fmt::format("{}{} held by nobody", missing.size() >= most_missing ? "at least " : "",
+                                        detail::counted(missing.size(), "wanted box is", "wanted boxes are")));
   missing.resize(std::min(missing.size(), named_boxes));
   e.boxes = std::move(missing);
   return e;

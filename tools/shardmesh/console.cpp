@@ -2,6 +2,7 @@
 #include "console.hpp"
 
 #include <cerrno>
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <initializer_list>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "command.hpp"
+#include "counted.hpp"
 #include "json_writer.hpp"
 #include "report.hpp"
 
@@ -33,6 +35,7 @@ struct said_so_far {
   std::string command;                // whose documents of failure these would be
   std::vector<std::string> document;  // pieces, kept until the end
   std::vector<std::string> problems;  // as JSON objects
+  std::int64_t unnamed_problems = 0;  // that are not among them
   last_words memory;
   int output_error = 0;  // errno of the first write to stdout that failed
 };
@@ -52,16 +55,16 @@ void write_empty_members(json_writer& out, const std::string& command) {
     for (const char* name : {"tensors", "objects"}) out.key(name).begin_object().end_object();
     empty_lists({"globals"});
   } else if (command == "verify") {
-    out.member("unnamed_problems", 0);
-    empty_lists({"warnings"});
-    for (const char* name : {"chunks", "objects", "bytes", "checked_bytes", "unchecked_chunks", "unchecked_objects"})
+    empty_lists({"warnings", "notes"});
+    for (const char* name :
+         {"chunks", "objects", "bytes", "checked_bytes", "unchecked_chunks", "unchecked_objects", "unread_tensors"})
       out.member(name, 0);
     empty_lists({"dangerous_globals"});
     out.member("unknown_globals", 0);
     empty_lists({"globals"});
   } else if (command == "diff") {
     out.key("equal").null();
-    empty_lists({"differences"});
+    empty_lists({"differences", "unread_tensors", "notes"});
   } else if (command == "clean") {
     out.member("dry_run", false);
     empty_lists({"removed", "kept"});
@@ -76,7 +79,7 @@ std::string failure_document(const std::vector<std::string>& problems) {
            write_empty_members(out, said().command);
            out.member("ok", false).key("problems").begin_list();
            for (const std::string& problem : problems) out.raw(problem);
-           out.end_list().end_object();
+           out.end_list().member("unnamed_problems", said().unnamed_problems).end_object();
          }) +
          "\n";
 }
@@ -122,9 +125,19 @@ void print_line(const std::string& line) {
 }
 
 void print_problem(const std::string& line, const std::string& json) {
-  constexpr std::size_t most = 1000;  // a command that expects more has a document and a count of its own
+  constexpr std::size_t most = 1000;
   print_line(line);
-  if (said().json && said().problems.size() < most) said().problems.push_back(json);
+  if (!said().json) return;
+  if (said().problems.size() < most)
+    said().problems.push_back(json);
+  else
+    ++said().unnamed_problems;
+}
+
+void print_more_problems(std::int64_t count) {
+  if (count == 0) return;
+  print_line("... and " + counted(count, "more problem"));
+  said().unnamed_problems += count;
 }
 
 bool print(std::string text) {

@@ -3,6 +3,7 @@
 // on. stdout and stderr are the process's own, so what was said through them is, too: nothing else here is global.
 // Not here: how errors and notes read (report.hpp).
 #pragma once
+#include <cstdint>
 #include <string>
 
 namespace tool {
@@ -24,6 +25,8 @@ void set_failure_members(const std::string& command);
 void print_line(const std::string& line);
 /// The same for a problem, which a document of failure names; `json` is the problem as an object.
 void print_problem(const std::string& line, const std::string& json);
+/// "... and 3 more problems", which a document of failure counts; nothing for 0.
+void print_more_problems(std::int64_t count);
 
 /// Writes to stdout, or adds to the document. False when stdout takes no more; `finish` will say so.
 bool print(std::string text);

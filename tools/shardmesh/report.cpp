@@ -106,7 +106,7 @@ void print_warning(const error& warning) {
 void print_problems(const std::vector<error>& problems, std::int64_t more) {
   for (const error& problem : problems | ranges::views::take(most_lines)) print_problem(problem);
   more += static_cast<std::int64_t>(problems.size() - std::min(problems.size(), most_lines));
-  if (more > 0) print_line(fmt::format("... and {}", counted(more, "more problem")));
+  print_more_problems(more);
 }
 
 void print_notes(const std::vector<std::string>& notes) {

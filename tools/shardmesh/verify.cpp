@@ -99,10 +99,12 @@ int run(const arguments& given, const common_options& common) {
       reader ? verify(**reader, options) : verify_unreadable(given.path, reader.error(), options);
   const global_counts names = count_globals(report.globals, given.allow_globals);
   print_dangerous(given.path, names);
-  if (given.json) print_json(report, names, given.strict);
+  const std::vector<std::string> notes = reader ? (*reader)->notes() : std::vector<std::string>();
+  if (given.json) print_json(report, notes, names, given.strict);
   for (const error& e : report.problems) print_problem(e);
-  if (report.more_problems > 0) print_line("... and " + counted(report.more_problems, "more problem"));
+  print_more_problems(report.more_problems);
   for (const error& e : report.warnings) print_warning(e);
+  print_notes(notes);
   print_notes(leftover_notes(given.path));
   if (!reader) return status_of(reader.error());
   int status = report.ok() && !(given.strict && !report.warnings.empty()) ? done : problem;

@@ -224,3 +224,42 @@ TEST_CASE("a rank that no folder is written for is refused by key, and nothing i
       "model.w: a part belongs to a rank beyond those that a folder is written for: expected below 65536, found 65536");
   CHECK(fs::is_empty(scratch.path));
 }
+
+TEST_CASE("after a thousand problems of a folder the tensors that are not looked at are counted") {
+  const scratch_folder scratch;
+  const auto write = [&](const std::string& name, dtype type) {
+    std::vector<std::int64_t> values(2);
+    const tensor_view whole{reinterpret_cast<std::byte*>(values.data()), type, {}, {2}, {1}};
+    std::vector<save_tensor> tensors;
+    for (int i = 0; i < 1003; ++i) {
+      const std::string key = "t" + std::to_string(i);
+      save_tensor made{"model." + key, {"model", key}, {2}, {}};
+      for (const std::int32_t rank : {0, 1}) {
+        const box row{{rank}, {1}};
+        made.parts.push_back({row, subview(whole, row), rank});
+      }
+      tensors.push_back(std::move(made));
+    }
+    REQUIRE(save(scratch.path / name, tensors, target_format::torch_checkpointing).outcome());
+  };
+  write("mixed", dtype::int32);
+  write("other", dtype::int64);
+  // The metadata describes tensors of another dtype than the files hold.
+  for (const auto& entry : fs::directory_iterator(scratch.path / "other"))
+    if (entry.path().extension() == ".pt")
+      fs::copy(entry.path(), scratch.path / "mixed" / entry.path().filename(), fs::copy_options::overwrite_existing);
+  const auto reader = open_checkpoint(scratch.path / "mixed").value();
+  const std::vector<error>& problems = reader->problems();
+  REQUIRE(problems.size() > 1000);
+  const std::size_t looked_at = std::set<std::string>([&] {
+                                  std::set<std::string> keys;
+                                  for (const error& e : problems) keys.insert(e.key);
+                                  keys.erase("");
+                                  return keys;
+                                }())
+                                    .size();
+  CHECK(to_string(problems.back()) ==
+        (scratch.path / "mixed" / "metadata.pkl").string() + ": " +
+            (1003 - looked_at == 1 ? "1 more tensor is" : std::to_string(1003 - looked_at) + " more tensors are") +
+            " not looked at, after 1000 problems");
+}
