@@ -93,15 +93,20 @@ Options given(const Options* options, std::string_view name, std::size_t first_s
   return made;
 }
 
-/// Fills a description that the caller made. Fields that this library does not know become 0.
+/// Fills a description that the caller made, as far as its header knows it. Fields that this library does not know
+/// become 0. `first_size`: of the first version's.
 template <class Description>
-void give(Description* to, const Description& made, std::string_view name) {
-  const std::size_t size = needed(to, name).struct_size;
-  if (size < sizeof made) refuse_argument(name, "has no struct_size, or one that is too small");
+void give(Description* to, const Description& made, std::string_view name,
+          std::size_t first_size = sizeof(Description)) {
+  std::size_t size = 0;
+  std::memcpy(&size, &needed(to, name), sizeof size);
+  if (size < first_size) refuse_argument(name, "has no struct_size, or one that is too small");
   if (size > (std::size_t{1} << 16)) refuse_argument(name, "has a struct_size that no version of it has");
-  std::memcpy(to, &made, sizeof made);
-  std::memset(reinterpret_cast<unsigned char*>(to) + sizeof made, 0, size - sizeof made);
-  to->struct_size = size;
+  const std::size_t known = std::min(size, sizeof made);
+  auto* const bytes = reinterpret_cast<unsigned char*>(to);
+  std::memcpy(bytes, &made, known);
+  std::memset(bytes + known, 0, size - known);
+  std::memcpy(bytes, &size, sizeof size);
 }
 
 /// The element of a list of `count`; out_of_bounds beyond it.

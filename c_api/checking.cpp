@@ -126,7 +126,8 @@ shardmesh_status shardmesh_verify_report_describe(const shardmesh_verify_report*
     made.checked_bytes = from.checked_bytes;
     made.unchecked_chunks = from.unchecked_chunks;
     made.unchecked_objects = from.unchecked_objects;
-    give(counts, made, "counts");
+    made.unread_tensors = from.unread_tensors;
+    give(counts, made, "counts", offsetof(shardmesh_verify_counts, unread_tensors));
   });
 }
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
+#include <fmt/format.h>
+#include <plural.hpp>
 #include <range/v3/view/enumerate.hpp>
 
 #include <try.hpp>
@@ -30,6 +32,12 @@ class verification {
 
   verify_report run() {
     report_.warnings = reader_.warnings();
+    report_.unread_tensors = reader_.unread_tensors();
+    if (reader_.contents().tensors.empty() && report_.unread_tensors > 0)
+      report_.warnings.push_back(
+          fail(errc::unsupported, fmt::format("no tensor is checked: it holds {}, and none of them is read",
+                                              detail::counted(report_.unread_tensors, "tensor")))
+              .with_file(reader_.path().string()));
     reader_.identify_opaque_tensors();
     const catalog& contents = reader_.contents();
     for (const error& problem : reader_.problems()) add(problem);

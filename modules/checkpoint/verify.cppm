@@ -28,13 +28,15 @@ struct verify_report : problem_report {
   std::int64_t checked_bytes = 0;      // covered by a checksum that was compared
   std::int64_t unchecked_chunks = 0;   // that hold bytes and have no checksum; not known when `quick`
   std::int64_t unchecked_objects = 0;  // likewise
+  std::int64_t unread_tensors = 0;     // that the checkpoint holds and no entry names: not checked, nor converted
 };
 
 /// Opens every chunk and object; checks declared dtype, sizes and storage against what is stored, that chunks tile
 /// their tensor without overlap or gap (naming rows), that items do not share bytes, and every checksum there is: of
 /// tensors, of every record of an object or of an opaque tensor, of storages inside objects, of the folder's record.
 /// Names in pickles that published scanners call dangerous are problems, before all others.
-/// What else it refuses, `convert` and `reshard` refuse: they make the same checks of what they copy.
+/// What else it refuses, `convert` and `reshard` refuse: they make the same checks of what they copy. A checkpoint that
+/// has tensors, none of which is read, is a warning (errc::unsupported).
 /// Cost: reads every byte once (those of a folder with a checksum record twice), unless `quick`.
 verify_report verify(checkpoint_reader& reader, const verify_options& options = {});
 

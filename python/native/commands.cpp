@@ -112,6 +112,7 @@ py::dict told_report(const verify_report& report, const verify_options& options)
   made["checked_bytes"] = report.checked_bytes;
   made["unchecked_chunks"] = report.unchecked_chunks;
   made["unchecked_objects"] = report.unchecked_objects;
+  made["unread_tensors"] = report.unread_tensors;
   const global_counts names = count_globals(report.globals, options.allowed_globals);
   py::list dangerous;
   for (const std::string& name : names.dangerous) dangerous.append(text(name));

@@ -37,6 +37,8 @@ class VerifyReport:
     #: that hold bytes and have no checksum
     unchecked_chunks: int
     unchecked_objects: int
+    #: tensors that the checkpoint holds and no entry names: not checked, nor converted
+    unread_tensors: int = 0
     #: names in pickles that published scanners call dangerous, each once; each is a problem
     dangerous_globals: list[str] = field(default_factory=list)
     #: how many other names in pickles are not plain data, such as a program's own classes; each is a warning

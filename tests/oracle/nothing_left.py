@@ -80,6 +80,34 @@ def empty_sources(oracle):
         print(f"skipped: no program can be exported ({type(error).__name__}: {error})")
 
 
+def check_verify(oracle, name, file, count, named):
+    """A source whose tensors are all left out is checked for nothing: that is said, counted, and a problem on demand."""
+    tensors = f"{count} tensor{'s' * (count != 1)}"
+    status, out, err = oracle.run("verify", file)
+    warning = f"{file}: no tensor is checked: it holds {tensors}, and none of them is read"
+    oracle.check(status == 0 and f"; {tensors} {'is' if count == 1 else 'are'} not read" in out and warning in err and named in err,
+                 f"{name} verified", f"exits {status}: {out + err}")
+    status, out, err = oracle.run("verify", file, "--strict")
+    oracle.check((status, out) == (1, "") and warning in err, f"{name} verified strictly", f"exits {status}: {out + err}")
+    status, out, err = oracle.run("verify", file, "--json")
+    document = json.loads(out)
+    texts = [one["text"] for one in document["warnings"]]
+    oracle.check((status, document.get("unread_tensors"), texts.count(warning)) == (0, count, 1)
+                 and any(named in note for note in document.get("notes", [])), f"{name} verified as JSON", f"exits {status}: {out + err}")
+
+
+def check_diff(oracle, name, file, count, named):
+    """Equal as far as it goes: that nothing compares such tensors is said, and how many they are."""
+    tensors = f"{count} tensor{'s' * (count != 1)} of {file}"
+    status, out, err = oracle.run("diff", file, file)
+    line = f"equal: 0 tensors (0 bytes); not read, so not compared: {tensors} and {tensors}\n"
+    oracle.check((status, out) == (0, line) and named in err, f"{name} compared", f"exits {status}: {out + err}")
+    status, out, err = oracle.run("diff", file, file, "--json")
+    document = json.loads(out)
+    oracle.check((status, document.get("unread_tensors")) == (0, [count, count])
+                 and any(named in note for note in document.get("notes", [])), f"{name} compared as JSON", f"exits {status}: {out + err}")
+
+
 def check_empty(oracle):
     for name, file, count, named in empty_sources(oracle):
         for to, ending in TARGETS.items():
@@ -89,6 +117,8 @@ def check_empty(oracle):
                          and "--skip-unsupported" in err and not made.exists(), case, f"exits {status}: {out + err}")
             oracle.succeeds(case, "convert", file, made, "--to", to, "--skip-unsupported")
             oracle.check(made.exists(), case, "nothing is written on demand")
+        check_verify(oracle, name, file, count, named)
+        check_diff(oracle, name, file, count, named)
         status, _, err = oracle.run("reshard", file, oracle.work / f"{name}_reshard", "--mesh", "2", "--default", "R")
         oracle.check(status == 1 and "cannot be kept" in err, f"{name} resharded", f"exits {status}: {err}")
     # Some tensors left are enough, and none of a source that has none.

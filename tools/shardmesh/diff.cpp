@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <limits>
 #include <map>
@@ -127,7 +128,20 @@ std::string compared_text(const diff_report& outcome) {
                      counted_if_any(outcome.objects, "object")});
 }
 
-void print_json(const diff_report& outcome, std::int64_t limit) {
+// Tensors that no entry names, so that nothing compares them: of the left and of the right side.
+using unread_counts = std::array<std::int64_t, 2>;
+
+// "; not read, so not compared: 3 tensors of a.pt and 1 tensor of b.pt"; empty when there are none.
+std::string unread_text(const unread_counts& unread, const arguments& given) {
+  const auto of = [](std::int64_t count, const std::string& path) {
+    return count == 0 ? std::string() : counted(count, "tensor") + " of " + escaped(path);
+  };
+  const std::string text = enumerated({of(unread[0], given.left), of(unread[1], given.right)});
+  return text.empty() ? text : "; not read, so not compared: " + text;
+}
+
+void print_json(const diff_report& outcome, std::int64_t limit, const unread_counts& unread,
+                const std::vector<std::string>& notes) {
   const auto shown = std::min(outcome.differences.size(), static_cast<std::size_t>(limit));
   json_writer out;
   out.begin_object().member("ok", outcome.problems.empty());
@@ -139,6 +153,10 @@ void print_json(const diff_report& outcome, std::int64_t limit) {
   out.member("tensors", outcome.tensors)
       .member("objects", outcome.objects)
       .member("bytes", outcome.bytes)
+      .key("unread_tensors")
+      .list(unread)
+      .key("notes")
+      .list(notes)
       .end_object()
       .finish();
 }
@@ -171,6 +189,10 @@ int run(arguments& given, const common_options& common) {
   given.options.threads = common.threads;
   auto outcome = diff(*left_side, *right_side, given.options);
   if (!outcome) return report(outcome.error());
+  const unread_counts unread{(*left)->unread_tensors(), (*right)->unread_tensors()};
+  for (const auto* reader : {left->get(), right->get()})
+    for (const std::string& note : reader->notes())
+      if (std::ranges::find(notes, note) == notes.end()) notes.push_back(note);
   print_notes(notes);
   // What could not be read is a difference of its own; the comparison went on.
   std::vector<error>& problems = outcome->problems;
@@ -182,11 +204,11 @@ int run(arguments& given, const common_options& common) {
   constexpr std::int64_t all = std::numeric_limits<std::int64_t>::max(), lines = 100;
   print_text(*outcome, given.limit < 0 ? lines : given.limit == 0 ? all : given.limit);
   if (given.json)
-    print_json(*outcome, given.limit <= 0 ? all : given.limit);
+    print_json(*outcome, given.limit <= 0 ? all : given.limit, unread, notes);
   else if (!outcome->differences.empty() || problems.empty())
-    print(fmt::format("{}{}\n",
+    print(fmt::format("{}{}{}\n",
                       outcome->differences.empty() ? "equal: " : summary(outcome->differences) + "; compared ",
-                      compared_text(*outcome)));
+                      compared_text(*outcome), unread_text(unread, given)));
   int status = outcome->differences.empty() && problems.empty() ? done : problem;
   for (const error& e : problems)
     if (status_of(e) == not_completed) status = not_completed;

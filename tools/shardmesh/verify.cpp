@@ -32,18 +32,21 @@ struct arguments {
   bool json = false, quick = false, strict = false;
 };
 
-void print_json(const verify_report& report, const global_counts& names, bool strict) {
+void print_json(const verify_report& report, const std::vector<std::string>& notes, const global_counts& names,
+                bool strict) {
   json_writer out;
   out.begin_object().member("ok", report.ok() && !(strict && !report.warnings.empty())).key("problems");
   write(out, report.problems);
   out.member("unnamed_problems", report.more_problems).key("warnings");
   write(out, report.warnings);
+  out.key("notes").list(notes);
   out.member("chunks", report.chunks)
       .member("objects", report.objects)
       .member("bytes", report.bytes)
       .member("checked_bytes", report.checked_bytes)
       .member("unchecked_chunks", report.unchecked_chunks)
       .member("unchecked_objects", report.unchecked_objects)
+      .member("unread_tensors", report.unread_tensors)
       .key("dangerous_globals")
       .list(names.dangerous)
       .member("unknown_globals", names.unknown)
@@ -79,11 +82,18 @@ std::string unchecked(const verify_report& report) {
          told(report.unchecked_objects, report.objects, "object");
 }
 
+// Tensors that no entry names; empty when there are none.
+std::string unread(const verify_report& report) {
+  return report.unread_tensors == 0
+             ? std::string()
+             : fmt::format("; {} not read", counted(report.unread_tensors, "tensor is", "tensors are"));
+}
+
 // "ckpt: ok: 4 chunks and 1 object, 3.2 KiB; checksums compared over 3.2 KiB"
 std::string good_line(const verify_report& report, const global_counts& names, const std::string& path) {
-  return fmt::format("{}: ok: {}, {}; checksums compared over {}{}{}{}\n", escaped(path),
+  return fmt::format("{}: ok: {}, {}; checksums compared over {}{}{}{}{}\n", escaped(path),
                      enumerated({counted(report.chunks, "chunk"), counted_if_any(report.objects, "object")}),
-                     human_bytes(report.bytes), human_bytes(report.checked_bytes), unchecked(report),
+                     human_bytes(report.bytes), human_bytes(report.checked_bytes), unchecked(report), unread(report),
                      names.unknown > 0 ? "; " + count_of_unknown(names) : std::string(),
                      report.warnings.empty() ? "" : "; " + counted(report.warnings.size(), "warning"));
 }

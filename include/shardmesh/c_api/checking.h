@@ -31,6 +31,7 @@ typedef struct shardmesh_verify_counts {
   int64_t checked_bytes;    /* covered by a checksum that was compared */
   int64_t unchecked_chunks; /* that hold bytes without a checksum */
   int64_t unchecked_objects;
+  int64_t unread_tensors; /* that the checkpoint holds and no entry names: not checked, nor converted */
 } shardmesh_verify_counts;
 
 /* Opens and compares everything that there is. SHARDMESH_OK says that this could be done: the checkpoint is whole where

@@ -123,6 +123,25 @@ TEST_CASE("options of a newer header are taken as long as what is new is 0") {
         }) == "invalid_argument: the argument options has no struct_size, or one that is too small");
 }
 
+TEST_CASE("a description of the first header is filled as far as it goes, and a smaller one is refused") {
+  shardmesh_checkpoint* made = nullptr;
+  REQUIRE(shardmesh_checkpoint_open(golden_path().c_str(), nullptr, &made, nullptr) == SHARDMESH_OK);
+  shardmesh_verify_report* report = nullptr;
+  REQUIRE(shardmesh_verify(made, nullptr, &report, nullptr) == SHARDMESH_OK);
+  shardmesh_verify_counts counts{};
+  counts.struct_size = 72;
+  counts.unread_tensors = -7;  // lies behind what such a program has
+  REQUIRE(shardmesh_verify_report_describe(report, &counts, nullptr) == SHARDMESH_OK);
+  CHECK(counts.struct_size == 72);
+  CHECK(counts.chunks > 0);
+  CHECK(counts.unread_tensors == -7);
+  counts.struct_size = 64;
+  CHECK(told([&](shardmesh_error** x) { return shardmesh_verify_report_describe(report, &counts, x); }) ==
+        "invalid_argument: the argument counts has no struct_size, or one that is too small");
+  shardmesh_verify_report_free(report);
+  shardmesh_checkpoint_close(made);
+}
+
 TEST_CASE("options of the first header are taken as they were, and smaller ones are not") {
   shardmesh_open_options options{};
   options.struct_size = 16;

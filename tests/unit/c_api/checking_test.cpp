@@ -34,6 +34,7 @@ void check_equal(const shardmesh::verify_report& ours, const c::verify_report& t
   CHECK(theirs.counts.checked_bytes == ours.checked_bytes);
   CHECK(theirs.counts.unchecked_chunks == ours.unchecked_chunks);
   CHECK(theirs.counts.unchecked_objects == ours.unchecked_objects);
+  CHECK(theirs.counts.unread_tensors == ours.unread_tensors);
 }
 
 // 64 MiB in 64 tensors: work that takes longer than a look at it.
@@ -205,11 +206,11 @@ TEST_CASE("a timeout ends each kind of work, with nothing written") {
 TEST_CASE("a progress that says stop ends the work as cancelled") {
   const c_answers::scratch_folder scratch;
   const c::checkpoint from = c::checkpoint::open(large_checkpoint(scratch));
-  std::vector<float> memory(16);
+  std::vector<float> memory(std::size_t{64} << 16);
   std::vector<c::load_request> all;  // many small ones, which take longer than a look at them
   for (int tensor = 0; tensor < 64; ++tensor)
     for (std::int64_t first = 0; first < 1 << 18; first += 64)
-      all.push_back({"w" + std::to_string(tensor), c::view(memory.data(), {16}), {first}});
+      all.push_back({"w" + std::to_string(tensor), c::view(memory.data() + 16 * all.size(), {16}), {first}});
   c::load_options watched;
   watched.call.progress = [](std::int64_t) { return false; };
   watched.threads = 1;
