@@ -79,6 +79,12 @@ std::unique_ptr<checkpoint_reader> open_reader(const std::filesystem::path& path
   if (wanted.only_key_count > 0 && wanted.only_keys == nullptr) refuse_null("only_keys");
   for (std::size_t i = 0; i < wanted.only_key_count; ++i)
     how.only_keys.emplace_back(to_text(wanted.only_keys[i], "only_keys"));
+  if (wanted.rank != nullptr) {
+    if (*wanted.rank < 0) refuse_argument("rank", "is negative");
+    if (wanted.keys_at_ranks != 0) refuse_argument("rank", "is set, and so is keys_at_ranks: set one of them");
+    how.rank = *wanted.rank;
+  }
+  how.keys_at_ranks = wanted.keys_at_ranks != 0;
   auto reader = value_of(wanted.all_parts != 0 ? open_parts(path, how) : open_checkpoint(path, how));
   if (wanted.dequantize == 0) return reader;
   // Sums are compared for `shardmesh_convert`, which promises that.

@@ -33,6 +33,11 @@ typedef struct shardmesh_open_options {
   int32_t dequantize; /* FP8 with scales of blocks and MXFP4 are the FLOAT32 numbers that they stand for, which are
                          held against their checksums when they are read */
   int32_t all_parts;  /* everything that lies in a folder as one checkpoint, of keys "PART.KEY" */
+  /* Of folders whose ranks saved without collectives, where each may have another value under one key: the rank whose
+   * values are read; null: none, and reading such a key is SHARDMESH_DISAGREEMENT. */
+  const int32_t* rank;
+  int32_t keys_at_ranks; /* lists such a key as "KEY@RANK" of each rank; not together with `rank` */
+  int32_t reserved;      /* 0 */
 } shardmesh_open_options;
 
 /* Opens whichever format `path` is; reads its description only. The path is UTF-8, or the system's bytes. */

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -65,6 +66,8 @@ struct open_options {
   std::vector<std::string> only_keys{};
   bool all_parts = false, dequantize = false;
   std::int64_t block_size = 0;  // 0: 128
+  std::optional<std::int32_t> rank{};
+  bool keys_at_ranks = false;
 };
 
 /// Threads: as the C interface's. Every call throws `error`.
@@ -85,6 +88,8 @@ class checkpoint {
     how.block_size = options.block_size;
     how.dequantize = options.dequantize ? 1 : 0;
     how.all_parts = options.all_parts ? 1 : 0;
+    how.rank = options.rank ? &*options.rank : nullptr;
+    how.keys_at_ranks = options.keys_at_ranks ? 1 : 0;
     shardmesh_checkpoint* made = nullptr;
     checked([&](shardmesh_error** e) { return shardmesh_checkpoint_open(c_text(path), &how, &made, e); });
     return checkpoint(made);

@@ -4,12 +4,15 @@
 #include <algorithm>
 #include <c_answers.hpp>
 #include <catch2/catch_test_macros.hpp>
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <golden.hpp>
 #include <iterator>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -75,6 +78,62 @@ TEST_CASE("of the keys that are asked for nothing else is listed") {
   null.only_key_count = 1;
   shardmesh_checkpoint* made = nullptr;
   CHECK(shardmesh_checkpoint_open(fsdp().c_str(), &null, &made, nullptr) == SHARDMESH_INVALID_ARGUMENT);
+}
+
+TEST_CASE("values that ranks without collectives saved are read of one rank, or listed for each") {
+  const scratch_folder scratch;
+  const fs::path folder = fs::path(scratch / "ranks");
+  fs::copy(golden::folder() / "options_no_collectives/checkpoint", folder);
+  const auto rep_of = [&](std::optional<std::int32_t> rank) {
+    const auto reader = shardmesh::open_checkpoint(folder, {.rank = rank}).value();
+    return shardmesh::load_tensor(*reader, "model.rep");
+  };
+  // Both ranks hold model.rep, with equal values. Another last byte of rank 1's makes them values of their own.
+  const shardmesh::host_tensor equal = rep_of(std::nullopt).value();
+  std::string items = bytes_of(folder).at("__1_0.distcp");
+  const std::string values(reinterpret_cast<const char*>(equal.bytes().data()), equal.bytes().size());
+  const std::size_t at = items.find(values);
+  REQUIRE(at != std::string::npos);
+  items[at + values.size() - 1] ^= 1;
+  std::ofstream(folder / "__1_0.distcp", std::ios::binary) << items;
+
+  const auto load = [&](const c::open_options& options, const std::string& key) {
+    std::vector<float> made(8);
+    const c::checkpoint from = c::checkpoint::open(folder.string(), options);
+    from.load(std::vector<c::load_request>{{key, c::view(made.data(), {4, 2})}});
+    return made;
+  };
+  const auto floats = [](const shardmesh::host_tensor& tensor) {
+    return std::vector<float>(tensor.values<float>().begin(), tensor.values<float>().end());
+  };
+  const auto conflict = problems_of([&] { load({}, "model.rep"); });
+  REQUIRE(conflict.size() == 1);
+  CHECK(conflict[0].status == SHARDMESH_DISAGREEMENT);
+  CHECK(conflict[0].what() == to_string(rep_of(std::nullopt).error()));
+  for (const std::int32_t rank : {0, 1}) {
+    c::open_options options;
+    options.rank = rank;
+    CHECK(load(options, "model.rep") == floats(rep_of(rank).value()));
+  }
+  CHECK(floats(rep_of(0).value()) != floats(rep_of(1).value()));
+
+  c::open_options each;
+  each.keys_at_ranks = true;
+  const auto ours = shardmesh::open_checkpoint(folder, {.keys_at_ranks = true}).value();
+  const std::vector<std::string> keys = keys_of(c::checkpoint::open(folder.string(), each));
+  CHECK(keys == keys_of(*ours));
+  CHECK(std::count(keys.begin(), keys.end(), "model.rep@1") == 1);
+  CHECK(load(each, "model.rep@1") == floats(rep_of(1).value()));
+
+  each.rank = 1;
+  const auto both = problems_of([&] { c::checkpoint::open(folder.string(), each); });
+  REQUIRE(both.size() == 1);
+  CHECK(both[0].message == "the argument rank is set, and so is keys_at_ranks: set one of them");
+  c::open_options negative;
+  negative.rank = -1;
+  const auto refused = problems_of([&] { c::checkpoint::open(folder.string(), negative); });
+  REQUIRE(refused.size() == 1);
+  CHECK(refused[0].message == "the argument rank is negative");
 }
 
 TEST_CASE("all parts of a folder are one checkpoint") {
