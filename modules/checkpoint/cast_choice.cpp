@@ -2,7 +2,9 @@
 module;
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <plural.hpp>
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -39,10 +41,6 @@ bool is_rounding(dtype from, dtype to) {
   return of == kind(to) && (of == dtype_kind::floating || of == dtype_kind::complex);
 }
 
-std::string tensors(std::int64_t count) {
-  return fmt::format("{} tensor{}", count, count == 1 ? "" : "s");
-}
-
 // "int64 (3), bool (1)"
 std::string counted(const std::map<dtype, std::int64_t>& types) {
   std::vector<std::string> parts;
@@ -64,6 +62,49 @@ std::string_view kind_name(dtype type) {
       break;
   }
   return name(type);
+}
+
+// The largest number of a floating or complex dtype (of each part), or of an integer one; 0 for others.
+double largest(dtype type) {
+  switch (type) {
+    case dtype::float64:
+    case dtype::complex128:
+      return 1.7976931348623157e308;
+    case dtype::float32:
+    case dtype::complex64:
+      return 3.4028234663852886e38;
+    case dtype::bfloat16:
+      return 3.3895313892515355e38;
+    case dtype::float8_e8m0fnu:
+      return 1.7014118346046923e38;
+    case dtype::float16:
+    case dtype::complex32:
+      return 65504;
+    case dtype::float8_e5m2:
+    case dtype::float8_e5m2fnuz:
+      return 57344;
+    case dtype::float8_e4m3fn:
+      return 448;
+    case dtype::float8_e4m3fnuz:
+      return 240;
+    default:
+      if (kind(type) != dtype_kind::integer) return 0;
+      return std::ldexp(
+          1.0,
+          bits(type) -
+              (type == dtype::int8 || type == dtype::int16 || type == dtype::int32 || type == dtype::int64 ? 1 : 0));
+  }
+}
+
+// "; numbers beyond 65504 become infinity and are not counted"; empty where none of `from` is too large for `to`. A
+// count would read every element once more: casts are made where the bytes are moved, in one pass.
+std::string overflow_text(dtype from, dtype to) {
+  if (kind(to) != dtype_kind::floating && kind(to) != dtype_kind::complex) return {};
+  if (largest(to) == 0 || largest(from) <= largest(to)) return {};
+  std::string_view becomes = "infinity";
+  if (to == dtype::float8_e4m3fn) becomes = "448";
+  if (to == dtype::float8_e4m3fnuz || to == dtype::float8_e5m2fnuz || to == dtype::float8_e8m0fnu) becomes = "NaN";
+  return fmt::format("; numbers beyond {:.5g} become {} and are not counted", largest(to), becomes);
 }
 
 // "'w=int64:float32' casts int64": the rule for one of the dtypes that can be cast at all, integers first.
@@ -147,9 +188,9 @@ void cast_choice::report_left(selection_result& into) const {
     }
     std::int64_t total = 0;
     for (const auto& [type, count] : use.left) total += count;
-    into.notes.push_back(fmt::format("the cast '{}' leaves {} as {}: {}{}{}", to_string(rule), tensors(total),
-                                     total == 1 ? "it is" : "they are", counted(use.left), how.empty() ? "" : "; ",
-                                     how));
+    into.notes.push_back(fmt::format("the cast '{}' leaves {} as {}: {}{}{}", to_string(rule),
+                                     detail::counted(total, "tensor"), total == 1 ? "it is" : "they are",
+                                     counted(use.left), how.empty() ? "" : "; ", how));
   }
 }
 
@@ -157,14 +198,14 @@ void cast_choice::report(selection_result& into) const {
   into.errors.insert(into.errors.end(), errors_.begin(), errors_.end());
   for (const auto& [made, keys] : refused_)
     if (const std::int64_t more = keys.count - named_keys; more > 0)
-      into.errors.push_back(
-          fail(errc::narrowing, fmt::format("casting {} to {} loses values of {} more tensor{}", name(made.from),
-                                            name(made.to), more, more == 1 ? "" : "s")));
+      into.errors.push_back(fail(errc::narrowing, fmt::format("casting {} to {} loses values of {}", name(made.from),
+                                                              name(made.to), detail::counted(more, "more tensor"))));
   for (const auto& [made, keys] : lossy_)
-    into.notes.push_back(fmt::format("{} {} cast from {} to {}, which does not hold every value of {}: {}{}",
-                                     tensors(keys.count), keys.count == 1 ? "is" : "are", name(made.from),
+    into.notes.push_back(fmt::format("{} cast from {} to {}, which does not hold every value of {}: {}{}{}",
+                                     detail::counted(keys.count, "tensor is", "tensors are"), name(made.from),
                                      name(made.to), name(made.from), keys.first,
-                                     keys.count == 1 ? "" : fmt::format(" and {} more", keys.count - 1)));
+                                     keys.count == 1 ? "" : fmt::format(" and {} more", keys.count - 1),
+                                     overflow_text(made.from, made.to)));
   report_left(into);
 }
 

@@ -55,9 +55,17 @@ TEST_CASE("a cast to a smaller floating type is made, and a note counts the tens
   CHECK(chosen.errors.empty());
   CHECK(changed(chosen) == "w:float16 v:float16 ");
   CHECK(chosen.notes == texts{"2 tensors are cast from float32 to float16, which does not hold every value of "
-                              "float32: w and 1 more"});
-  CHECK(cast({"w=bfloat16"}).notes ==
-        texts{"1 tensor is cast from float32 to bfloat16, which does not hold every value of float32: w"});
+                              "float32: w and 1 more; numbers beyond 65504 become infinity and are not counted"});
+  CHECK(
+      cast({"w=bfloat16"}).notes ==
+      texts{"1 tensor is cast from float32 to bfloat16, which does not hold every value of float32: w; numbers beyond "
+            "3.3895e+38 become infinity and are not counted"});
+  CHECK(cast({"w=float8_e4m3fn"}).notes ==
+        texts{"1 tensor is cast from float32 to float8_e4m3fn, which does not hold every value of float32: w; numbers "
+              "beyond 448 become 448 and are not counted"});
+  CHECK(cast({"w=float8_e5m2fnuz"}).notes ==
+        texts{"1 tensor is cast from float32 to float8_e5m2fnuz, which does not hold every value of float32: w; "
+              "numbers beyond 57344 become NaN and are not counted"});
   CHECK(cast({"float64"}).notes.empty());
 }
 
