@@ -39,7 +39,7 @@ result<state_dict<T>> load_sharded(checkpoint_reader& checkpoint, const device_m
   if (!outline) return std::move(outline).error();
   if (auto placed = detail::place(*outline, mesh, rules, rank, options.placing); !placed)
     return std::move(placed).error().with_file(checkpoint.path().string());
-  auto tensors = detail::read_tensors<T>(opened->reader(), *outline, rank, options.reading.loading);
+  auto tensors = detail::read_tensors<T>(opened->reader(), *outline, rank, options.reading);
   if (!tensors) return std::move(tensors).error();
   std::vector<layout> layouts;
   for (detail::outlined_tensor& one : outline->tensors) layouts.push_back(*std::move(one.placed));

@@ -131,6 +131,7 @@ result<state_outline> outline_of(checkpoint_reader& reader, const read_state_opt
   selection_result chosen = select_keys(candidates, wanted);
   if (!chosen.errors.empty()) return std::move(chosen.errors.front()).with_file(reader.path().string());
   state_outline made;
+  made.notes = std::move(chosen.notes);
   std::vector<placed_value> values;
   std::vector<path> paths;
   const auto path_of = [](const auto& entry, std::string& name) {
@@ -205,7 +206,7 @@ result<std::vector<load_request>> requests_of(const checkpoint_reader& reader, s
 }
 
 result<void> fill(checkpoint_reader& reader, const state_outline& outline, std::int32_t rank,
-                  std::span<const tensor_view> views, const load_options& options) {
+                  std::span<const tensor_view> views, const read_state_options& options) {
   std::vector<load_request> requests;
   for (std::size_t i = 0; i < views.size(); ++i) {
     const outlined_tensor& one = outline.tensors[i];
@@ -216,9 +217,14 @@ result<void> fill(checkpoint_reader& reader, const state_outline& outline, std::
     SHARDMESH_TRY(std::vector<load_request> parts, requests_of(reader, one.key, *one.placed, rank, &views[i]));
     for (load_request& part : parts) requests.push_back(std::move(part));
   }
-  load_options how = options;
+  load_options how = options.loading;
   how.allow_narrowing = true;  // the only casts are those that the selection asks for
-  SHARDMESH_CHECK(load(reader, requests, how));
+  SHARDMESH_TRY(load_report loaded, load(reader, requests, how));
+  if (options.report) {
+    std::vector<std::string> notes = reader.notes();
+    notes.insert(notes.end(), outline.notes.begin(), outline.notes.end());
+    options.report({std::move(loaded.casts), std::move(notes)});
+  }
   return {};
 }
 

@@ -9,12 +9,22 @@ import shardmesh.checkpoint;
 
 export namespace shardmesh {
 
+/// What a call that reads a state dict did beside copying.
+struct read_state_report {
+  std::vector<loaded_cast> casts;  // tensors of another dtype than the stored one; keys as stored, in their order
+  /// For the user, one line each: what the checkpoint's own notes say; casts that lose values, counted; optimizer state
+  /// that followed its parameters, or was left out; rules that leave tensors as they are.
+  std::vector<std::string> notes;
+};
+
 /// What of a checkpoint is read, and how.
 struct read_state_options {
   selection_options selection{};  // which entries, under which names and dtypes; a renamed entry lies at the top
   bool objects = true;            // false: tensors alone
   load_options loading{};         // threads, deadline and cancellation; casts are those of the selection
   open_options opening{};         // of a checkpoint that is given by its path
+  /// Called once, when every tensor has been read.
+  std::function<void(const read_state_report&)> report{};
 };
 
 }  // namespace shardmesh
@@ -39,6 +49,7 @@ struct state_outline {
   std::vector<outlined_tensor> tensors;
   tree_spec spec;
   std::vector<outlined_leaf> leaves;  // in the order of the spec
+  std::vector<std::string> notes;     // of the selection
 };
 
 /// A reader whose entries are all that there is: what holds tensors in objects is taken apart.
@@ -66,9 +77,9 @@ extents local_shape(const outlined_tensor& tensor, std::int32_t rank);
 result<std::vector<load_request>> requests_of(const checkpoint_reader& reader, std::string_view key,
                                               const layout& placed, std::int32_t rank, const tensor_view* local);
 
-/// Fills `views`, one per tensor of the outline.
+/// Fills `views`, one per tensor of the outline, and reports.
 result<void> fill(checkpoint_reader& reader, const state_outline& outline, std::int32_t rank,
-                  std::span<const tensor_view> views, const load_options& options);
+                  std::span<const tensor_view> views, const read_state_options& options);
 
 /// A state dict of tensors that were filled; `held(i)` gives the value of tensor i.
 template <allocatable_tensor T, class Held>
@@ -90,7 +101,7 @@ result<state_dict<T>> assemble(state_outline outline, Held&& held) {
 /// New tensors for what `rank` reads, filled.
 template <allocatable_tensor T>
 result<std::vector<T>> read_tensors(checkpoint_reader& reader, const state_outline& outline, std::int32_t rank,
-                                    const load_options& options) {
+                                    const read_state_options& options) {
   std::vector<T> tensors;
   std::vector<tensor_view> views;
   tensors.reserve(outline.tensors.size());

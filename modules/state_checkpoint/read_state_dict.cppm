@@ -16,6 +16,7 @@ export namespace shardmesh {
 /// Names are mappings and indices sequences, as the path of DCP's planner data and of .pt files say; keys of
 /// safetensors and of Hugging Face folders are one name each, dots and all ("a.b.0" is a key of the top mapping), but
 /// where our `objects.json` has their paths.
+/// What was cast, and what the selection left out or could not do, is for `options.report`.
 /// Objects that are containers of plain values (dicts, lists, tuples) come as such, other Python objects as
 /// `opaque_object`, which `save` writes as it was. Objects that hold tensors are taken apart as `convert` does.
 /// \errors errc::invalid_argument (a rule of the selection that matches nothing, with a key that is near; entries that
@@ -30,7 +31,7 @@ result<state_dict<T>> read_state_dict(checkpoint_reader& checkpoint, const read_
   if (!opened) return std::move(opened).error();
   auto outline = detail::outline_of(opened->reader(), options);
   if (!outline) return std::move(outline).error();
-  auto tensors = detail::read_tensors<T>(opened->reader(), *outline, 0, options.loading);
+  auto tensors = detail::read_tensors<T>(opened->reader(), *outline, 0, options);
   if (!tensors) return std::move(tensors).error();
   return detail::assemble<T>(*std::move(outline), [&](std::size_t i) -> result<state_value<T>> {
     return state_value<T>(std::move((*tensors)[i]));

@@ -196,6 +196,37 @@ TEST_CASE("a selection reads some entries, under other names and dtypes; without
   for (const auto& leaf : tensors.leaves()) CHECK(leaf.tensor());
 }
 
+TEST_CASE("casts of a state dict that is read are listed, and those that lose values counted in a note") {
+  const safetensors_files::temporary_folder folder;
+  dict state = nested_state();
+  save_state(state, folder.path() / "step");
+  std::vector<read_state_report> reports;
+  read_state_options options{.report = [&](const read_state_report& report) { reports.push_back(report); }};
+  REQUIRE(read_state_dict<host_tensor>(folder.path() / "step", options));
+  options.selection.casts = {parse_cast_rule("model.w=float64").value(), parse_cast_rule(".*b=bfloat16").value()};
+  REQUIRE(read_state_dict<host_tensor>(folder.path() / "step", options));
+  options.selection.casts = {parse_cast_rule("model.w=float16").value()};
+  REQUIRE(read_state_dict<host_tensor>(folder.path() / "step", options));
+  REQUIRE(reports.size() == 3);
+  CHECK(reports[0].casts == std::vector<loaded_cast>{});
+  CHECK(reports[0].notes == std::vector<std::string>{});
+  CHECK(reports[1].casts == std::vector<loaded_cast>{{"model.w", dtype::float32, dtype::float64},
+                                                     {"model.layers.0.b", dtype::float32, dtype::bfloat16},
+                                                     {"model.layers.1.b", dtype::float32, dtype::bfloat16}});
+  CHECK(reports[1].notes ==
+        std::vector<std::string>{"2 tensors are cast from float32 to bfloat16, which does not hold every value of "
+                                 "float32: model.layers.0.b and 1 more; numbers beyond 3.3895e+38 become infinity and "
+                                 "are not counted"});
+  CHECK(reports[2].casts == std::vector<loaded_cast>{{"model.w", dtype::float32, dtype::float16}});
+  CHECK(reports[2].notes ==
+        std::vector<std::string>{"1 tensor is cast from float32 to float16, which does not hold every value of "
+                                 "float32: model.w; numbers beyond 65504 become infinity and are not counted"});
+  // What fails has no report.
+  options.selection.casts = {parse_cast_rule("model.w=int16").value()};
+  CHECK_FALSE(read_state_dict<host_tensor>(folder.path() / "step", options));
+  CHECK(reports.size() == 3);
+}
+
 TEST_CASE("optimizer state and the names in its lists follow a renamed parameter") {
   const safetensors_files::temporary_folder folder;
   dict state;
