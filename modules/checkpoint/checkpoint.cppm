@@ -26,6 +26,7 @@ export import :replaceable;
 export import :resize;
 export import :save;
 export import :selection;
+export import :shared_destinations;
 export import :source_apart;
 export import :start_load;
 export import :state_names;

@@ -91,13 +91,23 @@ std::vector<resized_tensor> outgrown(const checkpoint_reader& reader, std::span<
 // Tensors that are loaded together where somebody waits for single ones: less would read small neighbours one by one.
 constexpr std::int64_t group_bytes = std::int64_t{64} << 20;
 
+// What is checked when the tensors of these numbers have been loaded.
+using request_check = function_ref<result<void>(const std::vector<bool>& is_loaded)>;
+
 // Loads tensors group by group, in the order in which they are stored.
 class grouped_load {
  public:
   grouped_load(checkpoint_reader& reader, std::span<const tensor_entry* const> tensors,
                std::span<const distribution> held, std::span<const memory_target> targets, const load_options& options,
-               const item_run_options& run)
-      : reader_(reader), tensors_(tensors), held_(held), options_(options), run_(run), sums_(reader.contents()) {
+               const item_run_options& run, request_check check)
+      : reader_(reader),
+        tensors_(tensors),
+        held_(held),
+        options_(options),
+        run_(run),
+        check_(check),
+        is_loaded_(tensors.size()),
+        sums_(reader.contents()) {
     targets_.resize(tensors.size());
     for (const memory_target& target : targets) targets_[target.transfer].push_back(target);
   }
@@ -147,6 +157,8 @@ class grouped_load {
     if (options_.check) SHARDMESH_CHECK(compare(group));
     SHARDMESH_CHECK(run_to_memory(held, keys, targets, source, run_));
     SHARDMESH_CHECK(reader_.finish_checks());
+    for (const std::size_t tensor : group) is_loaded_[tensor] = true;
+    SHARDMESH_CHECK(check_(is_loaded_));
     for (const std::string& key : keys) {
       if (options_.call.cancel.stop_requested()) return fail(errc::cancelled, "the load was cancelled");
       if (options_.call.deadline && std::chrono::steady_clock::now() >= *options_.call.deadline)
@@ -185,6 +197,8 @@ class grouped_load {
   std::vector<std::vector<memory_target>> targets_;  // per tensor
   const load_options& options_;
   const item_run_options& run_;
+  request_check check_;
+  std::vector<bool> is_loaded_;  // per tensor
   storage_sums sums_;
 };
 
@@ -212,6 +226,8 @@ result<load_report> load(checkpoint_reader& reader, std::span<const load_request
   report.loaded.reserve(requests.size());
   tensor_finder find_next(reader);
   detail::position_table index_of(requests.size());
+  std::vector<std::size_t> entry_of;  // per request
+  entry_of.reserve(requests.size());
   const auto hash_of = [](const tensor_entry* tensor) {
     return std::hash<const tensor_entry*>()(tensor) * 0x9E37'79B9'7F4A'7C15 >> 16;
   };
@@ -230,19 +246,38 @@ result<load_report> load(checkpoint_reader& reader, std::span<const load_request
       tensors.push_back(tensor);
       report.loaded.push_back(tensor->key);
     }
-    report.bytes_read += size_bytes(request.to.type, request.where.volume()).value_or(0);
-    targets.push_back({entry, request.where, request.to});
+    entry_of.push_back(entry);
   }
+  auto shared = detail::find_shared_destinations(requests);
+  if (!shared) return std::move(shared).error().with_file(reader.path().string());
+  std::vector<load_request> apart;  // requests whose memory is theirs alone, where some had the same
+  if (!shared->tied.empty()) apart.assign(requests.begin(), requests.end());
+  SHARDMESH_TRY(auto ties, detail::tied_destinations::make(shared->tied, apart));
+  if (!apart.empty()) requests = apart;
+  std::vector<bool> is_repeated(requests.size());
+  for (const auto& [earlier, later] : shared->repeated)
+    is_repeated[later] = !requests[later].copied_to && !requests[earlier].copied_to;
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    if (is_repeated[i]) continue;
+    report.bytes_read += size_bytes(requests[i].to.type, requests[i].where.volume()).value_or(0);
+    targets.push_back({entry_of[i], requests[i].where, requests[i].to});
+  }
+  const auto check_ties = [&](const std::vector<bool>& is_loaded) -> result<void> {
+    auto equal = ties.compare(requests, [&](std::size_t request) { return is_loaded[entry_of[request]]; });
+    if (!equal) return std::move(equal).error().with_file(reader.path().string());
+    return {};
+  };
   chunk_source source(reader, options.reading);
   item_run_options run;
   run.threads = options.threads;
   run.call = options.call;
   run.progress = options.progress;
   if (options.arrived || options.check) {
-    SHARDMESH_CHECK(grouped_load(reader, tensors, held, targets, options, run).run(source));
+    SHARDMESH_CHECK(grouped_load(reader, tensors, held, targets, options, run, check_ties).run(source));
   } else {
     SHARDMESH_CHECK(run_to_memory(held, report.loaded, targets, source, run));
     SHARDMESH_CHECK(reader.finish_checks());
+    SHARDMESH_CHECK(check_ties(std::vector<bool>(tensors.size(), true)));
   }
   return report;
 }

@@ -17,6 +17,9 @@ struct load_request {
   std::string key;
   box where;
   tensor_view to;
+  /// The memory that the caller fills from `to` after the load, where `to` is a buffer on the way. Requests are
+  /// compared by it.
+  std::optional<tensor_view> copied_to = {};
 };
 
 /// How `load`, `load_tensor` and `load_into` read a checkpoint. By default a cast that loses values is an error
@@ -59,13 +62,18 @@ struct load_report : problem_report {
 
 /// Fills every request from the checkpoint. A stored range that several requests share is read once; what is contiguous
 /// on both sides is read straight into place. Never reads gaps: a box that is not held exactly once is an error.
+/// Two requests must not fill one byte, with two exceptions: parts of one key that overlap in memory as they do in the
+/// tensor; and the same memory under several keys (tied weights), whose values are compared before either key counts as
+/// loaded.
 /// \errors before a byte is read: errc::missing_key, with the nearest key that there is; errc::dtype_mismatch for the
 ///         key of an object; errc::shape_mismatch when a box does not fit the stored shape, or memory its box;
 ///         errc::narrowing for a cast that loses values and was not allowed, errc::unsupported for one that there is
-///         not, for memory that no backend reaches and for opaque tensors; errc::gap. Later errc::cancelled,
-///         errc::deadline_exceeded, errc::checksum_mismatch (with `check`) and the reader's. Each names the key and the box. Memory that was not reached is
-///         unspecified.
+///         not, for memory that no backend reaches and for opaque tensors; errc::overlap for requests that fill one byte;
+///         errc::gap. Later errc::cancelled, errc::deadline_exceeded, errc::checksum_mismatch (with `check`),
+///         errc::disagreement of tied weights, and the reader's. Each names the key and the box. Memory that was not
+///         reached is unspecified.
 /// Cost: rows: the bytes needed; columns: at most 1.25 of them when runs are 4 KiB or longer, else whole stored rows.
+///       A buffer for each tensor that shares its memory with another key's.
 /// Source: torch.distributed.checkpoint.load, which casts without a word
 result<load_report> load(checkpoint_reader& reader, std::span<const load_request> requests,
                          const load_options& options = {});

@@ -64,6 +64,7 @@ class rank_load {
     SHARDMESH_TRY(const agreement_notes notes, read());
     if (!reads_.shared.empty()) SHARDMESH_CHECK(exchange());
     if (!reads_.in_pieces.empty()) SHARDMESH_CHECK(read_in_pieces());
+    if (has_ties_) SHARDMESH_CHECK(compare_ties());
     SHARDMESH_CHECK(set_objects(notes));
     for (const held_tensor& tensor : wanted_.tensors)
       if (tensor.written) tensor.written();
@@ -83,9 +84,11 @@ class rank_load {
     const auto mine = guarded([&]() -> result<void> {
       if (!opened) return opened;
       SHARDMESH_CHECK(check_held(wanted_));
+      SHARDMESH_TRY(const bool has_ties, set_parts());
       std::vector<described_object> objects;
       for (const held_object& object : wanted_.objects) objects.push_back({object.where, {}, 0, {}});
       note = describe(wanted_, objects);
+      note.push_back(std::byte{has_ties});
       note.push_back(std::byte{options_.loading.check});
       conditions.push_back({"(checkpoint)", text_of(reader_->contents())});
       return {};
@@ -93,15 +96,45 @@ class rank_load {
     SHARDMESH_TRY(agreement_notes notes, round_.settle(mine, std::move(note), conditions));
     // What a rank reads for one that wants it compared is compared.
     for (std::vector<std::byte>& said : notes) {
-      if (said.empty()) continue;
-      check_ |= said.back() != std::byte{0};
-      said.pop_back();
+      if (said.size() < 2) continue;
+      for (bool* const flag : {&check_, &has_ties_}) {
+        *flag |= said.back() != std::byte{0};
+        said.pop_back();
+      }
     }
     SHARDMESH_TRY(all_, merge_states(notes));
     problems_ = std::move(all_.problems);
     match_keys();
     report_.problems = std::move(problems_.named);
     report_.more_problems = problems_.more;
+    return {};
+  }
+
+  // The memory of this rank's parts. Whether some of it is that of several keys.
+  result<bool> set_parts() {
+    for (const held_tensor& tensor : wanted_.tensors) {
+      first_part_.push_back(parts_.size());
+      const std::string key = dotted(tensor.where);
+      // Of a key that the checkpoint lacks nothing is filled.
+      std::optional<tensor_view> nothing;
+      if (!reader_->contents().find(key)) nothing = tensor_view{nullptr, tensor.type, {}, {0}, {1}};
+      for (const held_part& part : tensor.parts) parts_.push_back({key, part.where, part.memory, nothing});
+    }
+    auto shared = detail::find_shared_destinations(parts_);
+    if (!shared) return std::move(shared).error().with_rank(comm_.rank());
+    const bool has_ties = !shared->tied.empty();
+    SHARDMESH_TRY(ties_, detail::tied_destinations::make(std::move(shared->tied), parts_));
+    return has_ties;
+  }
+
+  // Tied weights, of this rank: every rank comes here when any has them.
+  result<void> compare_ties() {
+    const auto mine = guarded([&]() -> result<void> {
+      auto equal = ties_.compare(parts_, [](std::size_t) { return true; });
+      if (!equal) return std::move(equal).error().with_rank(comm_.rank());
+      return {};
+    });
+    SHARDMESH_CHECK(round_.settle(mine));
     return {};
   }
 
@@ -183,7 +216,7 @@ class rank_load {
 
   tensor_view view_of(const merged_tensor& tensor, const rank_box& mine) const {
     const auto index = static_cast<std::size_t>(tensor.index_on(comm_.rank()));
-    return wanted_.tensors[index].parts[static_cast<std::size_t>(mine.part)].memory;
+    return parts_[first_part_[index] + static_cast<std::size_t>(mine.part)].to;
   }
 
   // This rank's reads, and the objects that it reads for the others.
@@ -366,6 +399,10 @@ class rank_load {
   const rank_load_options& options_;
   round_of_ranks round_;
   load_report report_;
+  std::vector<load_request> parts_;      // of this rank, tensor by tensor; see `first_part_`
+  std::vector<std::size_t> first_part_;  // per tensor
+  detail::tied_destinations ties_;
+  bool has_ties_ = false;  // some rank has
   merged_state all_;
   problem_list problems_;                       // of what is wanted
   std::vector<bool> is_there_;                  // per tensor, in the checkpoint

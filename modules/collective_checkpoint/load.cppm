@@ -46,9 +46,10 @@ struct rank_load_options {
 ///         was wanted and is there was loaded; and what this rank read and received
 /// \errors in the report, the same on every rank, before a byte is read: errc::missing_key, errc::shape_mismatch,
 ///         errc::dtype_mismatch (ranks want different dtypes; a tensor where an object is wanted, or the reverse),
-///         errc::narrowing (a cast that loses values and was not allowed), errc::disagreement (another checkpoint or
-///         other options on a rank), naming keys and ranks. Later, naming the rank: those of `load` (of one rank) and
-///         of the communicator. Destinations hold unspecified values after an error; objects are set on success only.
+///         errc::narrowing (a cast that loses values and was not allowed), errc::overlap (parts of a rank that fill one
+///         byte, as of `load` of one rank), errc::disagreement (another checkpoint or other options on a rank), naming
+///         keys and ranks. Later, naming the rank: those of `load` (of one rank) and of the communicator; at the end
+///         errc::disagreement for tied weights whose values differ. Destinations hold unspecified values after an error; objects are set on success only.
 /// Cost: every rank reads the metadata; two rounds of all_gather, two more where bytes are exchanged, two for every
 ///       round of reading for each other. With sharing each stored byte is read once, by a rank that wants something of
 ///       its tensor: a rank reads its own boxes where they are long runs that no other rank wants; one of several reads

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 module;
 #include <fmt/format.h>
+#include <strided_memory.hpp>
 #include <try.hpp>
 
 #include <algorithm>
@@ -20,72 +21,15 @@ import :route;
 namespace shardmesh {
 namespace {
 
-// Bytes [begin, end) as addresses.
-struct byte_range {
-  std::uintptr_t begin = 0, end = 0;
-};
+using detail::byte_range;
 
-// From the lowest to past the highest byte of a view that has elements.
-byte_range hull_of(const const_tensor_view& view) {
-  const std::int64_t width = bits(view.type);
-  std::int64_t lowest = 0, highest = 0;  // in elements
-  for (std::size_t d = 0; d < view.sizes.rank(); ++d) {
-    const std::int64_t reach = (view.sizes[d] - 1) * view.strides[d];
-    (reach < 0 ? lowest : highest) += reach;
-  }
-  const auto base = reinterpret_cast<std::uintptr_t>(view.data);
-  return {base + static_cast<std::uintptr_t>(lowest * width / 8),
-          base + static_cast<std::uintptr_t>(((highest + 1) * width + 7) / 8)};
+detail::strided_memory memory_of(const const_tensor_view& view) {
+  return detail::memory_of(view, bits(view.type));
 }
 
-// A view as sorted runs of bytes; nothing when they are too many to list.
-std::optional<std::vector<byte_range>> runs_of(const const_tensor_view& view) {
-  constexpr std::int64_t most_runs = std::int64_t{1} << 21;
-  const std::int64_t width = bits(view.type);
-  // Dimensions that continue each other form the run; the others are walked.
-  std::vector<std::size_t> order;
-  for (std::size_t d = 0; d < view.sizes.rank(); ++d)
-    if (view.sizes[d] > 1 && view.strides[d] != 0) order.push_back(d);
-  const auto distance = [&](std::size_t d) { return view.strides[d] < 0 ? -view.strides[d] : view.strides[d]; };
-  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return distance(a) != distance(b) ? distance(a) < distance(b) : a < b;
-  });
-  std::int64_t run = 1;
-  std::size_t inner = 0;
-  while (inner < order.size() && distance(order[inner]) == run) run *= view.sizes[order[inner++]];
-  std::vector<std::size_t> outer(order.begin() + static_cast<std::ptrdiff_t>(inner), order.end());
-  std::int64_t count = 1;
-  for (const std::size_t d : outer) {
-    if (view.sizes[d] > most_runs / count) return std::nullopt;
-    count *= view.sizes[d];
-  }
-  const std::uintptr_t lowest = hull_of(view).begin;
-  std::vector<byte_range> runs;
-  std::vector<std::int64_t> index(outer.size(), 0);
-  for (std::int64_t n = 0; n < count; ++n) {
-    std::int64_t element = 0;
-    for (std::size_t d = 0; d < outer.size(); ++d) element += index[d] * distance(outer[d]);
-    const auto at = static_cast<std::uintptr_t>(element * width / 8);
-    runs.push_back({lowest + at, lowest + at + static_cast<std::uintptr_t>((run * width + 7) / 8)});
-    for (std::size_t d = 0; d < outer.size() && ++index[d] == view.sizes[outer[d]]; ++d) index[d] = 0;
-  }
-  std::sort(runs.begin(), runs.end(), [](const byte_range& a, const byte_range& b) { return a.begin < b.begin; });
-  return runs;
-}
-
-// Some byte belongs to both. Exact, but for views of millions of runs, which count as sharing when their hulls do.
+// Some byte belongs to both. Views that take too long to compare count as sharing.
 bool share_memory(const const_tensor_view& a, const const_tensor_view& b) {
-  const byte_range x = hull_of(a), y = hull_of(b);
-  if (x.end <= y.begin || y.end <= x.begin) return false;
-  const auto runs_a = runs_of(a), runs_b = runs_of(b);
-  if (!runs_a || !runs_b) return true;
-  for (std::size_t i = 0, j = 0; i < runs_a->size() && j < runs_b->size();) {
-    const byte_range& p = (*runs_a)[i];
-    const byte_range& q = (*runs_b)[j];
-    if (p.begin < q.end && q.begin < p.end) return true;
-    p.end <= q.end ? ++i : ++j;
-  }
-  return false;
+  return detail::share_a_byte(memory_of(a), memory_of(b)).value_or(true);
 }
 
 // Sub-byte elements: rows are dense and begin at whole bytes, or the slot is one dense run that is moved whole.
@@ -268,7 +212,7 @@ result<void> bound_memory::check_sharing(const route& r, function_ref<std::strin
   std::vector<used_range> all;
   for (const bool is_source : {true, false})
     for (const slot_need& need : is_source ? sources_.needs : destinations_.needs)
-      all.push_back({hull_of(needed_part(need, is_source)), &need, is_source});
+      all.push_back({memory_of(needed_part(need, is_source)).hull(), &need, is_source});
   std::sort(all.begin(), all.end(), [](const used_range& a, const used_range& b) {
     return a.where.begin != b.where.begin ? a.where.begin < b.where.begin : a.is_source > b.is_source;
   });

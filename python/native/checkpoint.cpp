@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -140,14 +141,17 @@ class arrivals {
   std::exception_ptr raised_;
 };
 
-// requests: (key, (offsets, sizes), memory) each; see `to_view`. arrived: None, or a callable that gets each key.
+// requests: (key, (offsets, sizes), memory, copied_to) each; see `to_view`. copied_to: None, or the memory that Python
+// copies `memory` to. Its device needs no name: addresses of CUDA memory are nobody else's. arrived: None, or a
+// callable that gets each key.
 std::int64_t load_boxes(const reader_pointer& reader, const py::sequence& requests, const py::dict& given,
                         const py::object& arrived, const py::object& report) {
   std::vector<load_request> wanted;
   wanted.reserve(requests.size());
   for (const py::handle request : requests) {
     const auto one = py::reinterpret_borrow<py::sequence>(request);
-    wanted.push_back({bytes_of(one[0]), to_box(one[1]), to_view(one[2])});
+    wanted.push_back({bytes_of(one[0]), to_box(one[1]), to_view(one[2]), std::nullopt});
+    if (!one[3].is_none()) wanted.back().copied_to = to_view(one[3]);
   }
   load_options how{.threads = given["threads"].cast<int>(),
                    .allow_narrowing = given["allow_narrowing"].cast<bool>(),

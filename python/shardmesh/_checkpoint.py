@@ -16,7 +16,7 @@ from ._loading import Loading
 from ._mapped import MappedTensor
 from ._process import of_another
 from ._progress import Progress, reporting
-from ._tensors import Destination, check_apart, dtype_named, fresh
+from ._tensors import Destination, Request, dtype_named, fresh
 
 if TYPE_CHECKING:
     import torch
@@ -207,7 +207,7 @@ class Checkpoint(Mapping[str, Entry]):
             self._check_inside(entry, where)
             dtype = dtype_named(entry.dtype, key)
         made = fresh(tuple(where[1]), dtype)
-        self._load([(key, where, Destination(made, key).memory)], threads, True)
+        self._load([Destination(made, key).request(where)], threads, True)
         return made
 
     def _check_inside(self, entry: TensorEntry, where: Where) -> None:
@@ -215,7 +215,7 @@ class Checkpoint(Mapping[str, Entry]):
         offsets, sizes = where
         if not (len(offsets) == len(sizes) == len(entry.shape)) or any(
                 offset < 0 or size < 0 or offset + size > whole for offset, size, whole in zip(offsets, sizes, entry.shape)):
-            self._load([(entry.key, where, (0, "uint8", sizes, (0,) * len(sizes)))], 1, True)  # raises
+            self._load([(entry.key, where, (0, "uint8", sizes, (0,) * len(sizes)), None)], 1, True)  # raises
 
     def load_into(self, wanted: Mapping[str, torch.Tensor] | Sequence[tuple[str, Where | None, torch.Tensor]], *,
                   threads: int = 0, allow_narrowing: bool = False, allow_shape_mismatch: bool = False,
@@ -223,11 +223,11 @@ class Checkpoint(Mapping[str, Entry]):
         """Fills tensors in place: {key: tensor}, or (key, box, tensor) of which the box may be None (the whole).
 
         A tensor may have any strides, any dtype that the stored one converts to, and be on any device. Nothing is read
-        when any of them does not fit, or two of them fill one byte. The same memory under several keys (tied weights) is
-        filled when all have the same values, else Error "disagreement". What several of them share is read once. allow_shape_mismatch: tensors of as many
-        dimensions may have other sizes, and boxes reach beyond what is stored: indices stay, zeros are loaded where
-        nothing is stored. check: compare the checksums of what is read, which reads it twice (Error
-        "checksum_mismatch").
+        when any of them does not fit, or two of them fill one byte with different elements (Error "overlap"). The same
+        memory under several keys (tied weights) is filled when all have the same values, else Error "disagreement". What
+        several of them share is read once. allow_shape_mismatch: tensors of as many dimensions may have other sizes, and
+        boxes reach beyond what is stored: indices stay, zeros are loaded where nothing is stored. check: compare the
+        checksums of what is read, which reads it twice (Error "checksum_mismatch").
         """
         allow_shape_mismatch = _arguments.flag("allow_shape_mismatch", allow_shape_mismatch)
         destinations, requests = self._destinations(wanted, allow_shape_mismatch)
@@ -282,9 +282,10 @@ class Checkpoint(Mapping[str, Entry]):
             tensors = self._maps.setdefault(allow_unaligned, _native.TensorMap.make(native, allow_unaligned))
             return MappedTensor(key, self.path, tensors.tensor(_arguments.key(key), box))
 
-    def _destinations(self, wanted: Any, allow_shape_mismatch: bool) -> tuple[list[Destination], list]:
+    def _destinations(self, wanted: Any, allow_shape_mismatch: bool) -> tuple[list[Destination], list[Request]]:
         """What is filled, and the C++ half's requests."""
-        destinations, requests = [], []
+        destinations: list[Destination] = []
+        requests: list[Request] = []
         for key, box, tensor in _arguments.wanted(wanted):
             to = Destination(_arguments.tensor(tensor, _arguments.key(key)), key)
             entry = self._entries.get(key)
@@ -295,10 +296,8 @@ class Checkpoint(Mapping[str, Entry]):
                 self._native.load_whole(key, to.memory, None)  # raises: the shape that the memory has and needs
             destinations.append(to)
             where = ((0,) * tensor.ndim, tuple(tensor.shape)) if box is None else _arguments.box(box, key)
-            requests.append((key, where))
-        repeated = set(check_apart(destinations, [where for _, where in requests]))
-        return destinations, [(*request, to.memory) for number, (request, to) in enumerate(zip(requests, destinations))
-                              if number not in repeated]
+            requests.append(to.request(where))
+        return destinations, requests
 
     def _raise_conflict(self, key: str) -> None:
         """The error of a key under which ranks have different values, before one about the value of the lowest."""
@@ -334,7 +333,7 @@ class Checkpoint(Mapping[str, Entry]):
         with self._calling() as native:
             return native.object_archive(entry._index)
 
-    def _load(self, requests: list, threads: int, allow_narrowing: bool, report: Any = None, check: bool = False,
+    def _load(self, requests: list[Request], threads: int, allow_narrowing: bool, report: Any = None, check: bool = False,
               arrived: Any = None, allow_shape_mismatch: bool = False) -> None:
         options = {"threads": _arguments.threads(threads), "check": _arguments.flag("check", check),
                    "allow_narrowing": _arguments.flag("allow_narrowing", allow_narrowing),

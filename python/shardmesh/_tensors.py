@@ -5,11 +5,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar, Union
 
 from . import _native
 from ._error import failure
-from ._shared_memory import is_same_memory, overlapping_pairs
 
 if TYPE_CHECKING:
     import torch
@@ -17,6 +16,9 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 Memory = tuple[int, str, tuple[int, ...], tuple[int, ...]]
+Where = tuple[Sequence[int], Sequence[int]]
+#: A key, a box of its tensor, memory, and the memory that it is copied to where that is another one.
+Request = tuple[str, Where, Memory, Union[Memory, None]]
 
 
 def dtype_named(name: str, key: str = "") -> torch.dtype:
@@ -114,37 +116,6 @@ def fresh(shape: Sequence[int], dtype: torch.dtype, device: torch.device | str =
     return made
 
 
-def _has_same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
-    import torch
-
-    def raw(tensor: torch.Tensor) -> torch.Tensor:
-        return tensor.contiguous().reshape(-1).view(torch.uint8)
-
-    return torch.equal(raw(a.cpu()), raw(b.cpu()))
-
-
-def check_apart(destinations: Sequence[Destination], places: Sequence[object], *, of_one_key: bool = True) -> list[int]:
-    """Raises Error, of code "overlap", when two destinations fill one byte. The same memory under several keys (tied
-    weights) is allowed. places: of each, the box that is read. of_one_key: also look at destinations of equal keys.
-
-    Returns the numbers of destinations that repeat one before them; they need not be read.
-    """
-    repeated = []
-    for first, second in overlapping_pairs([to.tensor for to in destinations]):
-        one, other = destinations[first], destinations[second]
-        is_same = is_same_memory(one.tensor, other.tensor)
-        if one.key != other.key:
-            if not is_same:
-                raise failure("overlap", f"fills a part of the memory that {one.key} fills", key=other.key,
-                              hint="give each its own memory")
-            other.be_same_as(one)
-        elif of_one_key:
-            if not is_same or places[first] != places[second]:
-                raise failure("overlap", "fills one memory with two boxes", key=other.key, hint="give each its own memory")
-            repeated.append(second)
-    return repeated
-
-
 class Destination:
     """A tensor that is loaded into: plain memory of the host is filled in place, anything else by way of a copy."""
 
@@ -161,27 +132,17 @@ class Destination:
         is_plain = tensor.device.type == "cpu" and not tensor.is_conj() and not tensor.is_neg()
         self._filled = self.tensor if is_plain else fresh(tensor.shape, tensor.dtype)
         self.memory = memory_of(self._filled)
-        self._is_finished = False
-        self._same: list[Destination] = []  # the same memory, under other keys
+        self._copied_to = None if is_plain else memory_of(self.tensor)
 
-    def be_same_as(self, other: Destination) -> None:
-        """Another key of the same memory, a tied weight: filled apart, and compared when both are there."""
-        self._filled = fresh(self.tensor.shape, self.tensor.dtype)
-        self.memory = memory_of(self._filled)
-        self._same.append(other)
-        other._same.append(self)
+    def request(self, where: Where) -> Request:
+        """What the C++ half is asked for: that box of the key."""
+        return self.key, where, self.memory, self._copied_to
 
     @_calls_torch
     def finish(self) -> None:
-        """Call it when the memory was filled: autograd has to know. Raises Error, of code "disagreement", when another
-        key gave the same memory other values."""
+        """Call it when the memory was filled: autograd has to know."""
         import torch
 
-        self._is_finished = True
-        for other in self._same:
-            if other._is_finished and not _has_same_bits(self._filled, other._filled):
-                raise failure("disagreement", f"fills the memory that {other.key} fills, with other values", key=self.key,
-                              hint="load tied tensors from a checkpoint in which they are equal, or into tensors of their own")
         if self._filled is not self.tensor:
             self.tensor.copy_(self._filled)
         elif not self.tensor.is_inference():

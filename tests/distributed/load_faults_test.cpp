@@ -101,3 +101,59 @@ TEST_CASE("a chunk that is damaged fails the load on every rank, naming the file
     return must_say(load(checkpoint, mine.state, comm).problems, {"__1_0.distcp"});
   });
 }
+
+TEST_CASE(
+    "keys that a rank has in one memory are loaded when their values are equal, and parts that meet are refused") {
+  const fabric::rank_folder folder("tied");
+  on_ranks({1, 2, 4}, [&](any_communicator& comm) -> std::string {
+    const fs::path checkpoint = folder.path / ("of-" + std::to_string(comm.size()));
+    // "w" and "same" are equal, "other" is not.
+    rows mine(comm.rank(), comm.size(), 5), differs(comm.rank(), comm.size(), 6);
+    const auto add = [](held_state& to, const held_tensor& from, const std::string& name) {
+      to.tensors.push_back(from);
+      to.tensors.back().where = {name};
+    };
+    add(mine.state, mine.tensor(), "same");
+    add(mine.state, differs.tensor(), "other");
+    const save_report saved = save(checkpoint, mine.state, comm, {.saving = {.output = {.overwrite = true}}});
+    if (!saved.ok()) return text_of(saved.problems);
+    const std::int32_t last = comm.size() - 1;
+    for (const read_sharing sharing : {read_sharing::each_rank, read_sharing::group}) {
+      const rank_load_options options{.sharing = sharing, .missing = key_check::ignore};
+      // Of the last rank alone, or of all.
+      for (const bool all : {false, true}) {
+        const auto tie = [&](rows& wanted, const std::string& name) {
+          if (all || comm.rank() == last) add(wanted.state, wanted.tensor(), name);
+        };
+        for (const char* const name : {"same", "missing"}) {
+          rows wanted(comm.rank(), comm.size(), 0);
+          tie(wanted, name);
+          const load_report report = load(checkpoint, wanted.state, comm, options);
+          if (!report.ok()) return text_of(report.problems);
+          if (wanted.memory != mine.memory) return std::string("the values differ beside ") + name;
+        }
+        rows wanted(comm.rank(), comm.size(), 0);
+        tie(wanted, "other");
+        const std::string rank = all ? "0" : std::to_string(last);
+        if (std::string wrong = must_say(load(checkpoint, wanted.state, comm, options).problems,
+                                         {"other: fills the memory that w fills, with other values",
+                                          "(rank " + rank + ")", "load tied tensors from a checkpoint"});
+            !wrong.empty())
+          return wrong;
+        rows meeting(comm.rank(), comm.size(), 0);
+        tie(meeting, "same");
+        if (meeting.state.tensors.size() > 1) {
+          meeting.memory.resize(meeting.memory.size() + 1);  // the same rows, one element further
+          meeting.part().memory.data = reinterpret_cast<std::byte*>(meeting.memory.data());
+          meeting.state.tensors.back().parts.front().memory.data =
+              reinterpret_cast<std::byte*>(meeting.memory.data() + 1);
+        }
+        if (std::string wrong = must_say(load(checkpoint, meeting.state, comm, options).problems,
+                                         {"same: fills a part of the memory that w fills", "(rank " + rank + ")"});
+            !wrong.empty())
+          return wrong;
+      }
+    }
+    return "";
+  });
+}

@@ -92,7 +92,7 @@ class LoadPlanner(torch_checkpoint.DefaultLoadPlanner):
             self._reader.checkpoint._raise_conflict(key)
             found = stored.get(key)
             if found is None and not self.allow_partial_load:
-                self._reader.checkpoint._load([(key, ((), ()), (0, "uint8", (), ()))], 1, True)
+                self._reader.checkpoint._load([(key, ((), ()), (0, "uint8", (), ()), None)], 1, True)
             elif isinstance(found, dcp.TensorStorageMetadata) and getattr(value, "size", None) is not None:
                 shape = tuple(value.size())
                 if shape != tuple(found.size):

@@ -20,7 +20,7 @@ from .. import _arguments
 from .._checkpoint import Checkpoint, open
 from .._error import failure
 from .._progress import Progress, reporting
-from .._tensors import Destination, check_apart
+from .._tensors import Destination
 from ._description import description_of, is_of_ranks, transforms_of
 from ._transforms import Transforms
 
@@ -144,12 +144,10 @@ class StorageReader(storage.StorageReader):
 
     def _read(self, pieces: list[Piece]) -> None:
         destinations = [Destination(piece.target, piece.key) for piece in pieces]
-        # Stored chunks that overlap give one key's element twice; other keys must not.
-        check_apart(destinations, [piece.where for piece in pieces], of_one_key=False)
         total = sum(piece.target.nbytes for piece in pieces)
         with reporting(self._progress, total, "load") as report:
-            self.checkpoint._load([(piece.key, piece.where, to.memory) for piece, to in zip(pieces, destinations)],
-                                  self._threads, self._allow_narrowing, report)
+            self.checkpoint._load([to.request(piece.where) for piece, to in zip(pieces, destinations)], self._threads,
+                                  self._allow_narrowing, report)
             if report:
                 report(total)
         for to in destinations:

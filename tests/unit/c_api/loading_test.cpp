@@ -184,3 +184,29 @@ TEST_CASE("threads load from one checkpoint at once") {
   for (auto& thread : threads) thread.join();
   for (const auto& mine : loaded) CHECK(mine == expected);
 }
+
+TEST_CASE("requests of one load that fill the same memory are refused, unless their values are equal") {
+  const scratch_folder scratch;
+  const std::vector<float> a{0, 1, 2, 3, 4, 5}, b{1, 2, 3, 4, 5, 6};
+  std::vector<c::save_tensor> tensors;
+  tensors.emplace_back("a", c::view(a.data(), {2, 3}));
+  tensors.emplace_back("b", c::view(b.data(), {2, 3}));
+  tensors.emplace_back("same", c::view(a.data(), {2, 3}));
+  c::save(scratch / "three", tensors);
+  const c::checkpoint from = c::checkpoint::open(scratch / "three");
+  std::vector<float> memory(12, -1.0F);
+  const auto at = [&](std::ptrdiff_t offset) { return c::view(memory.data() + offset, {2, 3}); };
+  const auto meeting = problems_of([&] { from.load(std::vector<c::load_request>{{"a", at(0)}, {"b", at(5)}}); });
+  REQUIRE(meeting.size() == 1);
+  CHECK(meeting[0].status == SHARDMESH_OVERLAP);
+  CHECK(meeting[0].key == "b");
+  CHECK(meeting[0].message == "fills a part of the memory that a fills");
+  CHECK(memory == std::vector<float>(12, -1.0F));
+  const auto differing = problems_of([&] { from.load(std::vector<c::load_request>{{"a", at(0)}, {"b", at(0)}}); });
+  REQUIRE(differing.size() == 1);
+  CHECK(differing[0].status == SHARDMESH_DISAGREEMENT);
+  CHECK(differing[0].key == "b");
+  memory.assign(12, -1.0F);
+  from.load(std::vector<c::load_request>{{"a", at(0)}, {"same", at(0)}, {"b", at(6)}});
+  CHECK(memory == std::vector<float>{0, 1, 2, 3, 4, 5, 1, 2, 3, 4, 5, 6});
+}
