@@ -12,7 +12,6 @@
 // Whatever the number, FAULT_MODE=plain acts as a file system that has renames alone: no flags of renameat2, and no
 // hard links unless FAULT_LINKS=1. At exit the number of calls is written to $FAULT_COUNT_FILE. Not for anything but
 // tests.
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
@@ -28,6 +27,8 @@
 #include <atomic>
 #include <cerrno>
 
+#include "preload.hpp"
+
 namespace {
 
 enum class mode { none, fail, cut, kill, interrupt, lost, plain };
@@ -36,8 +37,7 @@ enum class kind { other, write, fsync, close };
 enum class needs { nothing, space, time, space_and_time };  // time: a signal can cut it short
 
 struct settings {
-  char under[PATH_MAX] = "";
-  size_t under_length = 0;
+  preload::folder under;
   long at = 0;
   mode what = mode::none;
   int error = EIO;
@@ -52,9 +52,7 @@ long number_from(const char* name, long otherwise) {
 
 settings read_settings() {
   settings s;
-  const char* under = getenv("FAULT_UNDER");
-  if (!under || !realpath(under, s.under)) return s;
-  s.under_length = strlen(s.under);
+  if (!s.under.set(getenv("FAULT_UNDER"))) return s;
   s.at = number_from("FAULT_AT", 0);
   s.error = static_cast<int>(number_from("FAULT_ERRNO", EIO));
   s.sticky = number_from("FAULT_STICKY", 0) != 0;
@@ -94,23 +92,15 @@ int take_owed(int fd) {
 }
 
 bool lies_under(const char* path) {
-  const settings& s = chosen();
-  return s.under_length && !strncmp(path, s.under, s.under_length) &&
-         (path[s.under_length] == '/' || path[s.under_length] == '\0');
+  return chosen().under.holds(path);
 }
 
 bool watched(int fd) {
-  if (!chosen().under_length || fd < 0) return false;
-  char link[64], path[PATH_MAX];
-  snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-  const ssize_t length = readlink(link, path, sizeof path - 1);
-  if (length <= 0) return false;
-  path[length] = '\0';
-  return lies_under(path);
+  return chosen().under.holds(fd);
 }
 
 bool watched(int dir, const char* path) {
-  if (!chosen().under_length || !path) return false;
+  if (!chosen().under.is_set() || !path) return false;
   if (path[0] == '/') return lies_under(path);
   if (dir != AT_FDCWD) return watched(dir);
   char here[PATH_MAX];
@@ -143,11 +133,6 @@ outcome next_call(needs what, kind which = kind::other, int fd = -1) {
   if (number > s.at && s.what == mode::fail && s.sticky && (what == needs::space || what == needs::space_and_time))
     return errno = s.error, outcome::fail;
   return outcome::go_on;
-}
-
-template <class Function>
-Function* real(const char* name) {
-  return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
 }
 
 struct report {
@@ -216,8 +201,6 @@ constexpr int creating = O_CREAT | O_TRUNC;
 
 }  // namespace
 
-#define REAL(name) (*real<decltype(name)>(#name))
-
 extern "C" {
 
 ssize_t write(int fd, const void* data, size_t size) {
@@ -243,7 +226,7 @@ ssize_t copy_file_range(int in, off64_t* in_at, int out, off64_t* out_at, size_t
 }
 ssize_t sendfile(int out, int in, off_t* at, size_t size) {
   using function = ssize_t(int, int, off_t*, size_t);
-  return counted(out, size, [&](size_t n) { return (*real<function>("sendfile"))(out, in, at, n); });
+  return counted(out, size, [&](size_t n) { return (*preload::real<function>("sendfile"))(out, in, at, n); });
 }
 
 int fsync(int fd) {
@@ -298,7 +281,7 @@ long syscall(long number, ...) noexcept {
   const bool relevant = number == SYS_renameat2 && watched(static_cast<int>(a[2]), reinterpret_cast<const char*>(a[3]));
   if (relevant && lacks_flags(static_cast<unsigned>(a[4]))) return errno = EINVAL, -1;
   if (relevant && next_call(needs::nothing) == outcome::fail) return -1;
-  return (*real<long(long, ...)>("syscall"))(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+  return (*preload::real<long(long, ...)>("syscall"))(number, a[0], a[1], a[2], a[3], a[4], a[5]);
 }
 int link(const char* from, const char* to) noexcept {
   if (lacks_links() && watched(AT_FDCWD, to)) return errno = EPERM, -1;

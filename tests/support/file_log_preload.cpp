@@ -6,7 +6,6 @@
 //   exchange ONE OTHER · link FROM TO · unlink NAME · rmdir NAME
 // NAME is empty when the file lost its name before its turn came.
 // Not for anything but tests.
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/fs.h>
@@ -23,20 +22,21 @@
 #include <mutex>
 #include <string>
 
+#include "preload.hpp"
+
 namespace {
 
 struct settings {
-  std::string under;
+  preload::folder under;
   int log = -1;
 };
 
 settings read_settings() {
   settings s;
-  const char *under = getenv("FILE_LOG_UNDER"), *log = getenv("FILE_LOG");
-  char whole[PATH_MAX];
-  if (!under || !log || !realpath(under, whole)) return s;
+  const char* const log = getenv("FILE_LOG");
+  if (!log) return s;
   s.log = static_cast<int>(syscall(SYS_openat, AT_FDCWD, log, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
-  if (s.log >= 0) s.under = std::string(whole) + "/";
+  if (s.log >= 0) s.under.set(getenv("FILE_LOG_UNDER"));
   return s;
 }
 
@@ -46,21 +46,18 @@ const settings& chosen() {
 }
 
 std::string path_of(int fd) {
-  char link[64], path[PATH_MAX];
-  snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-  const ssize_t length = readlink(link, path, sizeof path);
-  return length > 0 ? std::string(path, static_cast<size_t>(length)) : std::string();
+  char path[PATH_MAX];
+  return preload::name_of(fd, path) ? std::string(path) : std::string();
 }
 
 // Relative to the folder that is watched ("." itself); empty: not below it, or without a name any more.
 std::string watched(std::string path) {
-  const std::string& under = chosen().under;
-  if (under.empty() || path.find(" (deleted)") != std::string::npos) return {};
-  if (path + "/" == under) return ".";
-  return path.compare(0, under.size(), under) == 0 ? path.substr(under.size()) : std::string();
+  const preload::folder& under = chosen().under;
+  if (!under.holds(path.c_str()) || path.find(" (deleted)") != std::string::npos) return {};
+  return path == under.path() ? "." : path.substr(strlen(under.path()) + 1);
 }
 std::string watched(int dir, const char* path) {
-  if (chosen().under.empty() || !path) return {};
+  if (!chosen().under.is_set() || !path) return {};
   if (path[0] == '/') return watched(path);
   if (dir != AT_FDCWD) return watched(path_of(dir) + "/" + path);
   char here[PATH_MAX];
@@ -104,12 +101,6 @@ class turn {
   }
   std::scoped_lock<std::mutex> thread_;
 };
-
-template <class Function>
-Function* real(const char* name) {
-  return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
-}
-#define REAL(name) (*real<decltype(name)>(#name))
 
 // A call about `name` (empty: not ours) that returns 0.
 template <class Call>
@@ -196,7 +187,9 @@ long syscall(long number, ...) noexcept {
   long a[6];
   for (long& argument : a) argument = va_arg(more, long);
   va_end(more);
-  const auto call = [&] { return (*real<long(long, ...)>("syscall"))(number, a[0], a[1], a[2], a[3], a[4], a[5]); };
+  const auto call = [&] {
+    return (*preload::real<long(long, ...)>("syscall"))(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+  };
   if (number != SYS_renameat2) return call();
   const std::string from = watched(static_cast<int>(a[0]), reinterpret_cast<const char*>(a[1]));
   const std::string to = watched(static_cast<int>(a[2]), reinterpret_cast<const char*>(a[3]));

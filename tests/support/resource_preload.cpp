@@ -8,7 +8,6 @@
 //                      EIO); with FAULT_SHORT=1 a read gives half of its bytes instead
 // At the end the number of calls is written to $FAULT_COUNT_FILE. What changes files is fault_preload's.
 #include <dirent.h>
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
@@ -22,6 +21,8 @@
 
 #include <atomic>
 #include <cerrno>
+
+#include "preload.hpp"
 
 extern "C" {
 void* __libc_malloc(size_t);
@@ -39,8 +40,7 @@ resource kind = resource::none;
 long at = 0;
 int error = EIO;
 bool sticky = false, is_short = false;
-char under[PATH_MAX];
-size_t under_length = 0;
+preload::folder under;
 std::atomic<bool> running{false};
 std::atomic<long> calls{0};
 
@@ -60,7 +60,7 @@ void read_settings() {
   if (const char* text = getenv("FAULT_ERRNO")) error = atoi(text);
   sticky = is_set("FAULT_STICKY");
   is_short = is_set("FAULT_SHORT");
-  if (const char* path = getenv("FAULT_UNDER"); path && realpath(path, under)) under_length = strlen(under);
+  under.set(getenv("FAULT_UNDER"));
 }
 
 void write_count() {
@@ -81,30 +81,14 @@ bool fails(resource what) {
   return at > 0 && (number == at || (sticky && number > at));
 }
 
-bool lies_under(const char* path) {
-  return under_length && path && !strncmp(path, under, under_length) &&
-         (path[under_length] == '/' || path[under_length] == '\0');
-}
-
 bool watched(int fd) {
-  if (kind != resource::read || !under_length || fd < 0) return false;
-  char link[64], path[PATH_MAX];
-  snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-  const ssize_t length = readlink(link, path, sizeof path - 1);
-  if (length <= 0) return false;
-  path[length] = '\0';
-  return lies_under(path);
+  return kind == resource::read && under.holds(fd);
 }
 
 bool refused(bool relevant) {
   if (!relevant || is_short || !fails(resource::read)) return false;
   errno = error;
   return true;
-}
-
-template <class Function>
-Function* real(const char* name) {
-  return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
 }
 
 template <class Read>
@@ -127,8 +111,6 @@ int counted_main(int count, char** arguments, char** environment) {
 
 }  // namespace
 
-#define REAL(name) (*real<decltype(name)>(#name))
-
 extern "C" {
 
 int __libc_start_main(main_function* program, int count, char** arguments, void (*init)(), void (*fini)(),
@@ -137,7 +119,8 @@ int __libc_start_main(main_function* program, int count, char** arguments, void 
   read_settings();
   atexit(write_count);
   real_main = program;
-  return (*real<start>("__libc_start_main"))(counted_main, count, arguments, init, fini, loader_fini, stack_end);
+  return (*preload::real<start>("__libc_start_main"))(counted_main, count, arguments, init, fini, loader_fini,
+                                                      stack_end);
 }
 
 void* malloc(size_t size) {
@@ -176,24 +159,24 @@ int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*
   return REAL(name)(__VA_ARGS__ path, flags, rights)
 
 int open(const char* path, int flags, ...) {
-  OPENS(open, lies_under(path), );
+  OPENS(open, under.holds(path), );
 }
 int open64(const char* path, int flags, ...) {
-  OPENS(open64, lies_under(path), );
+  OPENS(open64, under.holds(path), );
 }
 int openat(int dir, const char* path, int flags, ...) {
-  OPENS(openat, lies_under(path) || (path[0] != '/' && watched(dir)), dir, );
+  OPENS(openat, under.holds(path) || (path[0] != '/' && watched(dir)), dir, );
 }
 FILE* fopen(const char* path, const char* how) {
-  if (refused(kind == resource::read && lies_under(path))) return nullptr;
+  if (refused(kind == resource::read && under.holds(path))) return nullptr;
   return REAL(fopen)(path, how);
 }
 FILE* fopen64(const char* path, const char* how) {
-  if (refused(kind == resource::read && lies_under(path))) return nullptr;
+  if (refused(kind == resource::read && under.holds(path))) return nullptr;
   return REAL(fopen64)(path, how);
 }
 DIR* opendir(const char* path) {
-  if (refused(kind == resource::read && lies_under(path))) return nullptr;
+  if (refused(kind == resource::read && under.holds(path))) return nullptr;
   return REAL(opendir)(path);
 }
 dirent* readdir(DIR* folder) {
@@ -201,8 +184,8 @@ dirent* readdir(DIR* folder) {
   return REAL(readdir)(folder);
 }
 int statvfs(const char* path, struct statvfs* into) noexcept {
-  if (refused(kind == resource::read && lies_under(path))) return -1;
-  return (*real<int(const char*, struct statvfs*)>("statvfs"))(path, into);
+  if (refused(kind == resource::read && under.holds(path))) return -1;
+  return (*preload::real<int(const char*, struct statvfs*)>("statvfs"))(path, into);
 }
 ssize_t read(int fd, void* data, size_t size) {
   return read_part(fd, size, [&](size_t n) { return REAL(read)(fd, data, n); });
