@@ -25,9 +25,10 @@ path_key path_key::of_python(std::string_view text, std::string_view pickled) {
   std::string whole(sizeof size, '\0');
   std::memcpy(whole.data(), &size, sizeof size);
   (whole += text) += pickled;
+  const shared_text* const shared = share(whole);  // before the key says that it has one: there may be no memory
   path_key made(std::string_view{});
   made.size_ = is_pickled;
-  made.store(share(whole));
+  made.store(shared);
   return made;
 }
 
