@@ -2,6 +2,7 @@
 // Which process this is, so that an object knows whether a fork copied it: destructors in a forked child must not
 // remove, finish or announce anything on behalf of the parent. One for all rooms; private to bodies.
 #pragma once
+#include <sched.h>
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
@@ -48,6 +49,25 @@ class maker_process {
 
  private:
   std::uint64_t token_ = process_token();
+};
+
+/// A lock for a few words that a forked child goes on using. A mutex that another thread of the parent holds at the
+/// fork stays locked in the child for ever; this one is taken from a thread that the child does not have. The words may
+/// then be those of a half-done change, so each of them must be sound by itself.
+class lock_across_fork {
+ public:
+  void lock() noexcept {
+    const std::uint64_t mine = process_token();
+    for (std::uint64_t holder = 0; !holder_.compare_exchange_weak(holder, mine, std::memory_order_acquire);)
+      if (holder == mine) {
+        ::sched_yield();
+        holder = 0;
+      }
+  }
+  void unlock() noexcept { holder_.store(0, std::memory_order_release); }
+
+ private:
+  std::atomic<std::uint64_t> holder_ = 0;  // the token of the holder's process; 0: nobody
 };
 
 /// Waits for the thread of work in the background: `state` has a `thread` and its `maker`. A forked child has no such

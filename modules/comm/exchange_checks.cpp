@@ -63,4 +63,11 @@ error waited_in_vain(std::int32_t rank, std::string_view part, std::uint32_t tag
   return problem;
 }
 
+error of_another_process(std::int32_t rank, std::string_view hint) {
+  return fail(errc::invalid_argument,
+              fmt::format("rank {} belongs to the process that forked this one, which cannot use it", rank))
+      .with_rank(rank)
+      .with_hint(hint);
+}
+
 }  // namespace shardmesh::detail

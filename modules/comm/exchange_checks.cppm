@@ -19,4 +19,7 @@ result<void> check_peers(std::int32_t rank, std::int32_t size, std::span<const o
 error waited_in_vain(std::int32_t rank, std::string_view part, std::uint32_t tag, std::vector<std::int32_t> givers,
                      std::vector<std::int32_t> takers);
 
+// errc::invalid_argument of a rank that a fork copied: it belongs to the parent. `hint`: what the child can do instead.
+error of_another_process(std::int32_t rank, std::string_view hint);
+
 }  // namespace shardmesh::detail

@@ -3,6 +3,7 @@
 // of 16 bits, or as a bit for each number when that is shorter.
 module;
 #include <fmt/format.h>
+#include <process_token.hpp>
 
 #include <algorithm>
 #include <array>
@@ -98,7 +99,7 @@ struct object_numbers::state {
     std::array<std::uint32_t, all_numbers> holders{};  // threads as ranks may share a set: each holds a number
     number_set live;
   };
-  std::mutex lock;
+  detail::lock_across_fork lock;  // a child may go on with a communicator of its parent
   std::array<known, 2> kinds;
 
   known& of(numbered_object kind) { return kinds[static_cast<std::size_t>(kind)]; }

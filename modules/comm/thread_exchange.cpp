@@ -273,6 +273,7 @@ template <class Out, class In>
 result<thread_exchange*> start_any(const std::shared_ptr<thread_state>& group, std::int32_t rank,
                                    std::span<const Out> sends, std::span<const In> receives,
                                    const call_options& options, bool lends) {
+  if (group->is_forked()) return group->of_another_process(rank);
   guard locked = enter(*group);
   SHARDMESH_CHECK(group->check_call(rank, options, lends ? "a lending" : "an exchange"));
   SHARDMESH_CHECK(check_peers(*group, rank, sends, lends ? "lends to" : "sends to"));
@@ -352,21 +353,25 @@ void thread_exchange::recycle() {
 }
 
 bool thread_exchange::pending_face::done() {
+  if (self.group->is_forked()) return true;  // `wait` has an error
   return is_done(self);
 }
 
 result<void> thread_exchange::pending_face::wait() {
+  if (self.group->is_forked()) return self.group->of_another_process(self.rank);
   const cancel_wake wake(self.cancel, *self.group, self.rank);
   guard locked = enter(*self.group);
   return wait_for_all(self, locked);
 }
 
 bool thread_exchange::lending_face::ready() {
+  if (self.group->is_forked()) return true;  // `wait_ready` has an error
   const guard locked = enter(*self.group);
   return would_not_block(self, self.unmatched == 0);
 }
 
 result<void> thread_exchange::lending_face::wait_ready() {
+  if (self.group->is_forked()) return self.group->of_another_process(self.rank);
   const cancel_wake wake(self.cancel, *self.group, self.rank);
   guard locked = enter(*self.group);
   SHARDMESH_CHECK(wait_until(self, locked, [&] { return self.unmatched == 0; }));
@@ -378,22 +383,25 @@ result<void> thread_exchange::lending_face::wait_ready() {
 }
 
 bool thread_exchange::lending_face::interrupted() {
+  if (self.group->is_forked()) return true;
   const guard locked = enter(*self.group);
   return self.group->poison.has_value() || self.cancel.stop_requested();
 }
 
 void thread_exchange::lending_face::give_back() {
-  if (!self.reading) return;
+  if (!self.reading || self.group->is_forked()) return;
   const guard locked = enter(*self.group);
   finish_reading(self);
 }
 
 bool thread_exchange::lending_face::done() {
+  if (self.group->is_forked()) return true;  // `wait` has an error
   const guard locked = enter(*self.group);
   return would_not_block(self, self.open == 0);
 }
 
 result<void> thread_exchange::lending_face::wait() {
+  if (self.group->is_forked()) return self.group->of_another_process(self.rank);
   const cancel_wake wake(self.cancel, *self.group, self.rank);
   guard locked = enter(*self.group);
   finish_reading(self);

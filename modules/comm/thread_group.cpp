@@ -3,6 +3,7 @@
 module;
 #include <fmt/format.h>
 #include <plural.hpp>
+#include <process_token.hpp>
 #include <shardmesh/assert.hpp>
 #include <try.hpp>
 
@@ -139,11 +140,20 @@ thread_state::thread_state(std::int32_t ranks)
       most_looks(static_cast<std::uint32_t>(ranks) <= std::thread::hardware_concurrency() ? patient_looks
                                                                                           : least_looks),
       desks(static_cast<std::size_t>(ranks)),
-      channels(static_cast<std::size_t>(ranks) * static_cast<std::size_t>(ranks)) {
+      channels(static_cast<std::size_t>(ranks) * static_cast<std::size_t>(ranks)),
+      maker(detail::process_token()) {
   for (rank_desk& d : desks) {
     d.seen.resize(static_cast<std::size_t>(ranks));
     d.looks = most_looks;
   }
+}
+
+bool thread_state::is_forked() const {
+  return maker != detail::process_token();
+}
+
+error thread_state::of_another_process(std::int32_t rank) const {
+  return detail::of_another_process(rank, "make a group in the child, or make the call in the parent");
 }
 
 void thread_state::set_poison(error reason, std::int32_t rank) {
@@ -184,6 +194,7 @@ std::string thread_state::doing(std::span<const std::int32_t> ranks) {
 
 result<gathered> thread_state::all_gather(std::int32_t rank, std::span<const std::byte> bytes,
                                           const call_options& options) {
+  if (is_forked()) return of_another_process(rank);
   const auto wake_up = [&] {
     const guard locked(lock);
     desk(rank).signal();
@@ -294,11 +305,16 @@ object_numbers thread_communicator::numbers() const {
 }
 
 void thread_communicator::abort(const error& reason) {
+  if (state_->is_forked()) return;
   const guard locked(state_->lock);
   state_->set_poison(reason, rank_);
 }
 
-thread_group::thread_group(std::int32_t size) : state_(std::make_shared<thread_state>(size)) {
+// In a forked child the state is leaked: destroying a condition variable waits for the threads that waited at the fork.
+thread_group::thread_group(std::int32_t size)
+    : state_(new thread_state(size), [](thread_state* state) {
+        if (!state->is_forked()) delete state;
+      }) {
   SHARDMESH_ASSERT(size >= 1);
 }
 
@@ -312,6 +328,7 @@ thread_communicator thread_group::communicator(std::int32_t rank) const {
 }
 
 void thread_group::leave(std::int32_t rank) const {
+  if (state_->is_forked()) return;
   const guard locked(state_->lock);
   state_->desk(rank).left = true;
   for (std::int32_t other = 0; other < state_->size; ++other) {
@@ -331,12 +348,14 @@ void thread_group::leave(std::int32_t rank) const {
 }
 
 result<void> thread_group::status() const {
+  if (state_->is_forked()) return state_->of_another_process(0);
   const guard locked(state_->lock);
   if (!state_->poison) return {};
   return detail::reported_by(*state_->poison, state_->poisoned_by);
 }
 
 std::string thread_group::trace() const {
+  if (state_->is_forked()) return "the ranks belong to the process that forked this one\n";
   const guard locked(state_->lock);
   std::string text;
   for (std::int32_t rank = 0; rank < state_->size; ++rank)

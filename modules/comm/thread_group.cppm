@@ -22,7 +22,7 @@ export namespace shardmesh {
 /// both are there. Messages of different sizes on the two sides, a deadline that passes, a cancelled call, `abort`
 /// and a rank that is done while others wait for it poison the group: every rank gets that same error from then on.
 /// A stream is errc::unsupported: the memory of threads is the host's; nothing is started then. Every member may be
-/// called from any thread.
+/// called from any thread. In a forked child every call of a copy is errc::invalid_argument; `abort` does nothing.
 class thread_communicator {
  public:
   std::int32_t rank() const { return rank_; }

@@ -135,7 +135,11 @@ struct thread_state : std::enable_shared_from_this<thread_state> {
   std::optional<error> poison;
   std::int32_t poisoned_by = 0;
   std::shared_ptr<gathering> gather;
+  const std::uint64_t maker;  // the token of the process that made the group
 
+  // A fork copied the group without its threads, and perhaps with its lock held: nothing may wait here.
+  bool is_forked() const;
+  error of_another_process(std::int32_t rank) const;  // says so
   channel& between(std::int32_t from, std::int32_t to) {
     return channels[static_cast<std::size_t>(from) * static_cast<std::size_t>(size) + static_cast<std::size_t>(to)];
   }
