@@ -15,9 +15,9 @@ control_channel::~control_channel() {
   const bool up = is_up();
   if (arriving_ != MPI_REQUEST_NULL) {
     int over = 0;
-    if (up && MPI_Cancel(&arriving_) == MPI_SUCCESS)
+    if (up && succeeds([&] { return MPI_Cancel(&arriving_); }))
       for (int attempt = 0; attempt < 100 && over == 0; ++attempt)
-        if (MPI_Test(&arriving_, &over, MPI_STATUS_IGNORE) != MPI_SUCCESS) break;
+        if (!succeeds([&] { return MPI_Test(&arriving_, &over, MPI_STATUS_IGNORE); })) break;
     if (over == 0) static_cast<void>(buffer_.release());
   }
   if (!up || !is_flushed())
@@ -29,18 +29,26 @@ result<void> control_channel::send(std::int32_t peer, const record_head& head, s
   departing record{std::make_unique_for_overwrite<std::byte[]>(size)};
   std::memcpy(record.bytes.get(), &head, sizeof(head));
   if (!bytes.empty()) std::memcpy(record.bytes.get() + sizeof(head), bytes.data(), bytes.size());
-  SHARDMESH_CHECK(
-      check(MPI_Isend(record.bytes.get(), static_cast<int>(size), MPI_BYTE, peer, 0, comm_, &record.request),
-            "cannot send a control record"));
+  constexpr std::string_view action = "cannot send a control record";
+  // It has its place before MPI has its memory: no failure frees what MPI may still read.
+  departing& sending = departing_.emplace_back(std::move(record));
+  auto begun = called(
+      [&] {
+        return MPI_Isend(sending.bytes.get(), static_cast<int>(size), MPI_BYTE, peer, 0, comm_, &sending.request);
+      },
+      action);
   int sent = 0;
-  SHARDMESH_CHECK(check(MPI_Test(&record.request, &sent, MPI_STATUS_IGNORE), "cannot send a control record"));
-  if (sent == 0) departing_.push_back(std::move(record));
-  return {};
+  if (begun) begun = called([&] { return MPI_Test(&sending.request, &sent, MPI_STATUS_IGNORE); }, action);
+  if (sent != 0) departing_.pop_back();
+  return begun;
 }
 
 result<void> control_channel::post() {
-  return check(
-      MPI_Irecv(buffer_.get(), static_cast<int>(record_capacity), MPI_BYTE, MPI_ANY_SOURCE, 0, comm_, &arriving_),
+  return called(
+      [&] {
+        return MPI_Irecv(buffer_.get(), static_cast<int>(record_capacity), MPI_BYTE, MPI_ANY_SOURCE, 0, comm_,
+                         &arriving_);
+      },
       "cannot receive control records");
 }
 
@@ -51,9 +59,10 @@ result<bool> control_channel::poll(handler handle) {
   for (int i = 0; i < most; ++i) {
     int came = 0, size = 0;
     MPI_Status status;
-    SHARDMESH_CHECK(check(MPI_Test(&arriving_, &came, &status), "cannot receive a control record"));
+    constexpr std::string_view action = "cannot receive a control record";
+    SHARDMESH_CHECK(called([&] { return MPI_Test(&arriving_, &came, &status); }, action));
     if (came == 0) return i > 0;
-    SHARDMESH_CHECK(check(MPI_Get_count(&status, MPI_BYTE, &size), "cannot receive a control record"));
+    SHARDMESH_CHECK(called([&] { return MPI_Get_count(&status, MPI_BYTE, &size); }, action));
     std::byte record[record_capacity];
     std::memcpy(record, buffer_.get(), static_cast<std::size_t>(size));
     SHARDMESH_CHECK(post());
@@ -68,7 +77,7 @@ result<bool> control_channel::poll(handler handle) {
 bool control_channel::is_flushed() {
   std::erase_if(departing_, [](departing& record) {
     int sent = 0;
-    return MPI_Test(&record.request, &sent, MPI_STATUS_IGNORE) == MPI_SUCCESS && sent != 0;
+    return succeeds([&] { return MPI_Test(&record.request, &sent, MPI_STATUS_IGNORE); }) && sent != 0;
   });
   return departing_.empty();
 }

@@ -34,11 +34,11 @@ std::uint64_t random_word() {
   return static_cast<std::uint64_t>(source()) << 32 | source() | 1;
 }
 
+}  // namespace
+
 std::string name_of(const exchange& e) {
   return detail::part_of_call(e.is_gather ? "an all_gather" : "an exchange", e.call);
 }
-
-}  // namespace
 
 result<std::shared_ptr<engine>> engine::make(std::shared_ptr<session> session, MPI_Comm parent,
                                              const mpi_options& options) {
@@ -53,12 +53,13 @@ result<std::shared_ptr<engine>> engine::make(std::shared_ptr<session> session, M
 
 result<void> engine::open(MPI_Comm parent, const mpi_options& options) {
   for (MPI_Comm* comm : {&control_comm_, &data_comm_}) {
-    SHARDMESH_CHECK(check(MPI_Comm_dup(parent, comm), "cannot duplicate an MPI communicator"));
-    SHARDMESH_CHECK(check(MPI_Comm_set_errhandler(*comm, MPI_ERRORS_RETURN), "cannot set an MPI error handler"));
+    SHARDMESH_CHECK(called([&] { return MPI_Comm_dup(parent, comm); }, "cannot duplicate an MPI communicator"));
+    SHARDMESH_CHECK(
+        called([&] { return MPI_Comm_set_errhandler(*comm, MPI_ERRORS_RETURN); }, "cannot set an MPI error handler"));
   }
   int rank = 0, size = 0;
-  SHARDMESH_CHECK(check(MPI_Comm_rank(control_comm_, &rank), "cannot ask for the rank"));
-  SHARDMESH_CHECK(check(MPI_Comm_size(control_comm_, &size), "cannot ask for the number of ranks"));
+  SHARDMESH_CHECK(called([&] { return MPI_Comm_rank(control_comm_, &rank); }, "cannot ask for the rank"));
+  SHARDMESH_CHECK(called([&] { return MPI_Comm_size(control_comm_, &size); }, "cannot ask for the number of ranks"));
   rank_ = rank;
   size_ = size;
   guard_word_ = random_word();
@@ -72,9 +73,9 @@ result<void> engine::open(MPI_Comm parent, const mpi_options& options) {
   mine.guard = guard_word_;
   mine.chunk_bytes = options.chunk_bytes;
   std::vector<hello> all(static_cast<std::size_t>(size));
-  SHARDMESH_CHECK(
-      check(MPI_Allgather(&mine, sizeof(hello), MPI_BYTE, all.data(), sizeof(hello), MPI_BYTE, control_comm_),
-            "cannot greet the other ranks"));
+  SHARDMESH_CHECK(called(
+      [&] { return MPI_Allgather(&mine, sizeof(hello), MPI_BYTE, all.data(), sizeof(hello), MPI_BYTE, control_comm_); },
+      "cannot greet the other ranks"));
   peers_.resize(all.size());
   heard_.resize(all.size());
   std::int64_t chunk_bytes = options.chunk_bytes;
@@ -90,7 +91,7 @@ result<void> engine::open(MPI_Comm parent, const mpi_options& options) {
     if (memory.is_open()) peers_[i] = memory;  // else the system does not let us, or it is not that process
   }
   // Nobody lets go of a communicator that others are still looking at.
-  SHARDMESH_CHECK(check(MPI_Barrier(control_comm_), "cannot greet the other ranks"));
+  SHARDMESH_CHECK(called([&] { return MPI_Barrier(control_comm_); }, "cannot greet the other ranks"));
   pool_.emplace(static_cast<std::size_t>(chunk_bytes));
   for (std::deque<transfer>* transfers : {&receiving_, &sending_, &pushing_}) transfers->resize(most_transfers);
   control_.emplace(control_comm_);
@@ -106,30 +107,32 @@ engine::~engine() {
   control_.reset();
   // Freeing is collective by the standard: a communicator that failed is left alone.
   if (whole && abandoned_.is_empty())
-    for (MPI_Comm* comm : {&control_comm_, &data_comm_}) MPI_Comm_free(comm);
+    for (MPI_Comm* comm : {&control_comm_, &data_comm_})
+      static_cast<void>(succeeds([&] { return MPI_Comm_free(comm); }));
 }
 
 error engine::of_another_process() const {
-  return fail(errc::invalid_argument,
-              fmt::format("rank {} belongs to the process that forked this one, which cannot use it", rank_))
-      .with_rank(rank_)
-      .with_hint("make the call in the parent");
+  return detail::of_another_process(rank_, "make the call in the parent");
 }
 
-void engine::left_by_exception() noexcept {
+void engine::give_up(guard& locked, const exchange& e, const std::exception& thrown) {
+  if (!locked) locked.lock();
+  const bool no_memory = dynamic_cast<const std::bad_alloc*>(&thrown) != nullptr;
   error reason;
-  reason.code = errc::no_memory;  // nothing else is thrown here
+  reason.code = no_memory ? errc::no_memory : errc::communication;
   try {
-    reason = fail(errc::no_memory, fmt::format("rank {} has no memory left", rank_)).with_rank(rank_);
+    reason = fail(reason.code, fmt::format("rank {} {} in {} (tag {})", rank_,
+                                           no_memory ? "has no memory left" : "cannot go on", name_of(e), e.tag))
+                 .with_rank(rank_);
+    if (!no_memory) reason.found = thrown.what();
   } catch (const std::bad_alloc&) {  // the code alone
   }
-  try {
-    poison(std::move(reason), false, true);
-  } catch (const std::bad_alloc&) {  // the others hear of it at their deadlines
-    lines_.clear();
-    incoming_.clear();
-    outgoing_.clear();
-  }
+  poison(std::move(reason), false, true);
+}
+
+error engine::failed(error why, const char* verb, std::int32_t peer, const exchange& e) const {
+  why.message = fmt::format("rank {} {} rank {} in {} (tag {}): {}", rank_, verb, peer, name_of(e), e.tag, why.message);
+  return std::move(why).with_rank(peer);
 }
 
 // The receiver may have acknowledged a message that MPI still holds here: its request is not complete. The staging
@@ -139,8 +142,13 @@ void engine::end_transfers() {
   for (std::deque<transfer>* transfers : {&receiving_, &sending_, &pushing_})
     for (transfer& at : *transfers) {
       if (!at.moving) continue;
-      while (is_up() && !at.moving->is_finished() && clock::now() < last)
-        if (!at.moving->step()) break;
+      while (is_up() && !at.moving->is_finished() && clock::now() < last) {
+        try {
+          if (!at.moving->step()) break;
+        } catch (const std::bad_alloc&) {  // for the text of an error
+          break;
+        }
+      }
       if (!at.moving->is_finished()) at.moving->abandon(abandoned_);
       at.moving.reset();
     }
@@ -175,9 +183,7 @@ result<void> engine::check_call(const call_options& options, std::string_view pa
 result<std::shared_ptr<exchange>> engine::start(std::span<const outgoing> sends, std::span<const incoming> receives,
                                                 const call_options& options) {
   if (is_forked()) return of_another_process();
-  const guard locked(lock_);
-  SHARDMESH_CHECK(check_call(options, "an exchange"));
-  SHARDMESH_CHECK(detail::check_peers(rank_, size_, sends, receives));
+  guard locked(lock_);
   const auto e = std::make_shared<exchange>();
   e->tag = options.tag;
   e->call = options.name;
@@ -189,51 +195,42 @@ result<std::shared_ptr<exchange>> engine::start(std::span<const outgoing> sends,
   };
   for (const outgoing& m : sends) count(m.bytes.size());
   for (const incoming& m : receives) count(m.bytes.size());
-  e->event =
-      trace_.begin("exchange", e->tag, static_cast<std::int32_t>(sends.size() + receives.size()), size_bytes, e->call);
-  try {
+  return guarded(locked, *e, [&]() -> result<std::shared_ptr<exchange>> {
+    SHARDMESH_CHECK(check_call(options, "an exchange"));
+    SHARDMESH_CHECK(detail::check_peers(rank_, size_, sends, receives));
+    e->event = trace_.begin("exchange", e->tag, static_cast<std::int32_t>(sends.size() + receives.size()), size_bytes,
+                            e->call);
     for (const incoming& m : receives)
       if (!poison_) expect({.peer = m.peer, .bytes = m.bytes, .owner = e});
     for (const outgoing& m : sends)
       if (!poison_) announce({.peer = m.peer, .bytes = m.bytes, .owner = e});
-  } catch (...) {
-    left_by_exception();
-    throw;
-  }
-  if (poison_) return *poison_;
-  return e;
+    if (poison_) return *poison_;
+    return e;
+  });
 }
 
 bool engine::would_not_block(const exchange& e) {
   if (is_forked()) return true;  // `wait` has an error
-  const guard locked(lock_);
-  progress();
+  guard locked(lock_);
+  static_cast<void>(guarded(locked, e, [&]() -> result<void> { return progress(), result<void>(); }));
   return e.open == 0 || poison_ || e.cancel.stop_requested() || (e.deadline && clock::now() >= *e.deadline);
 }
 
 result<void> engine::wait(exchange& e) {
   if (is_forked()) return of_another_process();
   guard locked(lock_);
-  auto done = wait_for(locked, e);
+  auto done = guarded(locked, e, [&] { return wait_for(locked, e); });
   trace_.end(e.event);
   return done;
 }
 
 std::string engine::trace() {
+  if (is_forked()) return fmt::format("rank {} belongs to the process that forked this one", rank_);
   const guard locked(lock_);
   return fmt::format("rank {}: {}; {}", rank_, trace_.now(), trace_.history());
 }
 
 result<void> engine::wait_for(guard& locked, exchange& e) {
-  try {
-    return wait_while_sound(locked, e);
-  } catch (...) {
-    left_by_exception();
-    throw;
-  }
-}
-
-result<void> engine::wait_while_sound(guard& locked, exchange& e) {
   backoff pause;
   auto next_watch = clock::now() + watch_interval;
   for (;;) {
@@ -318,7 +315,7 @@ void engine::watch_peers(const exchange& e) {
   }
 }
 
-void engine::poison(error reason, bool doubt, bool tell_peers) {
+void engine::poison(error reason, bool doubt, bool tell_peers) noexcept {
   if (poison_) return;
   guard_word_ = 0;  // from here on peers that read this rank's memory know that it is not the message any more
   std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -341,9 +338,14 @@ void engine::poison(error reason, bool doubt, bool tell_peers) {
   incoming_.clear();
   outgoing_.clear();
   if (!tell_peers) return;
-  for (std::int32_t peer = 0; peer < size_; ++peer)
-    if (peer != rank_)
-      if (!control_->send(peer, {.kind = record_kind::stop, .size = doubt ? 1U : 0U}, text)) return;  // MPI is no more
+  // To whom MPI does not send hears of it at its deadline.
+  for (std::int32_t peer = 0; peer < size_; ++peer) {
+    if (peer == rank_) continue;
+    try {
+      static_cast<void>(control_->send(peer, {.kind = record_kind::stop, .size = doubt ? 1U : 0U}, text));
+    } catch (const std::bad_alloc&) {
+    }
+  }
   flush(flush_time);
 }
 
@@ -361,8 +363,9 @@ void engine::abort(error reason) {
 
 result<void> engine::status() {
   if (is_forked()) return of_another_process();
-  const guard locked(lock_);
-  progress();
+  guard locked(lock_);
+  const exchange none;
+  SHARDMESH_CHECK(guarded(locked, none, [&]() -> result<void> { return progress(), result<void>(); }));
   if (poison_) return *poison_;
   return {};
 }

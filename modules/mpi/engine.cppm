@@ -30,6 +30,9 @@ struct exchange {
   std::stop_token cancel;
 };
 
+/// "an exchange of save", for errors.
+std::string name_of(const exchange& e);
+
 struct outgoing_message {
   std::int32_t peer = 0;
   std::span<const std::byte> bytes = {};
@@ -92,14 +95,19 @@ class engine {
   inline explicit engine(std::shared_ptr<session> session) : session_(std::move(session)) {}
   result<void> open(MPI_Comm parent, const mpi_options& options);
   error of_another_process() const;
-  // A call is about to be left by an exception: nothing here may refer to its memory any more.
-  void left_by_exception() noexcept;
+  // Runs `work` of a call. An exception becomes the error of every rank, so that nothing here refers to the memory of
+  // the call any more.
+  template <class Work>
+  auto guarded(guard& locked, const exchange& e, const Work& work) -> decltype(work());
+  void give_up(guard& locked, const exchange& e, const std::exception& thrown);
+  // What MPI said, with the peer and the call. `verb`: "cannot send to" or "cannot receive from".
+  error failed(error why, const char* verb, std::int32_t peer, const exchange& e) const;
+  error failed_sending(error why, std::uint64_t id) const;
 
   // engine.cpp: calls. All of these with the lock held.
   result<void> check_call(const call_options& options, std::string_view what);
   result<void> wait_for(guard& locked, exchange& e);
-  result<void> wait_while_sound(guard& locked, exchange& e);
-  void poison(error reason, bool doubt, bool tell_peers);
+  void poison(error reason, bool doubt, bool tell_peers) noexcept;
   void flush(std::chrono::milliseconds most);
   void end_transfers();
   std::vector<std::int32_t> waited_for(const exchange& e, bool sends) const;
@@ -114,7 +122,8 @@ class engine {
   result<bool> try_progress();
   void handle(std::int32_t peer, const record_head& head, std::span<const std::byte> bytes);
   void match(std::int32_t peer, std::uint64_t id, const record_head& head, std::span<const std::byte> bytes);
-  void send(std::int32_t peer, const record_head& head, std::span<const std::byte> bytes = {});
+  // On behalf of `e`, which its error names.
+  void send(std::int32_t peer, const record_head& head, const exchange& e, std::span<const std::byte> bytes = {});
   int push(const outgoing_message& message, std::uint64_t id);
   void taken(std::uint64_t id);
   void sent(std::uint64_t id);
@@ -155,5 +164,15 @@ class engine {
   abandoned_memory abandoned_;
   std::map<std::int32_t, clock::time_point> suspects_;
 };
+
+template <class Work>
+auto engine::guarded(guard& locked, const exchange& e, const Work& work) -> decltype(work()) {
+  try {
+    return work();
+  } catch (const std::exception& thrown) {
+    give_up(locked, e, thrown);
+  }
+  return *poison_;
+}
 
 }  // namespace shardmesh::mpi

@@ -19,29 +19,27 @@ result<std::vector<std::vector<std::byte>>> engine::all_gather(std::span<const s
   if (is_forked()) return of_another_process();
   std::vector<std::vector<std::byte>> all(static_cast<std::size_t>(size_));  // outlives what is thrown below
   guard locked(lock_);
-  SHARDMESH_CHECK(check_call(options, "an all_gather"));
-  all[static_cast<std::size_t>(rank_)].assign(bytes.begin(), bytes.end());
   const auto e = std::make_shared<exchange>();
   e->tag = options.tag;
   e->call = options.name;
   e->is_gather = true;
   e->deadline = options.deadline;
   e->cancel = options.cancel;
-  e->event = trace_.begin("all_gather", e->tag, 2 * (size_ - 1), static_cast<std::int64_t>(bytes.size()), options.name);
-  // Each rank begins with its neighbour, so that not all send to the same rank at once.
-  try {
+  SHARDMESH_CHECK(guarded(locked, *e, [&]() -> result<void> {
+    SHARDMESH_CHECK(check_call(options, "an all_gather"));
+    all[static_cast<std::size_t>(rank_)].assign(bytes.begin(), bytes.end());
+    e->event =
+        trace_.begin("all_gather", e->tag, 2 * (size_ - 1), static_cast<std::int64_t>(bytes.size()), options.name);
+    // Each rank begins with its neighbour, so that not all send to the same rank at once.
     for (std::int32_t i = 1; i < size_ && !poison_; ++i) {
       const std::int32_t from = (rank_ + size_ - i) % size_;
       expect({.peer = from, .owner = e, .grows = &all[static_cast<std::size_t>(from)]});
     }
     for (std::int32_t i = 1; i < size_ && !poison_; ++i)
       announce({.peer = (rank_ + i) % size_, .bytes = bytes, .owner = e});
-  } catch (...) {
-    left_by_exception();
-    throw;
-  }
-  if (poison_) return *poison_;
-  SHARDMESH_CHECK(wait_for(locked, *e));
+    if (poison_) return *poison_;
+    return wait_for(locked, *e);
+  }));
   trace_.end(e->event);
   return all;
 }

@@ -40,8 +40,8 @@ result<mpi_communicator> mpi_communicator::from_handle(std::int32_t fortran_hand
   MPI_Comm const comm = MPI_Comm_f2c(fortran_handle);
   int between_groups = 0;
   // OpenMPI gives a null pointer for numbers it never gave out; asking about that would end the job.
-  if (comm == MPI_COMM_NULL || comm == MPI_Comm{} || MPI_Comm_test_inter(comm, &between_groups) != MPI_SUCCESS ||
-      between_groups != 0)
+  if (comm == MPI_COMM_NULL || comm == MPI_Comm{} ||
+      !mpi::succeeds([&] { return MPI_Comm_test_inter(comm, &between_groups); }) || between_groups != 0)
     return fail(errc::invalid_argument, "not the Fortran handle of an MPI intra-communicator")
         .with_values("MPI_Comm_c2f of one", std::to_string(fortran_handle));
   SHARDMESH_TRY(auto engine, mpi::engine::make(std::move(session), comm, options));

@@ -63,10 +63,11 @@ void engine::announce(outgoing_message message) {
   if (!is_small && !peers_[static_cast<std::size_t>(peer)].is_readable())
     head.channel = static_cast<std::uint64_t>(push(message, head.sender_id));
   if (!is_small) head.address = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(bytes.data()));
-  if (is_small && e.is_gather) return send(peer, head, bytes);  // nobody answers it
+  if (is_small && e.is_gather) return send(peer, head, e, bytes);  // nobody answers it
   ++message.owner->open;
+  const std::shared_ptr<const exchange> owner = message.owner;
   outgoing_.emplace(head.sender_id, std::move(message));
-  send(peer, head, is_small ? bytes : std::span<const std::byte>());
+  send(peer, head, *owner, is_small ? bytes : std::span<const std::byte>());
 }
 
 // Begins to send a message that nobody has asked for, so that small ones need no further round trip. The channel is
@@ -79,7 +80,10 @@ int engine::push(const outgoing_message& message, std::uint64_t id) {
     const int channel = static_cast<int>(most_transfers + i);
     at.id = id;
     at.moving.emplace(data_comm_, message.peer, channel, message.bytes.data(), nullptr, message.bytes.size(), *pool_);
-    if (auto begun = at.moving->step(); !begun) return poison(std::move(begun).error().with_rank(rank_), true, true), 0;
+    if (auto begun = at.moving->step(); !begun) {
+      poison(failed(std::move(begun).error(), "cannot send to", message.peer, *message.owner), true, true);
+      return 0;
+    }
     return channel;
   }
   return 0;
@@ -90,25 +94,31 @@ bool engine::progress() {
   if (poison_) return false;
   auto moved = try_progress();
   if (moved) return *moved;
-  if (!poison_) poison(std::move(moved).error().with_rank(rank_), true, true);
+  if (!poison_) poison(std::move(moved).error(), true, true);
   return true;
 }
 
 result<bool> engine::try_progress() {
-  SHARDMESH_TRY(const bool heard,
-                control_->poll([this](std::int32_t peer, const record_head& head, std::span<const std::byte> bytes) {
-                  if (!poison_) handle(peer, head, bytes);
-                }));
+  const auto heard =
+      control_->poll([this](std::int32_t peer, const record_head& head, std::span<const std::byte> bytes) {
+        if (!poison_) handle(peer, head, bytes);
+      });
+  if (!heard) {
+    error why = heard.error();
+    why.message = fmt::format("rank {} hears of no other rank: {}", rank_, why.message);
+    return std::move(why).with_rank(rank_);
+  }
   if (poison_) return true;
   const bool read = read_some();
   if (poison_) return true;
   SHARDMESH_TRY(const bool stepped, step_staged());
-  return heard || read || stepped;
+  return *heard || read || stepped;
 }
 
-void engine::send(std::int32_t peer, const record_head& head, std::span<const std::byte> bytes) {
+void engine::send(std::int32_t peer, const record_head& head, const exchange& e, std::span<const std::byte> bytes) {
   if (poison_) return;
-  if (auto done = control_->send(peer, head, bytes); !done) poison(std::move(done).error().with_rank(peer), true, true);
+  if (auto done = control_->send(peer, head, bytes); !done)
+    poison(failed(std::move(done).error(), "cannot send to", peer, e), true, true);
 }
 
 void engine::handle(std::int32_t peer, const record_head& head, std::span<const std::byte> bytes) {
@@ -159,12 +169,13 @@ void engine::match(std::int32_t peer, std::uint64_t id, const record_head& head,
 
 void engine::taken(std::uint64_t id) {
   const auto at = incoming_.find(id);
-  --at->second.owner->open;
+  const std::shared_ptr<exchange> owner = at->second.owner;
+  --owner->open;
   const std::int32_t peer = at->second.peer;
   const record_head head{.kind = record_kind::taken, .sender_id = at->second.sender_id};
   const bool is_awaited = at->second.grows == nullptr || at->second.bytes.size() > inline_bytes;
   incoming_.erase(at);
-  if (is_awaited) send(peer, head);
+  if (is_awaited) send(peer, head, *owner);
 }
 
 void engine::sent(std::uint64_t id) {
@@ -195,6 +206,13 @@ bool engine::read_some() {
   return true;  // closed: the peer gave up and its `stop` comes, or watch_peers finds out
 }
 
+// The receiver may have acknowledged a message of which a request is still open here.
+error engine::failed_sending(error why, std::uint64_t id) const {
+  const auto at = outgoing_.find(id);
+  if (at == outgoing_.end()) return std::move(why).with_rank(rank_);
+  return failed(std::move(why), "cannot send to", at->second.peer, *at->second.owner);
+}
+
 result<bool> engine::step_staged() {
   bool moved = false;
   for (std::size_t channel = 0; channel < receiving_.size(); ++channel) {
@@ -205,13 +223,21 @@ result<bool> engine::step_staged() {
       incoming_message& m = incoming_.at(at.id);
       at.moving.emplace(data_comm_, m.peer, m.channel != 0 ? m.channel : static_cast<int>(channel), nullptr,
                         m.bytes.data(), m.bytes.size(), *pool_);
-      SHARDMESH_TRY(moved, at.moving->step());  // receives are posted before a sender that waits for it may send
-      if (m.channel == 0) send(m.peer, {.kind = record_kind::grant, .sender_id = m.sender_id, .channel = channel});
+      // Receives are posted before a sender that waits for it may send.
+      if (auto begun = at.moving->step(); !begun)
+        return failed(std::move(begun).error(), "cannot receive from", m.peer, *m.owner);
+      moved = true;
+      if (m.channel == 0)
+        send(m.peer, {.kind = record_kind::grant, .sender_id = m.sender_id, .channel = channel}, *m.owner);
       if (poison_) return true;
     }
     if (at.id == 0) continue;
-    SHARDMESH_TRY(const bool stepped, at.moving->step());
-    moved |= stepped;
+    const auto stepped = at.moving->step();
+    if (!stepped) {
+      const incoming_message& m = incoming_.at(at.id);
+      return failed(stepped.error(), "cannot receive from", m.peer, *m.owner);
+    }
+    moved |= *stepped;
     if (!at.moving->is_finished()) continue;
     at.moving.reset();
     taken(std::exchange(at.id, 0));
@@ -219,8 +245,9 @@ result<bool> engine::step_staged() {
   }
   for (transfer& at : pushing_) {
     if (!at.moving) continue;
-    SHARDMESH_TRY(const bool stepped, at.moving->step());
-    moved |= stepped;
+    const auto stepped = at.moving->step();
+    if (!stepped) return failed_sending(stepped.error(), at.id);
+    moved |= *stepped;
     if (at.moving->is_finished()) at.moving.reset();
   }
   for (transfer& at : sending_) {
@@ -232,8 +259,9 @@ result<bool> engine::step_staged() {
       at.moving.emplace(data_comm_, m.peer, next.channel, m.bytes.data(), nullptr, m.bytes.size(), *pool_);
     }
     if (at.id == 0) continue;
-    SHARDMESH_TRY(const bool stepped, at.moving->step());
-    moved |= stepped;
+    const auto stepped = at.moving->step();
+    if (!stepped) return failed_sending(stepped.error(), at.id);
+    moved |= *stepped;
     if (!at.moving->is_finished()) continue;  // then the receiver says that it has taken the message
     at.moving.reset();
     at.id = 0;

@@ -48,6 +48,29 @@ result<void> check(int code, std::string_view action) {
                                                           : fmt::format("MPI error {}", code)));
 }
 
+result<void> called(function_ref<int()> call, std::string_view action) {
+  const auto thrown = [&](const char* text) {
+    return fail(errc::communication, fmt::format("{}: an error handler of MPI threw", action)).with_values("", text);
+  };
+  int code = MPI_SUCCESS;
+  try {
+    code = call();
+  } catch (const std::exception& e) {
+    return thrown(e.what());
+  } catch (...) {
+    return thrown("");
+  }
+  return check(code, action);
+}
+
+bool succeeds(function_ref<int()> call) noexcept {
+  try {
+    return call() == MPI_SUCCESS;
+  } catch (...) {
+    return false;
+  }
+}
+
 bool is_forked() {
   const std::uint64_t known = owner.load(std::memory_order_relaxed);
   return known != 0 && known != detail::process_token();
@@ -55,27 +78,27 @@ bool is_forked() {
 
 bool is_up() {
   int finalised = 0;
-  return !is_forked() && MPI_Finalized(&finalised) == MPI_SUCCESS && finalised == 0;
+  return !is_forked() && succeeds([&] { return MPI_Finalized(&finalised); }) && finalised == 0;
 }
 
 result<std::shared_ptr<session>> session::open(bool may_initialise) {
   static std::mutex lock;
   static std::weak_ptr<session> current;
-  const std::lock_guard locked(lock);
-  int initialised = 0, level = MPI_THREAD_SINGLE;
-  if (is_forked())
+  if (is_forked())  // before the lock, which a fork may have copied locked
     return fail(errc::unsupported, "MPI belongs to the process that forked this one")
         .with_hint("start ranks with mpirun, or fork before the first communicator is made");
+  const std::lock_guard locked(lock);
+  int initialised = 0, level = MPI_THREAD_SINGLE;
   if (!is_up())
     return fail(errc::unsupported, "MPI was finalised and cannot be started again in this process")
         .with_hint("keep one mpi_communicator until the end of the program");
   if (auto running = current.lock()) return running;
-  SHARDMESH_CHECK(check(MPI_Initialized(&initialised), "cannot ask whether MPI is initialised"));
+  SHARDMESH_CHECK(called([&] { return MPI_Initialized(&initialised); }, "cannot ask whether MPI is initialised"));
   if (initialised == 0 && !may_initialise)
     return fail(errc::unsupported, "MPI is not initialised, so there is no communicator to use");
   std::shared_ptr<session> opened(new session);
   if (initialised == 0) SHARDMESH_CHECK(opened->initialise());
-  SHARDMESH_CHECK(check(MPI_Query_thread(&level), "cannot ask for MPI's thread level"));
+  SHARDMESH_CHECK(called([&] { return MPI_Query_thread(&level); }, "cannot ask for MPI's thread level"));
   if (level < MPI_THREAD_MULTIPLE) return too_low(level);
   current = opened;
   owner = detail::process_token();
@@ -84,10 +107,12 @@ result<std::shared_ptr<session>> session::open(bool may_initialise) {
 
 result<void> session::initialise() {
   int provided = MPI_THREAD_SINGLE;
-  SHARDMESH_CHECK(check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "cannot initialise MPI"));
+  SHARDMESH_CHECK(called([&] { return MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided); },
+                         "cannot initialise MPI"));
   finalises_ = true;
-  SHARDMESH_CHECK(check(MPI_Comm_dup(MPI_COMM_WORLD, &farewell_), "cannot duplicate MPI_COMM_WORLD"));
-  return check(MPI_Comm_set_errhandler(farewell_, MPI_ERRORS_RETURN), "cannot set an MPI error handler");
+  SHARDMESH_CHECK(called([&] { return MPI_Comm_dup(MPI_COMM_WORLD, &farewell_); }, "cannot duplicate MPI_COMM_WORLD"));
+  return called([&] { return MPI_Comm_set_errhandler(farewell_, MPI_ERRORS_RETURN); },
+                "cannot set an MPI error handler");
 }
 
 // MPI_Finalize waits for every rank, also for dead ones. So the ranks meet first; after a failure for a limited time.
@@ -96,15 +121,15 @@ session::~session() {
   if (farewell_ != MPI_COMM_NULL) {
     const auto last = std::chrono::steady_clock::now() + farewell_time;
     MPI_Request meeting = MPI_REQUEST_NULL;
-    if (MPI_Ibarrier(farewell_, &meeting) != MPI_SUCCESS) return;
+    if (!succeeds([&] { return MPI_Ibarrier(farewell_, &meeting); })) return;
     for (int met = 0; met == 0;) {
-      if (MPI_Test(&meeting, &met, MPI_STATUS_IGNORE) != MPI_SUCCESS) return;
+      if (!succeeds([&] { return MPI_Test(&meeting, &met, MPI_STATUS_IGNORE); })) return;
       if (met == 0 && doubted_ && std::chrono::steady_clock::now() > last) return;
       if (met == 0) std::this_thread::sleep_for(std::chrono::microseconds(50));
     }
-    MPI_Comm_free(&farewell_);
+    static_cast<void>(succeeds([&] { return MPI_Comm_free(&farewell_); }));
   }
-  MPI_Finalize();
+  static_cast<void>(succeeds([] { return MPI_Finalize(); }));
 }
 
 }  // namespace shardmesh::mpi

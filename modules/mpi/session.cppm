@@ -10,6 +10,11 @@ namespace shardmesh::mpi {
 
 /// Success, or errc::communication with MPI's text: "cannot duplicate a communicator: MPI_ERR_COMM: ...".
 result<void> check(int code, std::string_view action);
+/// As `check` of the code that the call returns. The error handler of a program may throw, out of MPI and out of the
+/// call: that is such an error as well, with the exception's text.
+result<void> called(function_ref<int()> call, std::string_view action);
+/// Whether the call succeeded. Nothing is thrown: for ends, where there is nobody to tell.
+bool succeeds(function_ref<int()> call) noexcept;
 
 /// MPI may be called. After MPI_Finalize it may not, nor in a forked child, which shares its parent's connections. Then
 /// what MPI holds stays where it is.

@@ -11,10 +11,15 @@ namespace shardmesh::mpi {
 
 bool staging::is_free() {
   int over = 0;
-  return request == MPI_REQUEST_NULL || (MPI_Test(&request, &over, MPI_STATUS_IGNORE) == MPI_SUCCESS && over != 0);
+  if (request == MPI_REQUEST_NULL) return true;
+  return succeeds([&] { return MPI_Test(&request, &over, MPI_STATUS_IGNORE); }) && over != 0;
 }
 
-void abandoned_memory::add(staging memory) {
+abandoned_memory::abandoned_memory() {
+  held_.reserve(most_abandoned);
+}
+
+void abandoned_memory::add(staging memory) noexcept {
   if (!is_up()) return held_.push_back(std::move(memory));  // nobody can be asked any more
   std::erase_if(held_, [](staging& held) { return held.is_free(); });
   if (!memory.is_free()) held_.push_back(std::move(memory));
@@ -47,7 +52,6 @@ staged_transfer::staged_transfer(MPI_Comm comm, std::int32_t peer, int channel, 
       size_(size),
       pool_(pool),
       chunk_(std::min(pool.chunk(), size)) {
-  constexpr std::size_t most_slots = 4;
   slots_.resize(std::min(most_slots, (size - 1) / chunk_ + 1));
   for (staging& slot : slots_) slot.bytes = pool.take();
 }
@@ -62,11 +66,13 @@ result<void> staged_transfer::post(std::size_t slot) {
   const int count = static_cast<int>(size);
   if (from_ != nullptr) {
     std::memcpy(at.bytes.get(), from_ + posted_, size);
-    SHARDMESH_CHECK(check(MPI_Isend(at.bytes.get(), count, MPI_BYTE, peer_, channel_, comm_, &at.request),
-                          "cannot send a part of a message"));
+    SHARDMESH_CHECK(
+        called([&] { return MPI_Isend(at.bytes.get(), count, MPI_BYTE, peer_, channel_, comm_, &at.request); },
+               "cannot send a part of a message"));
   } else {
-    SHARDMESH_CHECK(check(MPI_Irecv(at.bytes.get(), count, MPI_BYTE, peer_, channel_, comm_, &at.request),
-                          "cannot receive a part of a message"));
+    SHARDMESH_CHECK(
+        called([&] { return MPI_Irecv(at.bytes.get(), count, MPI_BYTE, peer_, channel_, comm_, &at.request); },
+               "cannot receive a part of a message"));
   }
   posted_ += size;
   return {};
@@ -77,7 +83,8 @@ result<bool> staged_transfer::step() {
   while (done_ < posted_) {  // chunks end in order
     staging& at = slots_[done_ / chunk_ % slots_.size()];
     int over = 0;
-    SHARDMESH_CHECK(check(MPI_Test(&at.request, &over, MPI_STATUS_IGNORE), "cannot move a part of a message"));
+    SHARDMESH_CHECK(
+        called([&] { return MPI_Test(&at.request, &over, MPI_STATUS_IGNORE); }, "cannot move a part of a message"));
     if (over == 0) break;
     const std::size_t size = std::min(chunk_, size_ - done_);
     if (to_ != nullptr) std::memcpy(to_ + done_, at.bytes.get(), size);
@@ -91,9 +98,10 @@ result<bool> staged_transfer::step() {
   return moved;
 }
 
-void staged_transfer::abandon(abandoned_memory& to) {
+void staged_transfer::abandon(abandoned_memory& to) noexcept {
   for (staging& slot : slots_) {
-    if (to_ != nullptr && slot.request != MPI_REQUEST_NULL && is_up()) MPI_Cancel(&slot.request);
+    if (to_ != nullptr && slot.request != MPI_REQUEST_NULL && is_up())
+      static_cast<void>(succeeds([&] { return MPI_Cancel(&slot.request); }));
     to.add(std::move(slot));
   }
   slots_.clear();

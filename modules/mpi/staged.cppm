@@ -13,6 +13,9 @@ namespace shardmesh::mpi {
 /// the receiver; those of messages that are pushed follow, chosen by the sender.
 inline constexpr std::size_t most_transfers = 16;
 
+/// Chunks of a message under way at a time.
+inline constexpr std::size_t most_slots = 4;
+
 /// Memory that MPI may hold, with the request that holds it.
 struct staging {
   std::unique_ptr<std::byte[]> bytes;
@@ -23,15 +26,17 @@ struct staging {
 /// Memory whose requests nobody waits for any more. What MPI still holds at the end is given up, not freed.
 class abandoned_memory {
  public:
-  abandoned_memory() = default;
+  abandoned_memory();
   abandoned_memory(const abandoned_memory&) = delete;
   abandoned_memory& operator=(const abandoned_memory&) = delete;
   ~abandoned_memory();
-  void add(staging memory);
+  /// Precondition: all together no more than all transfers of a communicator have.
+  void add(staging memory) noexcept;
   inline bool is_empty() const { return held_.empty(); }
 
  private:
-  std::vector<staging> held_;
+  static constexpr std::size_t most_abandoned = 3 * most_transfers * most_slots;
+  std::vector<staging> held_;  // with room for all: it grows where there may be no memory
 };
 
 /// Staging memory in pieces of one chunk, kept for the next message: fresh pages cost more than the copying.
@@ -63,7 +68,7 @@ class staged_transfer {
   result<bool> step();
   inline bool is_finished() const { return done_ == size_; }
   /// Never touches user memory again.
-  void abandon(abandoned_memory& to);
+  void abandon(abandoned_memory& to) noexcept;
 
  private:
   result<void> post(std::size_t slot);

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A fork copies a rank of MPI, with the connections that belong to the parent.
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
+#include <forked_child.hpp>
 #include <optional>
 #include <span>
 #include <string>
@@ -21,22 +18,16 @@ using namespace shardmesh;
 
 TEST_CASE("a forked child's copy of an MPI communicator refuses calls and leaves the parent's alone") {
   std::optional<mpi_communicator> comm = mpi_communicator::from_handle(world_handle()).value();
-  const pid_t child = ::fork();
-  if (child == 0) {
-    ::alarm(20);  // a hang is a failure
-    const auto is_refused = [](const error& e) {
-      return e.code == errc::invalid_argument && e.message.find("forked") != std::string::npos;
-    };
-    bool is_well = is_refused(comm->all_gather({}, {}).error()) && is_refused(comm->status().error());
-    comm->abort(fail(errc::cancelled, "by the child"));
-    is_well = is_well && mpi_communicator::from_handle(world_handle()).error().code == errc::unsupported;
-    comm.reset();
-    std::_Exit(is_well ? 0 : 1);
-  }
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  CHECK(WIFEXITED(status));
-  CHECK(WEXITSTATUS(status) == 0);
+  CHECK(status_of_child([&] {
+          const auto is_refused = [](const error& e) {
+            return e.code == errc::invalid_argument && e.message.find("forked") != std::string::npos;
+          };
+          if (!is_refused(comm->all_gather({}, {}).error()) || !is_refused(comm->status().error())) return 1;
+          comm->abort(fail(errc::cancelled, "by the child"));
+          if (mpi_communicator::from_handle(world_handle()).error().code != errc::unsupported) return 2;
+          comm.reset();
+          return 0;
+        }) == 0);
   const std::int32_t rank = comm->rank(), size = comm->size();
   const auto all = comm->all_gather(message_bytes(rank, 0, 0, 100'000), {.deadline = in_seconds(20)});
   INFO((all ? "no error" : to_string(all.error())));
