@@ -15,6 +15,10 @@ class started final : public pending::operation {
  public:
   started(std::shared_ptr<engine> on, std::shared_ptr<nccl::operation> what)
       : engine_(std::move(on)), operation_(std::move(what)) {}
+  // What NCCL and CUDA gave to the operation is the parent's, so a forked child leaks it.
+  ~started() override {
+    if (engine_->is_forked()) static_cast<void>(new std::shared_ptr<nccl::operation>(std::move(operation_)));
+  }
   bool done() override { return engine_->would_not_block(*operation_); }
   result<void> wait() override { return engine_->wait(*operation_); }
 
@@ -38,7 +42,12 @@ void patience::rest() {
   }
 }
 
+error engine::of_another_process() const {
+  return detail::of_another_process(rank_, "make the call in the parent");
+}
+
 result<void> engine::check_call(const call_options& options, const char* part) {
+  if (is_forked()) return of_another_process();
   const guard locked(lock_);
   look({});
   const auto what = [&] { return detail::part_of_call(part, options.name); };
@@ -146,6 +155,7 @@ result<void> engine::mark(operation& op) {
 }
 
 bool engine::would_not_block(operation& op) {
+  if (is_forked()) return true;  // `wait` has an error
   const guard locked(lock_);
   if (!poison_) advance();
   look(ask_every);
@@ -154,6 +164,7 @@ bool engine::would_not_block(operation& op) {
 }
 
 result<void> engine::wait(operation& op) {
+  if (is_forked()) return of_another_process();
   for (patience each;; each.rest()) {
     const guard locked(lock_);
     if (!poison_) advance();
@@ -178,11 +189,13 @@ result<std::vector<std::vector<std::byte>>> engine::all_gather(std::span<const s
 }
 
 void engine::abort(const error& reason) {
+  if (is_forked()) return;
   const guard locked(lock_);
   poison(reason, true);
 }
 
 result<void> engine::status() {
+  if (is_forked()) return of_another_process();
   const guard locked(lock_);
   look({});
   if (poison_) return *poison_;
@@ -190,6 +203,7 @@ result<void> engine::status() {
 }
 
 result<void*> engine::register_memory(std::span<std::byte> memory) {
+  if (is_forked()) return of_another_process();
   const guard locked(lock_);
   if (poison_) return *poison_;
   const cuda::current_device at(parts_.cuda, parts_.where);
@@ -204,6 +218,7 @@ result<void*> engine::register_memory(std::span<std::byte> memory) {
 }
 
 void engine::deregister(void* handle) {
+  if (is_forked()) return;
   const guard locked(lock_);
   if (comm_ != nullptr && handle != nullptr) static_cast<void>(parts_.nccl.call().comm_deregister(comm_, handle));
 }

@@ -65,6 +65,10 @@ class engine : public std::enable_shared_from_this<engine> {
   inline const parts& made_of() const { return parts_; }
   inline communicator_ref control() const { return control_; }
 
+  // A fork copied this engine, perhaps with its lock held: NCCL, CUDA and the peers are the parent's.
+  inline bool is_forked() const { return !maker_.is_this(); }
+  error of_another_process() const;  // says so
+
   // The poison of any rank; a deadline that has passed and a cancelled call poison.
   result<void> check_call(const call_options& options, const char* part);
   // errc::unsupported for an address that is not of this device's memory.
@@ -105,6 +109,7 @@ class engine : public std::enable_shared_from_this<engine> {
   void settle(operation& op);  // until no kernel touches the memory of an aborted operation
   void watch(const std::stop_token& stop);
 
+  detail::maker_process maker_;
   parts parts_;
   std::optional<any_communicator> own_control_;
   communicator_ref control_;

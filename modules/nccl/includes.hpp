@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the bodies of this room include, and with them the members of its engine.
 #pragma once
+#include <process_token.hpp>
 #include <try.hpp>
 
 #include <algorithm>

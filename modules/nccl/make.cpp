@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Making communicators: what ranks agree on before NCCL is asked, and waiting for NCCL.
 module;
-#include <process_token.hpp>
-
 #include "includes.hpp"
 module shardmesh.nccl;
 
@@ -103,8 +101,8 @@ namespace {
 // which would wait for both, does not run.
 template <class Control>
 std::shared_ptr<engine> shared(parts made, Control&& control, void* comm) {
-  const auto end = [maker = detail::process_token()](engine* e) {
-    if (maker == detail::process_token()) delete e;
+  const auto end = [](engine* e) {
+    if (!e->is_forked()) delete e;
   };
   return {new engine(std::move(made), std::forward<Control>(control), comm), end};
 }
@@ -115,6 +113,7 @@ result<std::shared_ptr<engine>> engine::make(communicator_ref control, device wh
                                              const call_options& given) {
   call_options call = given.named("nccl_communicator::make");
   call.stream = {};
+  SHARDMESH_CHECK(heard_from(control));  // CUDA and NCCL are not asked in a child that was forked from a rank
   auto mine = prepare(control.rank(), where, options);
 
   // Everybody goes on, or everybody has the same error: until here nobody waits for anybody.

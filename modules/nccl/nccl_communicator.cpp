@@ -109,6 +109,7 @@ result<nccl_communicator*> nccl_communicator::groups(std::span<const std::int32_
     return fail(errc::invalid_argument, "groups need one number for each rank, from 0")
         .with_rank(rank())
         .with_values(std::to_string(size()) + " numbers", std::to_string(group_of.size()));
+  if (engine_->is_forked()) return engine_->of_another_process();
   if (nccl_communicator* const known = engine_->kept_group(group_of)) return known;
   SHARDMESH_TRY(auto made,
                 split(group_of[static_cast<std::size_t>(rank())], rank(), call.named("nccl_communicator::groups")));
@@ -121,6 +122,7 @@ result<nccl_communicator> nccl_communicator::duplicate(const call_options& call)
 }
 
 result<nccl_registration> nccl_communicator::register_memory(bytes memory) {
+  if (engine_->is_forked()) return engine_->of_another_process();
   SHARDMESH_CHECK(engine_->check_memory(memory.data(), "a registration"));
   nccl_registration made;
   SHARDMESH_TRY(made.handle_, engine_->register_memory(memory));

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "call.hpp"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
 #include <map>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -25,6 +30,22 @@ call_book& book() {
   return *made;
 }
 
+// In memory that forked children share.
+std::atomic<std::int64_t>& count_of_children() {
+  static auto* const shared =
+      new (::mmap(nullptr, sizeof(std::int64_t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))
+          std::atomic<std::int64_t>(0);
+  return *shared;
+}
+
+// Before the lock, which a fork may have copied locked.
+engine_lock lock_after_counting() {
+  static const pid_t maker = ::getpid();
+  std::atomic<std::int64_t>& children = count_of_children();
+  if (::getpid() != maker) ++children;
+  return engine::the().lock();
+}
+
 fault take_fault(std::string_view function, int who) {
   fault taken;
   std::erase_if(book().faults, [&](planted_fault& each) {
@@ -37,7 +58,7 @@ fault take_fault(std::string_view function, int who) {
 
 }  // namespace
 
-call::call(const char* function, int who) : lock_(engine::the().lock()), function_(function) {
+call::call(const char* function, int who) : lock_(lock_after_counting()), function_(function) {
   ++book().counts[function];
   fault_ = take_fault(function, who);
 }
@@ -49,6 +70,10 @@ std::optional<int> call::failed_at_once() const {
 
 void call::reset() {
   book() = {};
+}
+
+std::int64_t call::count_of_children() {
+  return gpu_double::count_of_children();
 }
 
 std::int64_t call::count(std::string_view function) {

@@ -29,6 +29,7 @@ class call {
 
   static void reset();
   static std::int64_t count(std::string_view function);
+  static std::int64_t count_of_children();
   static void plant(std::string function, int who, int nth, fault what);
 
  private:

@@ -93,6 +93,10 @@ std::int64_t double_calls(const char* function) {
   return call::count(function);
 }
 
+std::int64_t double_calls_of_children() {
+  return call::count_of_children();
+}
+
 void double_inject(const char* function, int who, int nth, int action, int code) {
   const engine_lock held = engine::the().lock();
   call::plant(function, who, nth, {action, code});

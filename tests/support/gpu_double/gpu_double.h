@@ -31,6 +31,9 @@ GPU_DOUBLE_API const char* double_leak_text(void);
 GPU_DOUBLE_API const char* double_pending_text(void);
 /// How often a function of libcudart or libnccl was called since the reset, e.g. "cudaMallocAsync".
 GPU_DOUBLE_API std::int64_t double_calls(const char* function);
+/// How many calls forked children of this program made, of any function: a device and its library belong to one
+/// process.
+GPU_DOUBLE_API std::int64_t double_calls_of_children(void);
 
 enum double_action {
   double_fail = 1,  // the call returns `code` and does nothing
