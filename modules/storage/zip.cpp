@@ -194,8 +194,10 @@ result<zip_record> read_entry(const byte_source& source, directory_window& direc
   return record;
 }
 
-/// Each record's limit is the beginning of the next; its header, name and data must fit before it.
-result<void> check_extents(const byte_source& source, std::vector<zip_record>& records, std::int64_t directory_offset) {
+/// Each record's limit is the beginning of the next; its header, name and data must fit before it. The records' order
+/// in the source.
+result<std::vector<std::size_t>> check_extents(const byte_source& source, std::vector<zip_record>& records,
+                                               std::int64_t directory_offset) {
   std::vector<std::size_t> order(records.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
   std::sort(order.begin(), order.end(),
@@ -207,8 +209,41 @@ result<void> check_extents(const byte_source& source, std::vector<zip_record>& r
     if (record.limit - record.header_offset < least)
       return bad(source, fmt::format("record \"{}\" overlaps the next", record.name));
   }
-  return {};
+  return order;
 }
+
+/// Local headers. Those of small records behind each other are one read: a file of many small tensors has as many.
+class header_window {
+ public:
+  header_window(const byte_source& source, std::span<const zip_record> records, std::span<const std::size_t> order)
+      : source_(source), run_ends_(records.size()) {
+    for (std::size_t i = order.size(); i-- > 0;) {
+      const zip_record& record = records[order[i]];
+      if (record.limit - record.header_offset > small_record) continue;
+      const std::int64_t next_end = i + 1 < order.size() ? run_ends_[order[i + 1]] : 0;
+      run_ends_[order[i]] = std::max(record.limit, next_end);
+    }
+  }
+
+  /// The first `count` bytes of a record, which must lie before its limit; valid until the next call.
+  result<std::span<const std::byte>> look(std::size_t index, const zip_record& record, std::int64_t count) {
+    const std::int64_t at = record.header_offset - begin_;
+    if (at >= 0 && at <= std::ssize(bytes_) - count)
+      return std::span<const std::byte>(bytes_).subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(count));
+    begin_ = record.header_offset;
+    const std::int64_t run = std::min(run_ends_[index] - begin_, most_bytes);
+    bytes_.resize(static_cast<std::size_t>(std::max(run, count)));
+    if (auto done = source_.read(begin_, bytes_); !done) return bytes_.clear(), std::move(done).error();
+    return std::span<const std::byte>(bytes_).first(static_cast<std::size_t>(count));
+  }
+
+ private:
+  static constexpr std::int64_t small_record = 4096, most_bytes = 1 << 16;
+  const byte_source& source_;
+  std::vector<std::int64_t> run_ends_;  // of each small record: where the small ones behind it end; 0: of others
+  std::int64_t begin_ = 0;
+  std::vector<std::byte> bytes_;
+};
 
 // Of the two sets of flags, bit 3 (sizes follow the data) and bits 1 and 2 (effort) may differ: they change nothing.
 bool flags_agree(std::uint64_t local, std::uint64_t central) {
@@ -227,12 +262,13 @@ bool sizes_agree(std::span<const std::byte> header, const zip_record& record) {
 }
 
 /// Holds a record's local header against the directory, and sets where its bytes begin and how. One read, where the
-/// header's extra field (PyTorch aligns storages with it) is as short as usual. `header`: memory for it.
-result<void> read_local_header(const byte_source& source, zip_record& record, std::vector<std::byte>& header) {
+/// header's extra field (PyTorch aligns storages with it) is as short as usual.
+result<void> read_local_header(const byte_source& source, header_window& headers, std::size_t index,
+                               zip_record& record) {
   constexpr std::int64_t usual_extra = 128;
   const std::int64_t fixed = local_bytes + static_cast<std::int64_t>(record.name.size());
-  header.resize(static_cast<std::size_t>(std::min(fixed + usual_extra + 2, record.limit - record.header_offset)));
-  SHARDMESH_CHECK(source.read(record.header_offset, header));
+  SHARDMESH_TRY(const std::span<const std::byte> header,
+                headers.look(index, record, std::min(fixed + usual_extra + 2, record.limit - record.header_offset)));
   const auto name_bytes = static_cast<std::int64_t>(u16(header, 26)),
              extra_bytes = static_cast<std::int64_t>(u16(header, 28));
   const std::string_view name(reinterpret_cast<const char*>(header.data()) + local_bytes, record.name.size());
@@ -318,10 +354,11 @@ result<zip_directory> zip_directory::read(const byte_source& source, std::vector
     directory.records_.push_back(std::move(record));
   }
   if (window.left() != 0) return bad(source, "the directory has more records than it says");
-  SHARDMESH_CHECK(check_extents(source, directory.records_, static_cast<std::int64_t>(where.offset)));
-  std::vector<std::byte> header;
-  for (zip_record& record : directory.records_) {
-    auto done = read_local_header(source, record, header);
+  SHARDMESH_TRY(const std::vector<std::size_t> order,
+                check_extents(source, directory.records_, static_cast<std::int64_t>(where.offset)));
+  header_window headers(source, directory.records_, order);
+  for (std::size_t i = 0; i < directory.records_.size(); ++i) {
+    auto done = read_local_header(source, headers, i, directory.records_[i]);
     if (done) continue;
     if (contradictions == nullptr || done.error().code != errc::bad_format) return std::move(done).error();
     contradictions->push_back(std::move(done).error());

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The ZIP reader: records of sound archives, contradictions of each kind, truncation, and damaged golden items.
+#include <array>
 #include <catch2/catch_test_macros.hpp>
 #include <checkpoint_data.hpp>
 #include <cstddef>
@@ -44,6 +45,33 @@ error problem_of(const std::vector<std::byte>& bytes) {
   return directory.error();
 }
 
+/// Counts reads.
+class counted_source final : public byte_source {
+ public:
+  explicit counted_source(std::span<const std::byte> bytes) : inner_(bytes, "counted") {}
+  std::int64_t size_bytes() const override { return inner_.size_bytes(); }
+  std::string name() const override { return inner_.name(); }
+  result<void> read(std::int64_t offset, std::span<std::byte> out) const override {
+    ++reads, bytes += std::ssize(out);
+    return inner_.read(offset, out);
+  }
+  mutable std::int64_t reads = 0, bytes = 0;
+
+ private:
+  memory_source inner_;
+};
+
+/// An archive of records with these many bytes each.
+std::vector<std::byte> records_of(const std::vector<std::size_t>& sizes) {
+  torch_file::archive archive("x");
+  std::vector<std::byte> bytes;
+  const auto append = [&](const std::vector<std::byte>& more) { bytes.insert(bytes.end(), more.begin(), more.end()); };
+  for (std::size_t i = 0; i < sizes.size(); ++i)
+    append(archive.record("data/" + std::to_string(i), std::vector<std::byte>(sizes[i], std::byte{7})));
+  append(archive.tail());
+  return bytes;
+}
+
 /// The item of rows10 that a corrupt case damages: the first in its file that metadata does not move.
 std::vector<std::byte> blob(const std::string& name) {
   const auto folder = data::golden() / "corrupt" / name / "checkpoint";
@@ -62,6 +90,29 @@ std::vector<std::byte> blob(const std::string& name) {
 }
 
 }  // namespace
+
+TEST_CASE("local headers of small records are read together, and the data of large ones is not") {
+  const auto small = records_of(std::vector<std::size_t>(1000, 64));
+  const counted_source many(small);
+  const zip_directory directory = zip_directory::read(many).value();
+  CHECK(directory.records().size() == 1002);
+  CHECK(directory.find("x/data/999")->beginning == std::array{std::byte{7}, std::byte{7}});
+  CHECK(many.reads < 12);
+  std::vector<std::size_t> sizes(20, 100'000);
+  sizes[3] = sizes[4] = sizes[5] = 64;
+  const auto mixed = records_of(sizes);
+  const counted_source large(mixed);
+  REQUIRE(zip_directory::read(large));
+  CHECK(large.reads <= 24);
+  CHECK(large.bytes < 20'000);
+}
+
+TEST_CASE("of many small records, one whose local header contradicts the directory is refused by its name") {
+  auto bytes = records_of(std::vector<std::size_t>(1000, 64));
+  const std::size_t at = find(bytes, "x/data/500");
+  bytes[at + 2] = std::byte{'D'};
+  CHECK(problem_of(bytes).message.find("local header of record \"x/data/500\"") != std::string::npos);
+}
 
 TEST_CASE("records are found by name, with their sizes, data and checksum") {
   const auto bytes = two_records();
