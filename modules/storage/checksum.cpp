@@ -9,6 +9,7 @@ module;
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <iterator>
 #include <limits>
 #include <map>
@@ -45,15 +46,62 @@ std::optional<std::int64_t> number(std::string_view& text) {
   return value;
 }
 
-}  // namespace
-
-result<void> check_checksum(const byte_source& file, const checksum_range& range) {
-  SHARDMESH_TRY(const digest128 found, xxh3_of_range(file, range.offset, range.length));
+result<void> compare(const digest128& found, const checksum_range& range, const byte_source& file) {
   if (to_hex(found) == range.digits) return {};
   return fail(errc::checksum_mismatch,
               fmt::format("bytes {} to {} are not what was written", range.offset, range.offset + range.length))
       .with_file(file.name())
       .with_values(range.digits, to_hex(found));
+}
+
+// A range that is to be checked, of an opened file; `number`: of its problem.
+struct range_in_file {
+  const byte_source* file = nullptr;
+  const checksum_range* range = nullptr;
+  std::int64_t number = 0;
+};
+
+// Behind each run of ranges that are read together: small ones, each where the one before it ends.
+std::vector<std::size_t> ends_of_runs(std::span<const range_in_file> sorted) {
+  constexpr std::int64_t small_range = 1 << 14, most_bytes = 1 << 20;
+  std::vector<std::size_t> ends;
+  for (std::size_t begin = 0, end = 0; begin < sorted.size(); begin = end) {
+    const checksum_range& first = *sorted[begin].range;
+    for (std::int64_t at = first.offset; end < sorted.size(); ++end) {
+      const checksum_range& next = *sorted[end].range;
+      if (sorted[end].file != sorted[begin].file || next.offset != at || next.length > small_range ||
+          at - first.offset > most_bytes)
+        break;
+      at += next.length;
+    }
+    end = std::max(end, begin + 1);
+    ends.push_back(end);
+  }
+  return ends;
+}
+
+// Those of a run, whose bytes are read in one call; one by one where that fails.
+void check_run(std::span<const range_in_file> run, first_problems& found) {
+  const byte_source& file = *run.front().file;
+  const std::int64_t begin = run.front().range->offset;
+  std::vector<std::byte> bytes;
+  if (run.size() > 1)
+    bytes.resize(static_cast<std::size_t>(run.back().range->offset + run.back().range->length - begin));
+  const bool is_read = run.size() > 1 && file.read(begin, bytes);
+  for (const auto& [source, range, number] : run) {
+    auto done = is_read ? compare(xxh3(std::span(bytes).subspan(static_cast<std::size_t>(range->offset - begin),
+                                                                static_cast<std::size_t>(range->length))),
+                                  *range, file)
+                        : check_checksum(file, *range);
+    if (!done) found.add(number, std::move(done).error());
+  }
+}
+
+}  // namespace
+
+result<void> check_checksum(const byte_source& file, const checksum_range& range) {
+  SHARDMESH_TRY(const digest128 found, xxh3_of_range(file, range.offset, range.length));
+  return compare(found, range, file);
 }
 
 std::string format_checksums(std::span<const checksum_range> ranges) {
@@ -127,15 +175,23 @@ std::vector<error> check_checksums(const std::filesystem::path& folder, std::spa
     }
   }
   first_problems found(std::numeric_limits<std::size_t>::max());
-  static_cast<void>(
-      parallel_for(threads, static_cast<std::int64_t>(chosen.size()), [&](std::int64_t i) -> result<void> {
-        const checksum_range& range = ranges[chosen[static_cast<std::size_t>(i)]];
-        const checked_file& file = by_name.find(range.file)->second;
-        if (!file.source) return {};
-        auto checked = check_checksum(*file.source, range);
-        if (!checked) found.add(i, std::move(checked).error());
-        return {};
-      }));
+  std::vector<range_in_file> sorted;
+  sorted.reserve(chosen.size());
+  for (std::size_t i = 0; i < chosen.size(); ++i) {
+    const checksum_range& range = ranges[chosen[i]];
+    const checked_file& file = by_name.find(range.file)->second;
+    if (file.source) sorted.push_back({file.source.get(), &range, static_cast<std::int64_t>(i)});
+  }
+  std::stable_sort(sorted.begin(), sorted.end(), [](const range_in_file& a, const range_in_file& b) {
+    return a.file == b.file ? a.range->offset < b.range->offset : std::less<>{}(a.file, b.file);
+  });
+  const std::vector<std::size_t> ends = ends_of_runs(sorted);
+  static_cast<void>(parallel_for(threads, static_cast<std::int64_t>(ends.size()), [&](std::int64_t i) -> result<void> {
+    const auto at = static_cast<std::size_t>(i);
+    const std::size_t begin = at == 0 ? 0 : ends[at - 1];
+    check_run(std::span(sorted).subspan(begin, ends[at] - begin), found);
+    return {};
+  }));
   for (error& problem : found.take()) problems.push_back(std::move(problem));
   return problems;
 }
