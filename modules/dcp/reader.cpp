@@ -32,6 +32,32 @@ namespace {
 
 constexpr std::int64_t archive_limit_bytes = std::int64_t{4} << 30;
 
+// An item whose bytes are in memory, with those of others; what is asked beside bytes is answered by its file.
+class kept_item final : public byte_source {
+ public:
+  // `begin`: of the item in `bytes`.
+  kept_item(std::shared_ptr<const byte_source> item, std::shared_ptr<const std::vector<std::byte>> bytes,
+            std::int64_t begin)
+      : item_(std::move(item)), bytes_(std::move(bytes)), begin_(begin) {}
+  std::int64_t size_bytes() const override { return item_->size_bytes(); }
+  result<void> read(std::int64_t offset, std::span<std::byte> out) const override {
+    const bool is_inside = offset >= 0 && offset <= size_bytes() && std::ssize(out) <= size_bytes() - offset;
+    if (!is_inside) return item_->read(offset, out);  // which says what is wrong
+    std::copy_n(bytes_->begin() + begin_ + offset, out.size(), out.begin());
+    return {};
+  }
+  std::string name() const override { return item_->name(); }
+  std::optional<file_range> plain_file() const override { return item_->plain_file(); }
+  std::int64_t stored_bytes(std::int64_t offset, std::int64_t length) const override {
+    return item_->stored_bytes(offset, length);
+  }
+
+ private:
+  std::shared_ptr<const byte_source> item_;
+  std::shared_ptr<const std::vector<std::byte>> bytes_;
+  std::int64_t begin_;
+};
+
 class dcp_reader final : public checkpoint_reader, public torch_file::archived_objects {
  public:
   dcp_reader(fs::path folder, metadata description, const open_options& options, std::shared_ptr<read_budget> budget)
@@ -241,7 +267,7 @@ class dcp_reader final : public checkpoint_reader, public torch_file::archived_o
     if (place.file < 0) return fail(errc::missing_key, "nothing says where it is stored");
     SHARDMESH_TRY(auto section, files_.section(place.file, place.offset, place.length));
     const std::string& transform = contents_.transforms[static_cast<std::size_t>(place.transform)];
-    if (transform.empty()) return section;
+    if (transform.empty()) return place.length <= small_item_bytes ? with_bytes(place, section) : section;
     if (!transform.starts_with("stream.zstd") || transform.find('+') != std::string::npos)
       return fail(errc::unsupported, "is stored through a transform that we do not know")
           .with_values("stream.zstd/1", transform);
@@ -257,6 +283,33 @@ class dcp_reader final : public checkpoint_reader, public torch_file::archived_o
     const std::scoped_lock guard(repeated_lock_);
     decoded_ = {key, decoded};
     return decoded;
+  }
+
+  // Biases, norms, steps of an optimizer: an item is opened, read, and held against its checksums, each time with a
+  // read and a check of the file's version. The bytes of a small one are kept; where one follows another, those of the
+  // next ones are read with it.
+  std::shared_ptr<const byte_source> with_bytes(const stored_range& place, std::shared_ptr<const byte_source> item) {
+    run_of_items& run = runs_[static_cast<std::size_t>(place.file) % runs_.size()];
+    const std::scoped_lock guard(run.lock);
+    const std::int64_t end = place.offset + place.length;
+    const bool is_of_file = run.file == place.file;
+    const bool follows = is_of_file && place.offset >= run.last_end && place.offset - run.last_end <= small_item_bytes;
+    run.last_end = end;
+    const auto is_inside = [&] { return place.offset >= run.begin && end <= run.begin + std::ssize(*run.bytes); };
+    if (!is_of_file || !run.bytes || !is_inside()) {
+      const auto whole = files_.open(place.file);
+      if (!whole) return item;
+      const std::int64_t left = (*whole)->size_bytes() - place.offset;
+      auto bytes = std::make_shared<std::vector<std::byte>>(
+          static_cast<std::size_t>(follows ? std::min(left, run_bytes) : place.length));
+      if (!(*whole)->read(place.offset, *bytes)) return item;
+      run.file = place.file;
+      if (!follows && run.bytes && is_of_file)  // another thread may be in the run
+        return std::make_shared<kept_item>(std::move(item), std::move(bytes), 0);
+      run.bytes = std::move(bytes);
+      run.begin = place.offset;
+    }
+    return std::make_shared<kept_item>(std::move(item), run.bytes, place.offset - run.begin);
   }
 
   // The bytes as they are to be copied: a damaged record must not go on under a fresh checksum.
@@ -326,6 +379,14 @@ class dcp_reader final : public checkpoint_reader, public torch_file::archived_o
   chunk_cache cache_;
   std::shared_ptr<read_budget> budget_;
   bool is_identified_ = false;  // whether every tensor was looked at for what it is
+  static constexpr std::int64_t small_item_bytes = 4096, run_bytes = 1 << 16;
+  struct run_of_items {
+    std::mutex lock;
+    std::int32_t file = -1;
+    std::shared_ptr<const std::vector<std::byte>> bytes;  // of the file, from `begin` on
+    std::int64_t begin = 0, last_end = 0;                 // `last_end`: of the item that was asked for last
+  };
+  std::array<run_of_items, 32> runs_;  // by number of the file
   std::mutex repeated_lock_;
   std::optional<std::pair<place_key, object_value>>
       repeated_value_;  // none has the place of an entry that has no place
