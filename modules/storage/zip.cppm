@@ -55,8 +55,9 @@ class zip_directory {
   /// \errors errc::bad_format, naming the file: no directory, counts or extents that do not agree, a comment that could
   ///   be an end record, duplicate names (also when only case differs), overlapping records, encryption, several disks,
   ///   a local header (signature, name, method, flags, CRC-32, sizes) that does not match the directory
-  /// Cost: two reads of the source (one for a small archive behind a `windowed_source`), and a small one for each
-  ///   record; a directory of more than 1 MiB is read in pieces. O(records log records).
+  /// Cost: two reads of the source (one for a small archive behind a `windowed_source`), and one for the local header of
+  ///   each record, or of small ones that follow each other; a directory of more than 1 MiB is read in pieces.
+  ///   O(records log records).
   /// Source: PKWARE APPNOTE 6.3; sizes come from the directory only, as PyTorch leaves them 0 in local headers.
   static result<zip_directory> read(const byte_source& source, std::vector<error>* contradictions = nullptr);
 
