@@ -2,6 +2,7 @@
 // What verify says of archives that are cut off, of more problems than it names, and of tensors that are not read.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
 #include <filesystem>
@@ -11,6 +12,7 @@
 #include <memory>
 #include <scratch_folder.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 import shardmesh.catalog;
