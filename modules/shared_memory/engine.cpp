@@ -68,8 +68,7 @@ engine::engine(std::shared_ptr<segment> memory, std::int32_t rank, std::function
       size_(memory_->size()),
       goes_on_(std::move(goes_on)),
       lines_(static_cast<std::size_t>(size_)),
-      guard_(random_guard()),
-      maker_(detail::process_token()) {}
+      guard_(random_guard()) {}
 
 // The address may belong to another engine soon.
 engine::~engine() {
@@ -77,14 +76,11 @@ engine::~engine() {
 }
 
 bool engine::is_forked() const {
-  return maker_ != detail::process_token();
+  return !maker_.is_this();
 }
 
 error engine::of_another_process() const {
-  return fail(errc::invalid_argument,
-              fmt::format("rank {} belongs to the process that forked this one, which cannot use it", rank_))
-      .with_rank(rank_)
-      .with_hint("join a group in the child, or make the call in the parent");
+  return detail::of_another_process(rank_, "join a group in the child, or make the call in the parent");
 }
 
 template <class Work>
@@ -152,7 +148,8 @@ result<void> engine::meet_all(const call_options& options) {
       problem = waited_in_vain("joining a group of processes", 0, std::move(missing), {});
     if (problem.code != errc::ok) {
       memory_->set_poison(rank_, problem);
-      return problem;
+      auto first = memory_->poison();  // another rank may have been a moment earlier
+      return first ? *std::move(first) : std::move(problem);
     }
     memory_->wait_for_bell(rank_, seen, options.deadline ? std::min(next_watch, *options.deadline) : next_watch);
   }

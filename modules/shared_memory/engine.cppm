@@ -3,6 +3,8 @@
 // then its bytes. Frames move while a rank is in a call. One lock guards everything. Not here: rings and bells
 // (segment).
 module;
+#include <process_token.hpp>
+
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -132,7 +134,7 @@ class engine : public std::enable_shared_from_this<engine> {
 
   // A fork copied this engine: its rank is the parent's.
   bool is_forked() const;
-  error of_another_process() const;
+  error of_another_process() const;  // says so
   // Runs `work`. An exception from it poisons before it leaves, so that nothing here refers to the caller's memory.
   template <class Work>
   auto guarded(locker& locked, const exchange& e, const Work& work) -> decltype(work());
@@ -169,8 +171,8 @@ class engine : public std::enable_shared_from_this<engine> {
   std::int32_t waiting_ = 0;  // threads of this rank
   object_numbers numbers_;
   std::uint64_t next_lent_ = 0;
-  position guard_;           // random, 0 from the poison on: peers that read this rank's memory look at it afterwards
-  std::uint64_t maker_ = 0;  // the token of the process that joined
+  position guard_;  // random, 0 from the poison on: peers that read this rank's memory look at it afterwards
+  detail::maker_process maker_;
 };
 
 }  // namespace shardmesh::shared_memory

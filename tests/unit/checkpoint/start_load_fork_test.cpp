@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A fork copies a load that is under way, without its thread.
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <atomic>
 #include <catch2/catch_test_macros.hpp>
-#include <cstdlib>
+#include <forked_child.hpp>
 #include <optional>
 #include <string>
 #include <thread>
@@ -23,19 +20,13 @@ TEST_CASE("a forked child neither waits for a load of its parent nor hangs where
                                               report.bytes_read = 7;
                                               return report;
                                             }).value();
-  const pid_t child = ::fork();
-  if (child == 0) {
-    ::alarm(20);  // a hang is a failure
-    const load_report& refused = running->wait();
-    const bool says_why = refused.problems.size() == 1 && refused.problems[0].code == errc::invalid_argument &&
-                          refused.problems[0].message == "the load runs in the process that forked this one";
-    running.reset();
-    std::_Exit(says_why ? 0 : 1);
-  }
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  CHECK(WIFEXITED(status));
-  CHECK(WEXITSTATUS(status) == 0);
+  CHECK(status_of_child([&] {
+          const load_report& refused = running->wait();
+          const bool says_why = refused.problems.size() == 1 && refused.problems[0].code == errc::invalid_argument &&
+                                refused.problems[0].message == "the load runs in the process that forked this one";
+          running.reset();
+          return says_why ? 0 : 1;
+        }) == 0);
   may_end = true;
   CHECK(running->wait().bytes_read == 7);
 }

@@ -4,13 +4,12 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/mount.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <catch2/catch_test_macros.hpp>
 #include <chrono>
 #include <cstddef>
-#include <cstdlib>
+#include <forked_child.hpp>
 #include <functional>
 #include <optional>
 #include <span>
@@ -29,18 +28,6 @@ namespace {
 
 auto in(std::chrono::milliseconds time) {
   return std::chrono::steady_clock::now() + time;
-}
-
-// The exit status of a child that does this; 255 when a signal ended it.
-int status_of_child(const std::function<int()>& work) {
-  const pid_t child = ::fork();
-  if (child == 0) {
-    ::alarm(20);  // a hang is a failure
-    std::_Exit(work());
-  }
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 255;
 }
 
 // Writes the setting of a process space of its own, and does the work there. 77: the system does not allow that.
