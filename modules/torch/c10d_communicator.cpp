@@ -8,10 +8,12 @@ module;
 #include <exception>
 #include <functional>
 #include <memory>
+#include <new>
 #include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 module shardmesh.torch;
@@ -51,6 +53,9 @@ message_group messages_of(const c10d_communicator& comm) {
 // The handles share the engine's leaving, not the engine: its threads hold that until all ranks have left.
 template <class Open>
 result<c10d_communicator> c10d_communicator::make(Open&& open) {
+  if (c10d_detail::engine::groups_are_of_parent())
+    return fail(errc::unsupported, "process groups of c10d belong to the process that forked this one")
+        .with_hint("fork before the first communicator is made");
   try {
     const auto engine = std::make_shared<c10d_detail::engine>(open());
     engine->begin();
@@ -62,6 +67,10 @@ result<c10d_communicator> c10d_communicator::make(Open&& open) {
   } catch (const std::invalid_argument& problem) {
     return fail(errc::unsupported, first_line(problem.what()))
         .with_hint("make the group with the backend gloo, or \"cpu:gloo,cuda:nccl\"; room nccl is for NCCL alone");
+  } catch (const std::bad_alloc&) {
+    return fail(errc::no_memory, "there is not enough memory for a communicator of c10d");
+  } catch (const std::system_error& problem) {
+    return fail(errc::communication, "no thread can be started for a process group").with_values("", problem.what());
   } catch (const std::exception& problem) {
     error made = fail(errc::invalid_argument, "no process group can be had");
     made.found = first_line(problem.what());

@@ -33,7 +33,8 @@ class c10d_communicator {
   ///         1024 communicators ago lives in this process (they would have the same tags)
   static result<c10d_communicator> of(c10d::ProcessGroup& group);
   /// The group that torch.distributed has registered under this name (`group.group_name` in Python).
-  /// \errors as above; errc::invalid_argument: there is no such group in this process
+  /// \errors as above; errc::invalid_argument: there is no such group in this process. Of both: errc::unsupported in a
+  ///         forked child whose parent has made a communicator, errc::communication when no thread can be started
   static result<c10d_communicator> named(const std::string& group_name);
 
   std::int32_t rank() const;
@@ -44,8 +45,9 @@ class c10d_communicator {
   result<std::vector<std::vector<std::byte>>> all_gather(std::span<const std::byte> bytes, const call_options& options);
   /// Does not block. errc::invalid_argument names the peer: this rank itself, out of range, named twice or with an
   /// empty message; errc::unsupported: a stream. Nothing is started then. The `pending` of a send of more than 208
-  /// bytes is done when the receiver has it; shorter ones are buffered. errc::no_memory for the copies is thrown as
-  /// LibTorch throws it.
+  /// bytes is done when the receiver has it; shorter ones are buffered. What LibTorch throws poisons:
+  /// errc::communication naming the peer, the call, and the tag, with LibTorch's text; errc::no_memory for
+  /// std::bad_alloc.
   result<pending> start_exchange(std::span<const outgoing> sends, std::span<const incoming> receives,
                                  const call_options& options);
   /// As `collective_communicator`, made of messages: c10d's own know no tags, so that runs beside each other would have

@@ -42,8 +42,9 @@ std::string part_of(const exchange& e) {
   return detail::part_of_call(e.part, e.call);
 }
 
-// Of a process group, the ranges of tags that communicators of this process have. Ranks make communicators of a group
-// in the same order, so the n-th is the same one everywhere; after the last range comes the first again.
+// Of a rank of a process group, the ranges of tags that its communicators have. Ranks make communicators of a group in
+// the same order, so the n-th is the same one everywhere; after the last range comes the first again. A process has one
+// rank of a group, or several where ranks are threads.
 constexpr std::size_t most_engines = 1 << 10;
 struct tag_ranges {
   struct of_group {
@@ -51,7 +52,8 @@ struct tag_ranges {
     std::bitset<most_engines> is_live;
   };
   std::mutex lock;
-  std::map<std::string, of_group> groups;
+  std::map<std::pair<std::string, std::int32_t>, of_group> groups;
+  detail::maker_process maker;
 };
 tag_ranges& ranges() {
   static auto& all = *new tag_ranges;  // outlives the threads of engines
@@ -62,59 +64,81 @@ tag_ranges& ranges() {
 std::string name_of(const exchange& e) {
   return part_of(e) + " (tag " + std::to_string(e.tag) + ")";
 }
+std::string name_of(bool is_gather, const char* call, std::uint32_t tag) {
+  return detail::part_of_call(is_gather ? "an all_gather" : "an exchange", call) + " (tag " + std::to_string(tag) + ")";
+}
+
+errc code_of(const std::exception& problem) {
+  return dynamic_cast<const std::bad_alloc*>(&problem) != nullptr ? errc::no_memory : errc::communication;
+}
 
 }  // namespace
 
-engine::engine(std::shared_ptr<channel> group) : group_(std::move(group)), maker_(detail::process_token()) {
+bool engine::groups_are_of_parent() {
+  return !ranges().maker.is_this();
+}
+
+engine::engine(std::shared_ptr<channel> group) : group_(std::move(group)) {
+  payloads_.resize(static_cast<std::size_t>(size()));
+  heard_.resize(static_cast<std::size_t>(size()));
   tag_ranges& all = ranges();
   const std::lock_guard locked(all.lock);
-  tag_ranges::of_group& known = all.groups[group_->name()];
+  tag_ranges::of_group& known = all.groups[{group_->name(), rank()}];
   const std::uint32_t slot = known.made++ % most_engines;
   if (known.is_live[slot])
     throw std::length_error("the process group " + group_->name() + " has had 1024 communicators since one that lives");
   known.is_live[slot] = true;
   base_tag_ = (1 << 30) + static_cast<std::int32_t>(slot) * (record_slot + 1);
-  payloads_.resize(static_cast<std::size_t>(size()));
-  heard_.resize(static_cast<std::size_t>(size()));
 }
 
 void engine::give_back_tags() noexcept {
   tag_ranges& all = ranges();
   const std::lock_guard locked(all.lock);
-  const auto known = all.groups.find(group_->name());
+  const auto known = all.groups.find({group_->name(), rank()});
   if (known != all.groups.end())
     known->second.is_live[static_cast<std::size_t>((base_tag_ - (1 << 30)) / (record_slot + 1))] = false;
 }
 
 bool engine::is_forked() const {
-  return maker_ != detail::process_token();
+  return !maker_.is_this();
 }
 
 error engine::of_another_process() const {
-  return fail(errc::invalid_argument,
-              "rank " + std::to_string(rank()) + " belongs to the process that forked this one, which cannot use it")
-      .with_rank(rank())
-      .with_hint("make the call in the parent");
+  return detail::of_another_process(rank(), "make the call in the parent");
 }
 
-void engine::left_by_exception() noexcept {
-  error reason;
-  reason.code = errc::no_memory;  // nothing else is thrown here
+template <class Work>
+auto engine::guarded(const exchange& e, const Work& work) -> decltype(work()) {
   try {
-    reason = fail(errc::no_memory, "rank " + std::to_string(rank()) + " has no memory left").with_rank(rank());
+    return work();
+  } catch (const std::exception& problem) {
+    error reason;
+    reason.code = code_of(problem);
+    try {
+      reason = fail(reason.code, "rank " + std::to_string(rank()) + " cannot go on in " + name_of(e)).with_rank(rank());
+      reason.found = problem.what();
+    } catch (const std::bad_alloc&) {  // the code alone
+    }
+    poison(std::move(reason), true);
+    return *poison_;
+  }
+}
+
+error engine::channel_problem(const std::exception& problem, const char* verb, std::int32_t peer,
+                              const message_name& name) const noexcept {
+  error made;
+  made.code = code_of(problem);
+  try {
+    std::string what = "the process group failed on rank " + std::to_string(rank()) + ", which " + verb +
+                       (peer < 0 ? " any rank" : " rank " + std::to_string(peer));
+    if (name.kind == record_kind::message || name.kind == record_kind::gather)
+      what += " in " + name_of(name.kind == record_kind::gather, name.call.data(), name.tag);
+    made = fail(made.code, std::move(what));
+    if (peer >= 0) made.ranks.push_back(peer);
+    const std::string_view text = problem.what();  // the lines after the first say where in LibTorch
+    made.found = text.substr(0, text.find('\n'));
   } catch (const std::bad_alloc&) {  // the code alone
   }
-  try {
-    poison(std::move(reason), true);
-  } catch (const std::exception&) {  // this rank has its error; the others wait until their deadlines
-  }
-}
-
-error engine::channel_problem(const std::exception& problem, std::int32_t peer) const {
-  const std::string_view text = problem.what();
-  error made = fail(errc::communication, "the process group failed on rank " + std::to_string(rank()));
-  if (peer >= 0) made.ranks.push_back(peer);
-  made.found = text.substr(0, text.find('\n'));  // what follows is where in LibTorch
   return made;
 }
 
@@ -154,15 +178,12 @@ result<std::shared_ptr<exchange>> engine::start(std::span<const outgoing> sends,
   e->cancel = options.cancel;
   SHARDMESH_CHECK(check_call(*e, options));
   SHARDMESH_CHECK(detail::check_peers(rank(), size(), sends, receives));
-  try {
+  return guarded(*e, [&]() -> result<std::shared_ptr<exchange>> {
     for (const incoming& m : receives) expect(m.peer, false, {e, m.bytes, nullptr});
     for (const outgoing& m : sends) announce(m.peer, record_kind::message, m.bytes, e);
-  } catch (...) {
-    left_by_exception();
-    throw;
-  }
-  if (poison_) return *poison_;
-  return e;
+    if (poison_) return *poison_;
+    return e;
+  });
 }
 
 result<std::vector<std::vector<std::byte>>> engine::all_gather(std::span<const std::byte> bytes,
@@ -177,16 +198,13 @@ result<std::vector<std::vector<std::byte>>> engine::all_gather(std::span<const s
   e->cancel = options.cancel;
   SHARDMESH_CHECK(check_call(*e, options));
   all[static_cast<std::size_t>(rank())].assign(bytes.begin(), bytes.end());
-  try {
+  SHARDMESH_CHECK(guarded(*e, [&]() -> result<void> {
     for (std::int32_t peer = 0; peer < size(); ++peer)
       if (peer != rank()) expect(peer, true, {e, {}, &all[static_cast<std::size_t>(peer)]});
     for (std::int32_t peer = 0; peer < size(); ++peer)
       if (peer != rank()) announce(peer, record_kind::gather, bytes, e);
-  } catch (...) {
-    left_by_exception();
-    throw;
-  }
-  SHARDMESH_CHECK(wait_for(locked, *e));
+    return wait_for(locked, *e);
+  }));
   return all;
 }
 
@@ -235,30 +253,21 @@ void engine::announce(std::int32_t peer, record_kind kind, std::span<const std::
       send_record(peer, head);
       return;
     }
+    // The payload is under way before it is announced: a receiver would wait for ever for one that cannot be sent.
     head.number = free_number(peer);
+    const auto at = sent_.try_emplace({peer, head.number}, payload_sent{owner, named(head), {}}).first;
+    at->second.moving = group_->send(bytes, peer, payload_tag(head.number));
+    if (owner) owner->takers.push_back(peer);
     send_record(peer, head);
-    auto moving = group_->send(bytes, peer, payload_tag(head.number));
-    if (!owner) {  // an error, which every rank takes
-      to_finish_.push_back(std::move(moving));
-      return;
-    }
-    owner->takers.push_back(peer);
-    sent_.emplace(std::pair(peer, head.number), payload_sent{owner, std::move(moving)});
+    if (owner) return;
+    to_finish_.push_back({std::move(at->second.moving), peer, named(head)});  // an error, which every rank takes
+    sent_.erase(at);
   } catch (const std::exception& problem) {
-    poison(channel_problem(problem, peer), true);
+    poison(channel_problem(problem, "sends to", peer, named(head)), true);
   }
 }
 
 result<void> engine::wait_for(guard& locked, exchange& e) {
-  try {
-    return wait_while_sound(locked, e);
-  } catch (...) {
-    left_by_exception();
-    throw;
-  }
-}
-
-result<void> engine::wait_while_sound(guard& locked, exchange& e) {
   const auto is_over = [&] { return e.is_over() || poison_.has_value(); };
   if (e.deadline)
     changed_.wait_until(locked, e.cancel, *e.deadline, is_over);
@@ -284,7 +293,7 @@ error engine::waited_in_vain(const exchange& e) const {
 result<void> engine::wait(exchange& e) {
   if (is_forked()) return of_another_process();
   guard locked(lock_);
-  return wait_for(locked, e);
+  return guarded(e, [&] { return wait_for(locked, e); });
 }
 
 // All that is known here of what others do: their messages say in which call they were sent.
@@ -327,12 +336,16 @@ result<void> engine::status() {
 }
 
 // What is under way stays in the engine, whose threads end when it has come: a backend's buffers are not taken away.
-void engine::poison(error reason, bool tells_peers) {
+void engine::poison(error reason, bool tells_peers) noexcept {
   if (poison_) return;
   poison_ = std::move(reason);
   lines_.clear();
   changed_.notify_all();
-  if (tells_peers) tell_peers();
+  if (!tells_peers) return;
+  try {
+    tell_peers();
+  } catch (const std::exception&) {  // the others wait until their deadlines
+  }
 }
 
 void engine::tell_peers() {

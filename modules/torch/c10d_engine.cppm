@@ -4,6 +4,7 @@
 // bits of their tags, sizes are compared, and a rank's error reaches ranks that wait for others. Not here: c10d
 // (c10d_channel).
 module;
+#include <process_token.hpp>
 #include <torch/c10d_channel.hpp>
 
 #include <array>
@@ -52,6 +53,16 @@ static_assert(sizeof(record) == 256);
 /// Of the 2^20 tags of c10d that a communicator has, the last is that of records.
 inline constexpr std::int32_t record_slot = (1 << 20) - 1;
 
+/// Which message, for errors.
+struct message_name {
+  record_kind kind = record_kind::message;
+  std::uint32_t tag = 0;
+  std::array<char, 24> call{};
+};
+inline message_name named(const record& head) {
+  return {head.kind, head.tag, head.call};
+}
+
 /// What a peer was last heard of.
 struct last_words {
   std::optional<std::chrono::steady_clock::time_point> at;
@@ -72,13 +83,16 @@ struct exchange {
 
 class engine : public std::enable_shared_from_this<engine> {
  public:
+  /// A fork copied the process groups: the parent has made communicators.
+  static bool groups_are_of_parent();
   /// std::length_error: 1024 communicators later, an earlier one of the group still lives here, with the same tags.
   explicit engine(std::shared_ptr<channel> group);
   engine(const engine&) = delete;
   engine& operator=(const engine&) = delete;
   ~engine();
 
-  /// The threads begin. They hold the engine until every rank has said goodbye.
+  /// The threads begin. They hold the engine until every rank has said goodbye. std::system_error: there is no thread
+  /// left; the other ranks know.
   void begin();
   /// The last handle is gone: tells the others.
   void leave();
@@ -109,7 +123,14 @@ class engine : public std::enable_shared_from_this<engine> {
   };
   struct payload_sent {
     std::shared_ptr<exchange> owner;
+    message_name name;
     std::unique_ptr<transfer> moving;
+  };
+  /// A record or a payload whose bytes are kept until it has left.
+  struct departing {
+    std::unique_ptr<transfer> moving;
+    std::int32_t peer = 0;
+    message_name name;
   };
   struct payload_coming {
     std::unique_ptr<transfer> moving;
@@ -127,33 +148,39 @@ class engine : public std::enable_shared_from_this<engine> {
   void send_record(std::int32_t peer, const record& head);
   void match(std::int32_t peer, const record& head, expected receive);
   void take(std::int32_t peer, const record& head, expected& receive, std::span<const std::byte> bytes);
-  void poison(error reason, bool tells_peers);
+  void poison(error reason, bool tells_peers) noexcept;
   void tell_peers();
   result<void> wait_for(guard& locked, exchange& e);
-  result<void> wait_while_sound(guard& locked, exchange& e);
   error waited_in_vain(const exchange& e) const;
   std::string last_heard(std::span<const std::int32_t> ranks) const;
 
   std::int32_t payload_tag(std::uint32_t number) const {
     return base_tag_ + static_cast<std::int32_t>(number % static_cast<std::uint32_t>(record_slot));
   }
-  error channel_problem(const std::exception& problem, std::int32_t peer) const;
+  // What c10d threw. `verb`: "sends to" or "receives from"; peer -1: any rank.
+  error channel_problem(const std::exception& problem, const char* verb, std::int32_t peer,
+                        const message_name& name) const noexcept;
 
   // A fork copied this engine, without its threads.
   bool is_forked() const;
   void give_back_tags() noexcept;
   error of_another_process() const;
-  // A call is about to be left by an exception: nothing here may refer to its memory any more.
-  void left_by_exception() noexcept;
+  // Runs `work` of a call. An exception becomes the error of every rank, so that nothing here refers to the memory of
+  // the call any more.
+  template <class Work>
+  auto guarded(const exchange& e, const Work& work) -> decltype(work());
   error let_go(std::int32_t peer) const;
   void see_off(std::int32_t peer);
   /// Nothing comes any more, and nothing is asked for.
   bool is_closed() const { return is_left_ && gone_.size() + 1 == static_cast<std::size_t>(size()); }
 
   // Threads.
+  void give_up_threads();
+  void forget_peers();
   void receive_records();
   void receive_payloads();
   void finish_sends();
+  void heard(std::int32_t peer, const record& head);
   void handle(std::int32_t peer, const record& head);
 
   std::shared_ptr<channel> group_;
@@ -170,10 +197,10 @@ class engine : public std::enable_shared_from_this<engine> {
   std::map<std::tuple<std::int32_t, std::uint32_t, bool>, line> lines_;  // by peer, tag, whether of all_gathers
   std::map<std::pair<std::int32_t, std::uint32_t>, payload_sent> sent_;  // by peer and number, until it is taken
   std::deque<payload_coming> coming_;
-  std::deque<std::unique_ptr<transfer>> to_finish_;
+  std::deque<departing> to_finish_;
   std::vector<std::int32_t> gone_;  // ranks that have said goodbye
   bool is_left_ = false;
-  std::uint64_t maker_ = 0;  // the token of the process that made it
+  detail::maker_process maker_;
 };
 
 }  // namespace shardmesh::c10d_detail

@@ -36,7 +36,7 @@ namespace {
 class threads_at_work {
  public:
   void wait_a_moment() {
-    if (maker_ != detail::process_token()) return;  // a forked child has no such threads
+    if (!maker_.is_this()) return;  // a forked child has no such threads
     std::unique_lock locked(lock_);
     static_cast<void>(changed_.wait_for(locked, std::chrono::seconds(1), [&] { return count_ == 0; }));
   }
@@ -50,7 +50,7 @@ class threads_at_work {
   std::mutex lock_;
   std::condition_variable changed_;
   int count_ = 0;
-  std::uint64_t maker_ = detail::process_token();
+  detail::maker_process maker_;
 };
 threads_at_work& at_work() {
   static auto* const threads = new threads_at_work;
@@ -78,18 +78,42 @@ engine::~engine() {
   if (is_forked()) return;
   give_back_tags();
   const std::lock_guard locked(left_payloads().lock);
-  for (auto& [key, sent] : sent_) left_payloads().payloads.push_back(std::move(sent.moving));
+  for (auto& [key, sent] : sent_)
+    if (sent.moving) left_payloads().payloads.push_back(std::move(sent.moving));
+  // Only where a thread could not be started is there anything that nobody waited for.
+  for (departing& one : to_finish_) left_payloads().payloads.push_back(std::move(one.moving));
+  for (payload_coming& one : coming_) left_payloads().payloads.push_back(std::move(one.moving));
 }
 
 void engine::begin() {
   if (size() == 1) return;
   for (void (engine::* const work)() : {&engine::receive_records, &engine::receive_payloads, &engine::finish_sends}) {
     at_work().add(1);
-    std::thread([self = shared_from_this(), work] {
-      (self.get()->*work)();
+    try {
+      std::thread([self = shared_from_this(), work] {
+        (self.get()->*work)();
+        at_work().add(-1);
+      }).detach();
+    } catch (const std::exception&) {
       at_work().add(-1);
-    }).detach();
+      give_up_threads();
+      throw;
+    }
   }
+}
+
+// The other ranks hear that this one lets go. The threads that did start end when they do, too.
+void engine::give_up_threads() {
+  leave();
+  const guard locked(lock_);
+  forget_peers();
+}
+
+// No goodbye is waited for any more.
+void engine::forget_peers() {
+  for (std::int32_t peer = 0; peer < size(); ++peer)
+    if (peer != rank() && std::find(gone_.begin(), gone_.end(), peer) == gone_.end()) gone_.push_back(peer);
+  changed_.notify_all();
 }
 
 void engine::leave() {
@@ -124,28 +148,38 @@ void engine::receive_records() {
       peer = coming->wait();
       std::memcpy(&head, coming->bytes().data(), sizeof(record));
     } catch (const std::exception& e) {
-      problem = channel_problem(e, -1);
+      problem = channel_problem(e, "receives from", -1, {record_kind::goodbye, 0, {}});
     }
     locked.lock();
     if (problem) {
-      poison(*std::move(problem), false);
-      for (std::int32_t other = 0; other < size(); ++other)
-        if (other != rank() && std::find(gone_.begin(), gone_.end(), other) == gone_.end()) gone_.push_back(other);
-    } else if (head.kind == record_kind::goodbye) {
-      see_off(peer);
-    } else if (head.version != record().version) {
-      poison(fail(errc::disagreement, "ranks run different versions of shardmesh.torch").with_rank(peer), true);
+      // This rank hears nothing from now on, so it waits for nobody's goodbye; the others still hear it.
+      poison(*std::move(problem), true);
+      forget_peers();
     } else {
-      handle(peer, head);
+      heard(peer, head);
     }
   }
   changed_.notify_all();
 }
 
+// Nothing may leave a thread by an exception: that would end the program.
+void engine::heard(std::int32_t peer, const record& head) {
+  try {
+    if (head.kind == record_kind::goodbye)
+      see_off(peer);
+    else if (head.version != record().version)
+      poison(fail(errc::disagreement, "ranks run different versions of shardmesh.torch").with_rank(peer), true);
+    else
+      handle(peer, head);
+  } catch (const std::exception& problem) {
+    poison(channel_problem(problem, "receives from", peer, named(head)), true);
+  }
+}
+
 // Who waits for a rank that has let go is told: it would wait for ever. It lets go after an error, too, which is what
 // is said then.
 void engine::see_off(std::int32_t peer) {
-  gone_.push_back(peer);
+  if (std::find(gone_.begin(), gone_.end(), peer) == gone_.end()) gone_.push_back(peer);
   bool is_missed = false;
   for (const auto& [key, at] : lines_) is_missed = is_missed || (std::get<0>(key) == peer && !at.receives.empty());
   for (const auto& [key, sent] : sent_) is_missed = is_missed || (key.first == peer && sent.owner);
@@ -157,7 +191,7 @@ void engine::handle(std::int32_t peer, const record& head) {
     const auto found = sent_.find({peer, head.number});
     if (found == sent_.end()) return;
     if (const auto& owner = found->second.owner) std::erase(owner->takers, peer);
-    to_finish_.push_back(std::move(found->second.moving));
+    to_finish_.push_back({std::move(found->second.moving), peer, found->second.name});
     sent_.erase(found);
     changed_.notify_all();
     return;
@@ -203,7 +237,7 @@ void engine::match(std::int32_t peer, const record& head, expected receive) {
     coming_.push_back({std::move(moving), peer, head, std::move(receive)});
     changed_.notify_all();
   } catch (const std::exception& problem) {
-    poison(channel_problem(problem, peer), true);
+    poison(channel_problem(problem, "receives from", peer, named(head)), true);
   }
 }
 
@@ -239,28 +273,31 @@ void engine::receive_payloads() {
     try {
       next.moving->wait();
     } catch (const std::exception& e) {
-      problem = channel_problem(e, next.peer);
+      problem = channel_problem(e, "receives from", next.peer, named(next.head));
     }
     locked.lock();
     if (problem) {
       poison(*std::move(problem), true);
       continue;
     }
-    take(next.peer, next.head, next.to, next.moving->bytes());
-    if (poison_) continue;  // what was sent stays where it is
     record answer;
     answer.kind = record_kind::taken;
     answer.number = next.head.number;
+    const char* doing = "receives from";
     try {
+      take(next.peer, next.head, next.to, next.moving->bytes());
+      if (poison_) continue;  // what was sent stays where it is
+      doing = "sends to";
       send_record(next.peer, answer);
     } catch (const std::exception& e) {
-      poison(channel_problem(e, next.peer), false);
+      poison(channel_problem(e, doing, next.peer, named(next.head)), true);
     }
   }
 }
 
 void engine::send_record(std::int32_t peer, const record& head) {
-  to_finish_.push_back(group_->send(std::as_bytes(std::span(&head, 1)), peer, base_tag_ + record_slot));
+  to_finish_.push_back(
+      {group_->send(std::as_bytes(std::span(&head, 1)), peer, base_tag_ + record_slot), peer, named(head)});
   changed_.notify_all();
 }
 
@@ -270,17 +307,17 @@ void engine::finish_sends() {
   for (;;) {
     changed_.wait(locked, [&] { return !to_finish_.empty() || is_closed(); });
     if (to_finish_.empty()) return;
-    const std::unique_ptr<transfer> next = std::move(to_finish_.front());
+    const departing next = std::move(to_finish_.front());
     to_finish_.pop_front();
     locked.unlock();
     std::optional<error> problem;
     try {
-      next->wait();
+      next.moving->wait();
     } catch (const std::exception& e) {
-      problem = channel_problem(e, -1);
+      problem = channel_problem(e, "sends to", next.peer, next.name);
     }
     locked.lock();
-    if (problem) poison(*std::move(problem), false);
+    if (problem) poison(*std::move(problem), true);
   }
 }
 

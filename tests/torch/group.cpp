@@ -1,10 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // What ranks.py calls in each of its processes, over a process group that it made: a shared library with C functions,
 // as groups of gloo can be made in Python only. Each gives an empty text, or what is wrong on this rank.
+#include <unistd.h>
+
+#include <cstddef>
 #include <cstdint>
+#include <cstdlib>
+#include <forked_child.hpp>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "kept.hpp"
 
@@ -42,6 +49,76 @@ const char* exchange_tags(const char* group, int exchanges) {
     if (come != tag) return kept("message " + std::to_string(tag) + " came as " + std::to_string(come));
   }
   return kept("");
+}
+
+/// Forks while a message is under way. The children use, destroy and forget their copies, and end in every way; then
+/// the message arrives and the ranks gather.
+const char* check_forks(const char* group) {
+  std::optional<c10d_communicator> comm = c10d_communicator::named(group).value();
+  const std::int32_t rank = comm->rank(), size = comm->size();
+  const std::int32_t next = (rank + 1) % size, before = (rank + size - 1) % size;
+  const std::vector<std::byte> sent(100'000, static_cast<std::byte>(rank));
+  std::vector<std::byte> room(sent.size());
+  const outgoing send{next, sent};
+  const incoming receive{before, room};
+  std::optional<pending> receiving = comm->start_exchange({}, {&receive, 1}, {}).value();
+  if (!comm->all_gather({}, {})) return kept("the ranks do not meet");
+
+  const std::string name = "rank " + std::to_string(rank);
+  const auto is_refused = [&](const error& e) {
+    return e.code == errc::invalid_argument &&
+           to_string(e) == name + " belongs to the process that forked this one, which cannot use it (" + name +
+                               "); make the call in the parent";
+  };
+  const auto is_unsupported = [](const error& e) {
+    return e.code == errc::unsupported && to_string(e) ==
+                                              "process groups of c10d belong to the process that forked this one; fork "
+                                              "before the first communicator is made";
+  };
+  const int status = status_of_child([&] {
+    if (!is_refused(comm->all_gather({}, {}).error())) return 1;
+    if (!is_refused(comm->start_exchange({&send, 1}, {}, {}).error())) return 2;
+    if (!receiving->done() || !is_refused(receiving->wait().error())) return 3;
+    comm->abort(fail(errc::cancelled, "by the child"));
+    if (!is_refused(comm->status().error())) return 4;
+    if (!is_unsupported(c10d_communicator::named(group).error())) return 5;
+    receiving.reset();
+    comm.reset();
+    return 0;
+  });
+  if (status != 0) return kept("the child that uses its copies ended with " + std::to_string(status));
+  for (const bool is_exec : {false, true}) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::alarm(20);
+      if (is_exec) ::execl("/bin/true", "true", nullptr);
+      std::exit(is_exec ? 3 : 0);
+    }
+    if (const int ended = exit_status_of(child); ended != 0)
+      return kept((is_exec ? "the child that execs ended with " : "the child that exits ended with ") +
+                  std::to_string(ended));
+  }
+
+  if (!comm->all_gather({}, {})) return kept("the ranks do not meet after the forks");
+  auto sending = comm->start_exchange({&send, 1}, {}, {}).value();
+  if (auto done = receiving->wait(); !done) return kept(to_string(done.error()));
+  if (auto done = sending.wait(); !done) return kept(to_string(done.error()));
+  if (room != std::vector<std::byte>(sent.size(), static_cast<std::byte>(before))) return kept("the message differs");
+  const auto all = comm->all_gather(std::as_bytes(std::span(name)), {});
+  if (!all) return kept(to_string(all.error()));
+  for (std::int32_t i = 0; i < size; ++i) {
+    const auto& text = (*all)[static_cast<std::size_t>(i)];
+    if (std::string(reinterpret_cast<const char*>(text.data()), text.size()) != "rank " + std::to_string(i))
+      return kept("rank " + std::to_string(i) + " gathered something else");
+  }
+  return kept("");
+}
+
+/// A communicator that is let go of when the program's static objects end, while its threads run.
+const char* keep_until_exit(const char* group) {
+  static std::optional<c10d_communicator> comm;
+  comm = c10d_communicator::named(group).value();
+  return kept(comm->all_gather({}, {}) ? "" : "the ranks do not meet");
 }
 
 /// What `named` says of a group that is not there, and of one without a backend for the CPU.

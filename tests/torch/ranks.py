@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Starts real PyTorch ranks over gloo, each of which loads the library of tests/torch/*.cpp and calls one of its functions.
 
-    ranks.py LIBRARY RANKS CASE     conformance | redistribute | errors | memory | time
+    ranks.py LIBRARY RANKS CASE     conformance | redistribute | errors | memory | forks | late | time
     ranks.py PROGRAM RANKS suite [FEWEST [CATCH2 ARGUMENTS]]
 
 The suite is tests/distributed, run with FEWEST to RANKS ranks; PROGRAM is a Python that has it in itself (suite_main.cpp).
@@ -20,7 +20,8 @@ def load(path):
     library = ctypes.CDLL(path)
     if hasattr(library, "run_suite"):
         return library
-    for name in ("check_conformance", "check_redistribute", "error_of_group", "exchange_tags"):
+    for name in ("check_conformance", "check_redistribute", "error_of_group", "exchange_tags", "check_forks",
+                 "keep_until_exit"):
         getattr(library, name).restype = ctypes.c_char_p
     library.time_redistribute.restype = library.time_wrapping.restype = ctypes.c_double
     library.time_redistribute.argtypes = [ctypes.c_char_p, ctypes.c_int64, ctypes.c_int]
@@ -55,6 +56,15 @@ def memory(library, group, dist):
         resident.append(pages * os.sysconf("SC_PAGE_SIZE") >> 10)
     grown = resident[2] - resident[1]
     return "" if grown < 512 else f"1500 exchanges leave {grown} KiB behind ({resident})"
+
+
+def forks(library, group, dist):
+    return library.check_forks(group.group_name.encode()).decode() or group_is_sound(dist)
+
+
+def late(library, group, dist):
+    """The threads of a communicator outlive static objects of the program."""
+    return library.keep_until_exit(group.group_name.encode()).decode()
 
 
 def group_is_sound(dist):
@@ -100,7 +110,7 @@ def suite(library, group, dist):
 
 
 CASES = {"conformance": conformance, "redistribute": redistribute, "errors": errors, "memory": memory,
-         "time": time_both, "suite": suite}
+         "forks": forks, "late": late, "time": time_both, "suite": suite}
 
 
 def rank_main(path, case):
