@@ -28,8 +28,9 @@ struct mpi_options {
 /// rank of the same machine needs its receiver only. A wait polls, at first eagerly, later sleeping up to 0.5 ms.
 /// User memory is never given to MPI itself, which cannot take it back: so an error returns at once, however its peers
 /// are. Poison (a deadline that passes, a cancelled call, `abort`, messages of different sizes on the two sides, a rank
-/// of this machine that has ended or let go of its communicator while others wait for it) reaches every rank: each
-/// gets that same error from then on. Make a new communicator to go on, if the ranks are all alive.
+/// of this machine that has ended or let go of its communicator while others wait for it, a failure of MPI, what an
+/// error handler of MPI throws, want of memory) reaches every rank: each gets that same error from then on. Make a new
+/// communicator to go on, if the ranks are all alive.
 class mpi_communicator {
  public:
   /// The ranks of MPI_COMM_WORLD. Collective; blocks without a deadline. Initialises MPI (with MPI_THREAD_MULTIPLE)
