@@ -13,7 +13,7 @@ from . import _arguments, _native
 from ._error import failure
 from ._parents import made_parents
 from ._progress import Progress, reporting
-from ._tensors import memory_of, readable
+from ._tensors import is_uninitialized, memory_of, readable, refuse_without_memory
 
 #: Hugging Face's own default.
 MAX_SHARD_BYTES = 5_000_000_000
@@ -85,7 +85,8 @@ def _flattened(state_dict: Mapping[str, Any], format: str) -> list[tuple[str, tu
         flat, paths = flatten_state_dict(plain)
     except ValueError as cause:  # two entries have one name
         raise failure("duplicate_key", str(cause)) from cause
-    return [(key, _with_integer_keys(paths[key], plain), value) for key, value in flat.items()] + list(_empty(plain))
+    keys = _IntegerKeys(plain)
+    return [(key, keys.of(paths[key], value), value) for key, value in flat.items()] + list(_empty(plain))
 
 
 #: Deeper than any state dict, and less than Python's own limit for the functions that descend it.
@@ -94,8 +95,11 @@ _MOST_LEVELS = 200
 
 def check_containers(value: Any, key: str = "", above: tuple[int, ...] = ()) -> None:
     """Raises Error, of code "invalid_argument", for containers that hold themselves or are nested too deeply, and for
-    keys that are no valid Unicode or no 64-bit integers."""
+    keys that are no valid Unicode or no 64-bit integers; "unsupported" for uninitialized parameters, of which PyTorch's
+    own flattening, planning and staging raise whatever they come to first."""
     if not isinstance(value, (Mapping, list, tuple)):
+        if is_uninitialized(value):
+            refuse_without_memory(value, key, "read")
         return
     if id(value) in above:
         raise failure("invalid_argument", f"a {type(value).__name__} holds itself", key=key)
@@ -106,8 +110,27 @@ def check_containers(value: Any, key: str = "", above: tuple[int, ...] = ()) -> 
         for name in value:
             check_name(name, key)
     for name, one in value.items() if isinstance(value, Mapping) else enumerate(value):
-        if isinstance(one, (Mapping, list, tuple)):
+        if isinstance(one, (Mapping, list, tuple)) or is_uninitialized(one):
             check_containers(one, f"{key}.{name}" if key else str(name), (*above, id(value)))
+
+
+def check_tensors(value: Any, key: str = "") -> None:
+    """Raises Error, of code "unsupported", for tensors without plain memory that would be entries of a DCP folder:
+    PyTorch's own planning and staging raise whatever they come to first. Ranks' parts are judged when they are written.
+    Precondition: `check_containers` was called."""
+    import torch
+    from torch.distributed._shard.sharded_tensor import ShardedTensor
+    from torch.distributed.tensor import DTensor
+
+    if isinstance(value, Mapping):
+        for name, one in value.items():
+            check_tensors(one, f"{key}.{name}" if key else str(name))
+    elif isinstance(value, list):
+        for number, one in enumerate(value):
+            check_tensors(one, f"{key}.{number}")
+    elif isinstance(value, torch.Tensor) and not isinstance(value, (DTensor, ShardedTensor)):
+        if not hasattr(value, "__create_write_items__"):  # one that plans its own parts
+            refuse_without_memory(value, key, "read")
 
 
 def check_name(name: Any, key: str) -> None:
@@ -141,18 +164,40 @@ def _empty(value: Any, path: tuple = ()) -> Iterator[tuple[str, tuple, Any]]:
             yield from _empty(one, (*path, number))
 
 
-def _with_integer_keys(path: tuple, state: Any) -> tuple:
-    """PyTorch's path has text for every key of a dict; here (0,) stands for an integer key, 0 for an index."""
-    made = []
-    for step in path:
-        key = step
-        if isinstance(state, Mapping) and step not in state:
-            if not step.lstrip("-").isdigit() or int(step) not in state:
-                return path  # a key of another kind
-            key = int(step)
-        made.append(step if key is step else (key,))
-        state = state[key]
-    return tuple(made)
+class _IntegerKeys:
+    """PyTorch's paths have text for every key of a dict; here (0,) stands for an integer key, 0 for an index."""
+
+    def __init__(self, state: Any) -> None:
+        self._state = state
+        self._keys: dict[int, dict[str, list]] = {}  # by the dict's id
+
+    def of(self, path: tuple, value: Any) -> tuple:
+        """The path that leads to the value: several keys of a dict can have one text ("1" and 1, "None" and None)."""
+        return self._steps_to(value, path, self._state) or path
+
+    def _steps_to(self, value: Any, path: tuple, state: Any) -> tuple | None:
+        if not path:
+            return () if state is value else None
+        step, below = path[0], path[1:]
+        if isinstance(state, Mapping) and isinstance(step, str):
+            found = ((state[key], (key,) if type(key) is int else step) for key in self._keys_of(state).get(step, ()))
+        elif isinstance(state, (list, tuple)) and isinstance(step, int) and step < len(state):
+            found = iter([(state[step], step)])
+        else:
+            return None
+        for inner, made in found:
+            rest = self._steps_to(value, below, inner)
+            if rest is not None:
+                return (made, *rest)
+        return None
+
+    def _keys_of(self, state: Mapping) -> dict[str, list]:
+        keys = self._keys.get(id(state))
+        if keys is None:
+            keys = self._keys[id(state)] = {}
+            for key in state:
+                keys.setdefault(str(key), []).append(key)
+        return keys
 
 
 def _refuse_other_keys(value: Any, kinds: tuple[type, ...], key: str = "") -> None:

@@ -39,6 +39,8 @@ def kind_that_has_no_memory(tensor: torch.Tensor) -> str:
     """What the tensor is, when it is not plain strided memory; else nothing."""
     import torch
 
+    if is_uninitialized(tensor):
+        return "an uninitialized parameter of a lazy module, which has no shape yet"
     if tensor.device.type == "meta":
         return "a meta tensor, which has no memory"
     if tensor.is_nested:
@@ -49,10 +51,31 @@ def kind_that_has_no_memory(tensor: torch.Tensor) -> str:
         return "a quantized tensor (save its int_repr(), scale and zero point, or let PyTorch's FileSystemWriter write it)"
     if type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
         return f"a tensor subclass with memory of its own ({type(tensor).__module__}.{type(tensor).__qualname__})"
-    held, needed = tensor.untyped_storage().nbytes(), _bytes_reached(tensor)
+    if tensor._is_zerotensor():
+        return "a tensor of zeros without memory (clone() gives it memory)"
+    try:
+        held, needed = tensor.untyped_storage().nbytes(), _bytes_reached(tensor)
+        address = tensor.data_ptr()
+    except Exception as cause:  # of tensors that PyTorch's transformations wrap
+        return f"a tensor whose memory PyTorch does not show ({type(cause).__name__}: {cause})"
     if held < needed:  # freed or made smaller by resize_, as FSDP does: PyTorch's own copies would crash
         return f"a tensor that needs {needed} bytes of a storage that has {held}"
-    return ""
+    return "a tensor without memory" if needed and not address else ""
+
+
+def is_uninitialized(value: object) -> bool:
+    """Whether the value is a parameter or buffer of a lazy module that has seen no input. PyTorch raises ValueError or
+    RuntimeError for almost everything that is asked of it."""
+    from torch.nn.parameter import is_lazy
+
+    return is_lazy(value)
+
+
+def refuse_without_memory(tensor: torch.Tensor, key: str, use: str) -> None:
+    """Judges every tensor before its memory is used. use: "read" or "fill". Raises Error, of code "unsupported"."""
+    kind = kind_that_has_no_memory(tensor)
+    if kind:
+        raise failure("unsupported", f"has no plain memory to {use}: it is {kind}", key=key)
 
 
 def _bytes_reached(tensor: torch.Tensor) -> int:
@@ -94,9 +117,7 @@ def _calls_torch(function: Callable[P, R]) -> Callable[P, R]:
 @_calls_torch
 def readable(tensor: torch.Tensor, key: str) -> torch.Tensor:
     """The tensor's values in plain memory of the host, without a copy where they are there already."""
-    kind = kind_that_has_no_memory(tensor)
-    if kind:
-        raise failure("unsupported", f"has no plain memory to read: it is {kind}", key=key)
+    refuse_without_memory(tensor, key, "read")
     return tensor.detach().resolve_conj().resolve_neg().cpu()
 
 
@@ -121,9 +142,7 @@ class Destination:
 
     @_calls_torch
     def __init__(self, tensor: torch.Tensor, key: str) -> None:
-        kind = kind_that_has_no_memory(tensor)
-        if kind:
-            raise failure("unsupported", f"has no plain memory to fill: it is {kind}", key=key)
+        refuse_without_memory(tensor, key, "fill")
         if _overlaps(tensor):
             raise failure("unsupported", "cannot be filled: several of its elements are one place in memory", key=key,
                           hint="load into a tensor of its own and copy it (expand shares memory)")

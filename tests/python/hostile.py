@@ -210,6 +210,59 @@ class HostileTest(OnlyOursTest):
             self.assertEqual((problem.code, problem.key), ("unsupported", "a"))
         self.assertEqual(self.left_in_work(), [])
 
+    def test_tensors_without_memory_are_refused_wherever_they_are_given(self):
+        from torch._subclasses.fake_tensor import FakeTensorMode
+
+        ragged, whole = [torch.ones(2), torch.ones(3)], torch.ones(3, 4)
+        with FakeTensorMode():
+            fake = torch.empty(3, 4)
+        tensors = {"uninitialized parameter": torch.nn.UninitializedParameter(), "uninitialized buffer": torch.nn.UninitializedBuffer(),
+                   "zeros": torch._efficientzerotensor(3, 4), "nested": torch.nested.nested_tensor(ragged), "fake": fake,
+                   "jagged": torch.nested.nested_tensor(ragged, layout=torch.jagged), "meta": whole.to("meta"),
+                   "sparse": whole.to_sparse(), "csr": whole.to_sparse_csr(), "quantized": torch.quantize_per_tensor(whole, 0.1, 0, torch.quint8)}
+        if torch.backends.mkldnn.is_available():
+            tensors["mkldnn"] = whole.to_mkldnn()
+        base, box = self.work / "base", ((0, 0), (3, 4))
+        shardmesh.save({"a": whole, "m": {"a": whole, "l": [whole]}}, base)
+        for name, tensor in tensors.items():
+            calls = {"save": lambda: shardmesh.save({"m": {"a": tensor}}, self.work / "s"),
+                     "save pt": lambda: shardmesh.save({"m": [tensor]}, self.work / "s.pt", format="pt"),
+                     "load_into": lambda: shardmesh.open(base).load_into({"a": tensor}),
+                     "load_into a box": lambda: shardmesh.open(base).load_into([("a", box, tensor)]),
+                     "start_load": lambda: shardmesh.open(base).start_load({"a": tensor}),
+                     "start_load of other shapes": lambda: shardmesh.open(base).start_load({"a": tensor}, allow_shape_mismatch=True),
+                     "dcp.save": lambda: shardmesh.dcp.save({"m": {"a": tensor}}, checkpoint_id=self.work / "d"),
+                     "dcp.async_save": lambda: shardmesh.dcp.async_save({"m": [tensor]}, checkpoint_id=self.work / "d").result(),
+                     "dcp.load": lambda: shardmesh.dcp.load({"a": tensor}, checkpoint_id=base),
+                     "dcp.load below": lambda: shardmesh.dcp.load({"m": {"a": tensor, "l": [whole]}}, checkpoint_id=base)}
+            for what, call in calls.items():
+                with self.subTest(tensor=name, call=what), self.assertRaises(shardmesh.Error) as caught:
+                    call()
+                self.assertEqual(caught.exception.code, "unsupported", (name, what, str(caught.exception)))
+        self.assertEqual([path.name for path in self.work.iterdir()], ["base"])
+        for inside in ({"a": (tensors["uninitialized parameter"],)}, {"lazy": torch.nn.LazyLinear(4)}):
+            for call in (lambda: shardmesh.save(inside, self.work / "s"), lambda: shardmesh.dcp.save(inside, checkpoint_id=self.work / "d"),
+                         lambda: shardmesh.dcp.async_save(inside, checkpoint_id=self.work / "d").result()):
+                with self.subTest(inside=list(inside)), self.assertRaises(shardmesh.Error) as caught:
+                    call()
+                self.assertEqual(caught.exception.code, "unsupported")
+
+    def test_keys_of_one_text_are_two_keys(self):
+        """PyTorch's flattening takes them where the names of their entries differ."""
+        import torch.distributed.checkpoint as torch_checkpoint
+
+        for number, below in enumerate(({"None": "t", None: {"a": 1}}, {None: {"a": 1}, "None": "t"}, {"1.5": "t", 1.5: {"a": 1}},
+                                        {"1": torch.ones(1), 1: {"a": 1}}, {"1": {"a": torch.ones(1)}, 1: {"b": torch.ones(2)}},
+                                        {(1,): {"a": 1}, "(1,)": [torch.ones(1)]})):
+            state, ours, theirs = {"b": below}, self.work / f"{number}_ours", self.work / f"{number}_theirs"
+            shardmesh.save(state, ours)
+            torch_checkpoint.save(state, checkpoint_id=theirs)
+            self.assertEqual(sorted(shardmesh.open(ours)), sorted(shardmesh.open(theirs)))
+            for key in shardmesh.open(theirs):
+                self.assertEqual(str(shardmesh.load(ours, key)), str(shardmesh.load(theirs, key)), key)
+        shardmesh.save({"b": {"1": {"a": torch.ones(1)}, 1: {"b": torch.ones(2)}}}, self.work / "both.pt", format="pt")
+        self.assertEqual(torch.load(self.work / "both.pt")["b"].keys(), {"1", 1})
+
 
 class MappedTest(OnlyOursTest):
     def setUp(self):

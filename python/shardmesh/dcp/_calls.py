@@ -12,6 +12,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as torch_checkpoint
+from torch.distributed._shard.sharded_tensor import ShardedTensor
 from torch.distributed.checkpoint import metadata as dcp
 from torch.distributed.checkpoint import planner as planning
 from torch.distributed.checkpoint.api import CheckpointException
@@ -25,8 +26,8 @@ from .._error import failure
 from .._layouts import Layout
 from .._process import Owner
 from .._progress import Progress
-from .._saving import check_containers
-from .._tensors import name_of
+from .._saving import check_containers, check_tensors
+from .._tensors import name_of, refuse_without_memory
 from ._errors import one_error
 from ._reader import Piece, StorageReader
 from ._writer import StorageWriter, refuse_options
@@ -38,6 +39,7 @@ class _SavePlanner(torch_checkpoint.DefaultSavePlanner):
     def set_up_planner(self, state_dict: Any, storage_meta: dcp.StorageMeta | None = None,
                        is_coordinator: bool = False) -> None:
         check_containers(state_dict)
+        check_tensors(state_dict)
         super().set_up_planner(state_dict, storage_meta, is_coordinator)
 
 
@@ -67,6 +69,9 @@ class LoadPlanner(torch_checkpoint.DefaultLoadPlanner):
         for key, value in self.state_dict.items():
             found = stored.get(key)
             is_tensor = isinstance(found, dcp.TensorStorageMetadata)
+            # A nested tensor has no shape to compare.
+            if is_tensor and isinstance(value, torch.Tensor) and not isinstance(value, (DTensor, ShardedTensor)):
+                refuse_without_memory(value, key, "fill")
             if found is None or is_tensor and found.size != getattr(value, "shape", found.size):
                 return [], self.finish_plan(self.create_local_plan())
             of_value = _pieces_of(key, value) if is_tensor else None
@@ -152,6 +157,18 @@ def _refuse_other_state(state_dict: Any) -> None:
             raise failure("invalid_argument", "a state dict has names", expected="text", found=repr(key)[:100])
 
 
+def _refuse_meta(value: Any, key: str = "") -> None:
+    """PyTorch's planner gives meta tensors memory, on the device of the process group: without one it raises ValueError."""
+    if isinstance(value, dict):
+        for name, one in value.items():
+            _refuse_meta(one, f"{key}.{name}" if key else str(name))
+    elif isinstance(value, list):
+        for number, one in enumerate(value):
+            _refuse_meta(one, f"{key}.{number}")
+    elif isinstance(value, torch.Tensor) and value.is_meta:
+        refuse_without_memory(value, key, "fill")
+
+
 def _rank_in(process_group: dist.ProcessGroup | None, no_dist: bool) -> int | None:
     if not dist.is_available() or not dist.is_initialized():
         return None
@@ -170,6 +187,8 @@ def _load(state_dict: dict[str, Any], reader: StorageReader, planner: LoadPlanne
         for key, value in sorted(state_dict.items()):
             flat[key] = value.state_dict() if isinstance(value, Stateful) else value
         check_containers(flat)
+        if not dist.is_available() or not dist.is_initialized():
+            _refuse_meta(flat)
         metadata = reader.read_metadata(with_places=False)
         planner.set_up_planner(flat, metadata, False)
         reader.set_up_storage_reader(metadata, False)
@@ -245,7 +264,10 @@ def async_save(state_dict: dict[str, Any], *, checkpoint_id: str | os.PathLike[s
     with one_error("save", process_group, no_dist):
         writer = _writer_of(state_dict, checkpoint_id, use_collectives, overwrite=overwrite, threads=threads,
                             memory_bytes=memory_bytes, progress=progress)
-        begun = torch_checkpoint.async_save(state_dict, storage_writer=writer, process_group=process_group,
+        plain = {key: value.state_dict() if isinstance(value, Stateful) else value for key, value in state_dict.items()}
+        check_containers(plain)  # before PyTorch copies it
+        check_tensors(plain)
+        begun = torch_checkpoint.async_save(plain, storage_writer=writer, process_group=process_group,
                                             planner=planner or _SavePlanner(), async_checkpointer_type=async_checkpointer_type,
                                             async_stager=async_stager, no_dist=no_dist)
     if isinstance(begun, Future):
