@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# A room is a folder of modules/: one CMake target, one C++ module. Its files are its folder's files,
+# A room is a folder of modules/: one CMake target, one C++ module. Its files are those of the folder and of its subfolders,
 # so that adding a file is adding a file: *.cppm are interface units and internal partitions, *.cpp are bodies. Internal
 # partitions (they begin `module`, not `export module`) are not installed: nobody but the room's bodies imports them.
 #
@@ -16,7 +16,12 @@
 # which no module may have, and which consumers link, but do not compile with.
 function(shardmesh_room name)
   cmake_parse_arguments(PARSE_ARGV 1 room "OPTIONAL;APART" "" "PLAIN;PLAIN_LINKS;IMPORTS;LINKS;HEADERS")
-  file(GLOB interfaces CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cppm)
+  file(
+    GLOB interfaces
+    CONFIGURE_DEPENDS
+    ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cppm
+    ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*/*.cppm
+  )
   set(internal)
   foreach(file IN LISTS interfaces)
     file(STRINGS ${file} declaration REGEX "^(export )?module shardmesh" LIMIT_COUNT 1)
@@ -25,7 +30,7 @@ function(shardmesh_room name)
     endif()
   endforeach()
   list(REMOVE_ITEM interfaces ${internal})
-  file(GLOB bodies CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp)
+  file(GLOB bodies CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*/*.cpp)
   set(target shardmesh_${name})
   list(TRANSFORM room_PLAIN PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/${name}/)
   if(room_PLAIN)

@@ -98,13 +98,13 @@ def check_room(root, room, say):
         say(f"docs/rooms/{room}.md is missing")
         return
     text, folder = page.read_text(), root / "modules" / room
-    files = {file.stem for file in folder.iterdir()}
+    files = {file.stem for file in folder.rglob("*.cpp*")}
     named = set()
     for row in re.findall(r"^\| (`.*?) \|", text, re.M):
         named |= set(re.findall(r"`(\w+)`", row))
     for name in sorted(named - files):
         say(f"docs/rooms/{room}.md names {name}, which is no file of modules/{room}")
-    for name in sorted({f.stem for f in folder.glob("*.cppm") if f.read_text().count("\nexport module ")} - named - {room}):
+    for name in sorted({f.stem for f in folder.rglob("*.cppm") if f.read_text().count("\nexport module ")} - named - {room}):
         say(f"docs/rooms/{room}.md does not name {name}")
     for path in re.findall(r"`(tests/[^`]*)`", text):
         head, braces, rest = path.partition("{")

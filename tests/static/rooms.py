@@ -12,6 +12,7 @@ from pathlib import Path
 
 DECLARATION = re.compile(r"^(export )?module shardmesh(?:\.(\w+))?(?::(\w+))?;", re.M)
 IMPORT = re.compile(r"^(export )?import (?:shardmesh\.(\w+)|:(\w+));", re.M)
+MOST_FILES = 45  # of one folder
 BEGIN, END = "<!-- map of rooms: made by tests/static/rooms.py -->\n", "<!-- end of the map -->\n"
 
 
@@ -32,7 +33,10 @@ def check_room(root, room, below, say):
     """Returns the rooms that it imports."""
     folder = root / "modules" / room
     interfaces, private, exported, imported, seen = set(), set(), set(), set(), set()
-    for file in sorted(folder.iterdir()):
+    for inner in (folder, *(f for f in folder.iterdir() if f.is_dir())):
+        if (count := sum(f.is_file() for f in inner.iterdir())) > MOST_FILES:
+            say(f"{inner.relative_to(root)} has {count} files; a folder has at most {MOST_FILES}")
+    for file in sorted(f for f in folder.rglob("*") if f.is_file()):
         if file.suffix == ".hpp":  # of a global fragment
             continue
         if file.suffix not in (".cppm", ".cpp"):

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists of fragments, the algebra, terms, and large meshes. Grids against lists: golden.cpp.
+// Lists of fragments, the algebra, terms, and large meshes. Grids against lists: golden_test.cpp.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cpu_time.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What coverage means, case by case: overlaps, gaps, bounds, replicas, empty boxes, scalars. Against a model:
-// cover_random.cpp.
+// cover_random_test.cpp.
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>
 #include <string>

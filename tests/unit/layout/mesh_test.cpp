@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Meshes, shapes, placements and split rules: parsed, printed, refused. What they hold: golden.cpp.
+// Meshes, shapes, placements and split rules: parsed, printed, refused. What they hold: golden_test.cpp.
 #include <catch2/catch_test_macros.hpp>
 #include <cstdint>
 #include <optional>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans of lists and of many ranks, errors and budgets. The rules themselves: plan_property.cpp.
+// Plans of lists and of many ranks, errors and budgets. The rules themselves: plan_property_test.cpp.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cpu_time.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // gather, reshard and shard_tensor over 1 to 8 ranks, on random layouts: every element is checked. PyTorch's answers:
-// golden_moves.cpp; what is refused: move_errors.cpp.
+// golden_moves_test.cpp; what is refused: move_errors_test.cpp.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // gather, reshard and shard_tensor where PyTorch answered (golden/seeds/sharded_utils.json): every element is checked,
-// also where it hangs or fails. Random layouts: moves.cpp.
+// also where it hangs or fails. Random layouts: moves_test.cpp.
 #include <algorithm>
 #include <answers.hpp>
 #include <catch2/catch_test_macros.hpp>
