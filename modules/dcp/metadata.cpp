@@ -174,8 +174,8 @@ class metadata_parser {
     return made ? std::optional(*std::move(made)) : std::nullopt;
   }
 
-  // Of planner_data, whose entries come in the order of the tensors' where PyTorch wrote it: a table of them is made
-  // where they do not. An entry is passed once its key was met, and no key is asked for twice.
+  // PyTorch writes planner_data in the order of the entries: its next item mostly has this key. At the first key for
+  // which it has not, a table is made. No key is looked up twice.
   std::optional<given_path> planned_path_of(std::string_view key) {
     if (planned_.empty()) {
       if (next_planned_ == planner_.size()) return std::nullopt;

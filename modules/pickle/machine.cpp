@@ -166,8 +166,8 @@ bool machine::stack_global() {
   return note_global(stack_.back()), true;
 }
 
-// torch.Size is called with ((4, 16),) for every chunk, mostly with what it was called with before: these arguments are
-// in memory once. They must be the last words of the arena, and nowhere but on the stack that they just left.
+// Every chunk calls torch.Size with arguments such as ((4, 16),), which mostly occurred before: equal ones are in
+// memory once. They must be the last words of the arena, and nothing but the stack may have held them.
 std::uint64_t machine::shared_args(std::uint64_t args) {
   const auto count_of = [](std::uint64_t tuple) { return tuple >> 45; };
   const auto first_of = [](std::uint64_t tuple) { return tuple >> 5 & ((std::uint64_t{1} << 40) - 1); };

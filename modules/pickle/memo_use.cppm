@@ -7,7 +7,7 @@ import shardmesh.std;
 
 namespace shardmesh::pickle {
 
-// A set of memo numbers with their ranks: an entry of the set has a place among as many as there are entries.
+// A set of memo numbers. `rank` is the position of an entry among them.
 class memo_use {
  public:
   inline bool contains(std::uint64_t number) const {

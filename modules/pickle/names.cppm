@@ -34,7 +34,7 @@ struct used_names {
 /// Cost: O(bytes); memory as pickle::graph.
 used_names names_in(std::span<const std::byte> bytes);
 
-/// A pickle and all that its bytes name, of one run over them.
+/// A pickle and the names in its bytes, found in one run over them.
 struct named_graph {
   pickle::graph graph;
   used_names names;  // as of `names_in`

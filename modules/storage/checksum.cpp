@@ -182,8 +182,9 @@ std::vector<error> check_checksums(const std::filesystem::path& folder, std::spa
     const checked_file& file = by_name.find(range.file)->second;
     if (file.source) sorted.push_back({file.source.get(), &range, static_cast<std::int64_t>(i)});
   }
-  std::stable_sort(sorted.begin(), sorted.end(), [](const range_in_file& a, const range_in_file& b) {
-    return a.file == b.file ? a.range->offset < b.range->offset : std::less<>{}(a.file, b.file);
+  std::sort(sorted.begin(), sorted.end(), [](const range_in_file& a, const range_in_file& b) {
+    return a.file == b.file ? std::pair(a.range->offset, a.number) < std::pair(b.range->offset, b.number)
+                            : std::less<>{}(a.file, b.file);
   });
   const std::vector<std::size_t> ends = ends_of_runs(sorted);
   static_cast<void>(parallel_for(threads, static_cast<std::int64_t>(ends.size()), [&](std::int64_t i) -> result<void> {

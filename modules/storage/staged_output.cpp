@@ -72,7 +72,7 @@ struct staged_output::state {
   std::set<std::int32_t> unsynced;                    // files that were added or written to since the last `prepare`
   std::map<std::int32_t, std::int64_t> unsent_bytes;  // of files: written since the disk was last told to begin
   std::optional<error> lost;                          // the first error at the end of writing to a file
-  // Of each file, what was written last and lies here alone.
+  // Of a file: the bytes that were written last, and are only in memory.
   struct gathered {
     std::mutex lock;
     std::int64_t offset = 0;
@@ -116,19 +116,19 @@ struct staged_output::state {
   }
 
   result<void> write_now(std::int32_t file, std::int64_t offset, std::span<const std::byte> bytes) {
-    SHARDMESH_TRY(const auto opened, acquire(file));
+    SHARDMESH_TRY(const auto writable, acquire(file));
     const auto size = static_cast<std::int64_t>(bytes.size());
     while (!bytes.empty()) {
-      const ssize_t put = uninterrupted([&] { return ::pwrite(opened.fd(), bytes.data(), bytes.size(), offset); });
+      const ssize_t put = uninterrupted([&] { return ::pwrite(writable.fd(), bytes.data(), bytes.size(), offset); });
       if (put <= 0) return fail_sys(put < 0 ? errno : EIO, "cannot write", destination.string());
       bytes = bytes.subspan(static_cast<std::size_t>(put));
       offset += put;
     }
-    write_early(file, opened.fd(), size);
+    write_early(file, writable.fd(), size);
     return {};
   }
 
-  // How much of one file is gathered: nothing, unless files have to share the descriptors.
+  // Bytes that are gathered for one file; 0 unless files have to share the descriptors.
   std::size_t gathers() const {
     return names.size() > opened.most() ? std::min(gathered_bytes / names.size(), most_gathered_bytes) : 0;
   }
@@ -142,10 +142,10 @@ struct staged_output::state {
     of.bytes.clear();
     if (done) return done;
     const std::scoped_lock guard(lock);
-    if (!lost) lost = done.error();  // whoever wrote them was told that they are written
+    if (!lost) lost = done.error();  // the call that gathered them succeeded
     return done;
   }
-  // What does not continue it, or would not fit, has it written first.
+  // Bytes that do not continue the gathered ones, or do not fit, have these written first.
   result<void> gather(std::int32_t file, std::int64_t offset, std::span<const std::byte> bytes, std::size_t most) {
     gathered& of = waiting_of(file);
     const std::scoped_lock guard(of.lock);

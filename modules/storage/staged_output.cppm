@@ -41,9 +41,9 @@ class staged_output {
   /// Adds a file to a directory (or the one file, with an empty name): created now, empty. Returns its number.
   /// `name` is a plain file name. Not thread-safe.
   result<std::int32_t> add_file(std::string_view name);
-  /// Writes `bytes` at `offset` of that file. Thread-safe; few descriptors are open at a time. Where there are more files
-  /// than descriptors, small writes are gathered in up to 16 MiB of memory: they reach their file with later ones, with
-  /// the next `add_file`, or with `prepare`, which returns their errors.
+  /// Writes `bytes` at `offset` of that file. Thread-safe; few descriptors are open at a time. Where there are more
+  /// files than descriptors, small writes are gathered in up to 16 MiB of memory: they reach their file with later
+  /// ones, with the next `add_file`, or with `prepare`, which returns their errors.
   result<void> write(std::int32_t file, std::int64_t offset, std::span<const std::byte> bytes);
   /// What was written so far, read back. errc::io.
   result<void> read(std::int32_t file, std::int64_t offset, std::span<std::byte> bytes) const;

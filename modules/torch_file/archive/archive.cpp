@@ -26,7 +26,7 @@ using buffer = std::vector<std::byte>;
 constexpr std::int64_t saturated = 0xffffffff, alignment = 64, local_header_bytes = 30;
 
 // Room for all of a tensor's archive but its data and pickle: a little more than there is.
-constexpr std::size_t head_bytes = 768, tail_bytes = 1024, tensor_records = 7, name_bytes = 24;
+constexpr std::size_t head_bytes = 768, tail_bytes = 1024, tensor_records = 7, name_room = 24;
 
 // The names of a tensor's archive, without the one that tells of them.
 constexpr std::array<std::string_view, 6> tensor_names{"data.pkl",  ".format_version", ".storage_alignment",
@@ -84,7 +84,7 @@ std::uint64_t hash_of(std::span<const std::string_view> names) {
 
 archive::archive(std::string prefix) : prefix_(std::move(prefix)) {
   entries_.reserve(tensor_records);
-  names_.reserve(tensor_records * (prefix_.size() + name_bytes));
+  names_.reserve(tensor_records * (prefix_.size() + name_room));
 }
 
 void archive::begin_record(buffer& out, std::string_view name, std::int64_t size_bytes) {
@@ -371,7 +371,7 @@ result<tensor_archive> tensor_archive::make(dtype type, const extents& sizes) {
 std::vector<std::byte> tensor_archive::suffix(std::uint32_t crc32) const {
   torch_file::archive archive = archive_;
   archive.entries_.reserve(tensor_records);  // a copy has room for what it holds alone
-  archive.names_.reserve(tensor_records * (archive.prefix_.size() + name_bytes));
+  archive.names_.reserve(tensor_records * (archive.prefix_.size() + name_room));
   buffer out;
   out.reserve(tail_bytes);
   archive.end_record(out, crc32);
