@@ -15,6 +15,8 @@ import shardmesh.torch_file;
 namespace shardmesh {
 namespace {
 
+constexpr int most_levels = 64;
+
 bool has_wrapping_tensors(checkpoint_reader& reader) {
   reader.identify_opaque_tensors();
   const auto& tensors = reader.contents().tensors;
@@ -59,8 +61,8 @@ alike_readers::alike_readers(checkpoint_reader& left, checkpoint_reader& right) 
   };
   for (checkpoint_reader** side : {&left_, &right_})
     show(*side, torch_file::split_objects(**side, torch_file::to_split::opaque_tensors));
-  // What is flattened may have such objects again.
-  for (int round = 0; round < 4; ++round) {
+  // What is flattened may have such objects again: a list in a list, as deep as one is nested.
+  for (int round = 0; round < most_levels; ++round) {
     checkpoint_reader *const left_before = left_, *const right_before = right_;
     show(left_, torch_file::flatten_objects(*left_, flattened_elsewhere(left_->contents(), right_->contents())));
     show(right_, torch_file::flatten_objects(*right_, flattened_elsewhere(right_->contents(), left_->contents())));

@@ -69,6 +69,30 @@ result<T> of_side(const diff_side& side, result<T> outcome) {
   return std::move(outcome).error().with_file(side.reader.path().string());
 }
 
+path above(const path& where) {
+  path made;
+  for (std::size_t i = 0; i + 1 < where.size(); ++i) made.push_back(where[i]);
+  return made;
+}
+
+// The lists of a checkpoint, each with the largest position that an entry names.
+std::map<std::string, std::int64_t> lists_of(const catalog& contents) {
+  std::map<std::string, std::int64_t> lists;
+  const auto add = [&](const path& where) {
+    path list;
+    for (const path_key& step : where) {
+      if (step.is_index()) {
+        const auto [found, is_new] = lists.try_emplace(dotted(list), step.index());
+        found->second = std::max(found->second, step.index());
+      }
+      list.push_back(step);
+    }
+  };
+  for (const tensor_entry& tensor : contents.tensors) add(tensor.where);
+  for (const object_entry& object : contents.objects) add(object.where);
+  return lists;
+}
+
 class comparer {
  public:
   comparer(const diff_side& left, const diff_side& right, const diff_options& options)
@@ -88,10 +112,26 @@ class comparer {
     if (auto found = torch_file::wrapping_tensors::open(right_.reader)) right_wrappers_ = *std::move(found);
   }
 
+  // A position of a list that no entry names is None in formats that nest: PyTorch's flattening loses empty dicts. From
+  // now on the two are equal.
+  void find_gaps(const std::map<std::string_view, pair_of_entries>& pairs) {
+    const auto is_element = [](const diff_side& side, const diff_entry* entry) { return element(side, entry) != nullptr; };
+    if (std::any_of(pairs.begin(), pairs.end(),
+                    [&](const auto& pair) { return !pair.second.second && is_element(left_, pair.second.first); }))
+      right_lists_ = lists_of(right_.reader.contents());
+    if (std::any_of(pairs.begin(), pairs.end(),
+                    [&](const auto& pair) { return !pair.second.first && is_element(right_, pair.second.second); }))
+      left_lists_ = lists_of(left_.reader.contents());
+  }
+
   result<std::vector<difference>> compare_pair(const pair_of_entries& both) {
     const auto& [a, b] = both;
-    if (!a) return std::vector{found(b->key, difference_kind::only_right, "only on the right")};
-    if (!b) return std::vector{found(a->key, difference_kind::only_left, "only on the left")};
+    if (!a || !b) {
+      SHARDMESH_TRY(const bool is_equal, a ? is_gap(left_, *a, right_lists_) : is_gap(right_, *b, left_lists_));
+      if (is_equal) return std::vector<difference>{};
+      return std::vector{a ? found(a->key, difference_kind::only_left, "only on the left")
+                           : found(b->key, difference_kind::only_right, "only on the right")};
+    }
     if (a->is_tensor != b->is_tensor) {
       // An object that cannot be read could be a tensor.
       const auto value = a->is_tensor ? of_side(right_, right_.reader.read_object(b->index))
@@ -107,6 +147,24 @@ class comparer {
  private:
   const tensor_entry& tensor(const diff_side& side, const diff_entry& entry) const {
     return side.reader.contents().tensors[entry.index];
+  }
+
+  // Where the entry is an object in a list, its path.
+  static const path* element(const diff_side& side, const diff_entry* entry) {
+    if (entry == nullptr || entry->is_tensor) return nullptr;
+    const path& where = side.reader.contents().objects[entry->index].where;
+    return !where.empty() && where.back().is_index() ? &where : nullptr;
+  }
+
+  // The entry is None, and the other side's list has a gap there.
+  static result<bool> is_gap(const diff_side& side, const diff_entry& entry,
+                             const std::map<std::string, std::int64_t>& lists) {
+    const path* const where = element(side, &entry);
+    if (where == nullptr) return false;
+    const auto list = lists.find(dotted(above(*where)));
+    if (list == lists.end() || list->second < where->back().index()) return false;
+    SHARDMESH_TRY(const object_value value, of_side(side, side.reader.read_object(entry.index)));
+    return value.kind == "none";
   }
 
   result<std::vector<difference>> compare_objects(const diff_entry& a, const diff_entry& b) const {
@@ -306,6 +364,7 @@ class comparer {
   const diff_options& options_;
   chunk_source left_source_, right_source_;
   std::optional<torch_file::wrapping_tensors> left_wrappers_, right_wrappers_;
+  std::map<std::string, std::int64_t> left_lists_, right_lists_;
 };
 
 }  // namespace
@@ -352,6 +411,7 @@ result<diff_report> diff(const diff_side& left, const diff_side& right, const di
   right.reader.identify_opaque_tensors();
   comparer compare_all(left, right, options);
   compare_all.find_components(by_key);
+  compare_all.find_gaps(by_key);
   std::vector<std::vector<difference>> found_in(pairs.size());
   std::vector<std::optional<error>> unreadable(pairs.size());
   static_cast<void>(

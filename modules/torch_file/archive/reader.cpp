@@ -260,8 +260,8 @@ class torch_file_reader final : public checkpoint_reader, public file_of_ranks, 
     for (flat_entry& entry : entries) {
       shardmesh::path below{name};
       below.append(entry.where);
+      entry.fqn = entry.where.empty() ? name : name + "." + entry.fqn;  // a key may be empty
       entry.where = std::move(below);
-      entry.fqn = entry.fqn.empty() ? name : name + "." + entry.fqn;
     }
   }
 

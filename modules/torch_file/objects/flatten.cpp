@@ -15,8 +15,8 @@ module;
 #include <vector>
 module shardmesh.torch_file;
 
+import :key_steps;
 import :object_parts;
-import :python_keys;
 import :wrapper_form;
 
 namespace shardmesh::torch_file {
@@ -117,11 +117,9 @@ result<void> walker::enter(const pickle::value& mapping) {
   open_.insert(mapping.identity());
   const pickle::pairs pairs = mapping_entries(mapping).pairs();
   if (pairs.empty() && options_.keep_empty && !path_.empty()) SHARDMESH_CHECK(add(mapping));
-  bool are_unnamed = path_.empty();  // below the root such dicts are leaves
-  for (std::size_t i = 0; i < pairs.size() && are_unnamed; ++i) are_unnamed = !has_name(pairs[i].key);
+  key_steps steps(pairs);
   for (std::size_t i = 0; i < pairs.size(); ++i) {
-    const std::string unnamed = fmt::format("{}{}", are_unnamed ? "" : "#", i);
-    path_.push_back(step_of(pairs[i].key, unnamed).value_or(unnamed));
+    path_.push_back(steps.next(pairs[i].key).value_or(steps.position(i)));
     if (path_.back().is_python()) key_bytes_ += path_.back().pickled().size();
     if (key_bytes_ > most_key_bytes_of(item_))
       return fail(errc::unsupported, "its dicts have keys that share more than the file explains");

@@ -17,8 +17,8 @@ module;
 #include <vector>
 module shardmesh.torch_file;
 
+import :key_steps;
 import :object_parts;
-import :python_keys;
 import :tensor_search;
 
 namespace shardmesh::torch_file {
@@ -117,21 +117,17 @@ class apart {
     return true;
   }
 
-  // Keys that only Python can spell are named by their positions, behind a mark where other keys have a text. Where
-  // they cannot be kept (an optimizer's state has tensors as keys), the positions stand for them.
+  // Positions stand for keys that cannot be kept: an optimizer's state has tensors as keys.
   bool enter_pairs(const pickle::pairs& pairs) {
-    std::size_t unnamed = 0;
-    for (const pickle::pair pair : pairs) unnamed += has_name(pair.key) ? 0 : 1;
-    const bool are_all_unnamed = unnamed == pairs.size();
+    key_steps steps(pairs);
     for (std::size_t i = 0; i < pairs.size(); ++i) {
-      const std::string position = fmt::format("{}{}", are_all_unnamed ? "" : "#", i);
       const bool has_tensors = search_.holds(pairs[i].key);
       if (has_tensors) leave_out(pairs[i].key);
-      auto kept = has_tensors ? std::nullopt : step_of(pairs[i].key, position);
+      auto kept = has_tensors ? std::nullopt : steps.next(pairs[i].key);
       into_->positions += kept ? 0 : 1;
-      const path_key name = kept              ? *std::move(kept)
-                            : are_all_unnamed ? path_key(static_cast<std::int64_t>(i))
-                                              : path_key(position);
+      const path_key name = kept                      ? *std::move(kept)
+                            : steps.are_all_unnamed() ? path_key(static_cast<std::int64_t>(i))
+                                                      : path_key(steps.position(i));
       if (name.is_python()) key_bytes_ += name.pickled().size();
       if (key_bytes_ > most_key_bytes_of(item_)) return false;
       if (!step(name, pairs[i].value)) return false;
@@ -258,9 +254,10 @@ class apart {
         note += fmt::format("; {} not kept", detail::counted(parts.attributes, "other attribute of modules is",
                                                              "other attributes of modules are"));
       if (parts.positions > 0)
-        note +=
-            fmt::format("; positions stand for {} too large",
-                        detail::counted(parts.positions, "key, which is a tensor or", "keys, which are tensors or"));
+        note += fmt::format(
+            "; positions stand for {}",
+            detail::counted(parts.positions, "key, which is a tensor, too large, or pickled as another key is",
+                            "keys, which are tensors, too large, or pickled as another key is"));
       if (!parts.transient.empty())
         note += fmt::format("; {} not kept: {}",
                             detail::counted(parts.transient.size(), "buffer that is not persistent is",

@@ -15,6 +15,7 @@ module;
 module shardmesh.torch_file;
 
 import :archive_from_json;
+import :key_steps;
 import :python_keys;
 
 namespace shardmesh::torch_file {
@@ -64,6 +65,9 @@ std::optional<std::string> json_of_key(const path_key& key) {
 result<path_key> key_of_json(std::string_view text, std::string_view json) {
   if (json.size() > 4 * most_key_bytes) return fail(errc::bad_format, "a key of a dict is too long");
   SHARDMESH_TRY(const std::vector<std::byte> pickled, pickle_from_json(json));
+  SHARDMESH_TRY(const auto parsed, pickle::graph::parse(pickled));
+  // A document may give any text: the name of a key that Python alone can spell is that which a .pt file gives it.
+  if (!pickle::python_str(parsed.root())) return marked_key(text_of(pickled));
   return path_key::of_python(text, text_of(pickled));
 }
 

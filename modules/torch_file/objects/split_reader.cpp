@@ -156,13 +156,24 @@ class split_reader final : public forwarding_reader, public opaque_values {
         std::vector<flat_entry> entries,
         flatten_state_dict(item, item.root(),
                            {.keep_empty = true, .may_be_list = true, .max_entries = 250'000, .max_depth = 64}));
+    // A list that no flattening enters has entries of its own where another one lost its empty dicts.
+    const bool is_whole = entries.size() == 1 && entries.front().where.empty();
+    if (is_whole && item.root().kind() == pickle::kind::list && !item.root().items().empty()) entries = elements(item);
     for (flat_entry& entry : entries) {
       shardmesh::path below = whole.where;
       below.append(entry.where);
+      entry.fqn = entry.where.empty() ? whole.key : whole.key + "." + entry.fqn;  // a key may be empty
       entry.where = std::move(below);
-      entry.fqn = entry.fqn.empty() ? whole.key : whole.key + "." + entry.fqn;
     }
     if (entries.empty()) entries.push_back(entry_of(whole, item.root()));
+    return entries;
+  }
+
+  static std::vector<flat_entry> elements(const torch_file::item& item) {
+    std::vector<flat_entry> entries;
+    const pickle::items items = item.root().items();
+    for (std::size_t i = 0; i < items.size(); ++i)
+      entries.push_back({shardmesh::path{static_cast<std::int64_t>(i)}, std::to_string(i), items[i], {}, 0});
     return entries;
   }
 

@@ -133,7 +133,7 @@ TEST_CASE("keys of a state dict are named as Python's str() names them") {
   }
 }
 
-TEST_CASE("a mapping with a key that only Python can name is one object, and at the root the key is its position") {
+TEST_CASE("a mapping with a key that only Python can name is one object, and at the root its pickle names the key") {
   // {"cfg": {Color(1): 1, "x": 2}, Color(1): 3}
   const std::string pickle = "\x80\2}(X\3\0\0\0cfg}(cm\nColor\nK\1\x85Rq\0K\1X\1\0\0\0xK\2uh\0K\3u."s;
   const auto entries = flattened(pickle);
@@ -141,11 +141,38 @@ TEST_CASE("a mapping with a key that only Python can name is one object, and at 
   REQUIRE(entries->size() == 2);
   CHECK((*entries)[0].fqn == "cfg");
   CHECK((*entries)[0].value.size() == 2);
-  CHECK((*entries)[1].fqn == "#1");
   const path_key& key = (*entries)[1].where[0];
+  CHECK((*entries)[1].fqn == key.name());
+  CHECK(key.name().size() == 17);
+  CHECK(key.name().starts_with('#'));
   REQUIRE(key.is_python());
   CHECK(key.pickled().find("cm\nColor\n") != std::string_view::npos);
   CHECK_FALSE(torch_file::json_of_key(key));
+}
+
+TEST_CASE("the name of a key that only Python can name depends neither on its place nor on the order of a set") {
+  // {frozenset([1, "a"]): 1, "x": 2}, then the other order of both
+  const std::string set = "cbuiltins\nfrozenset\n]("s, one = "K\1"s, a = "X\1\0\0\0a"s, made = "e\x85R"s;
+  const auto first = flattened("\x80\2}(" + set + one + a + made + "K\1X\1\0\0\0xK\2u."s);
+  const auto second = flattened("\x80\2}(X\1\0\0\0xK\2"s + set + a + one + made + "K\1u."s);
+  REQUIRE(first);
+  REQUIRE(second);
+  REQUIRE((*first)[0].where[0].is_python());
+  CHECK((*first)[0].where == (*second)[1].where);
+  const auto again = torch_file::key_of_json("another text", R"({"$frozenset":["a",1]})");
+  REQUIRE(again);
+  CHECK(*again == (*first)[0].where[0]);
+}
+
+TEST_CASE("of two keys that are pickled alike the second is named by its position") {
+  // {Thing(): 1, Thing(): 2, "x": 3}
+  const std::string thing = "cm\nThing\n)R"s;
+  const auto entries = flattened("\x80\2}("s + thing + "K\1"s + thing + "K\2X\1\0\0\0xK\3u."s);
+  if (!entries) FAIL(to_string(entries.error()));
+  REQUIRE(entries->size() == 3);
+  CHECK((*entries)[0].where[0].is_python());
+  CHECK((*entries)[1].fqn == "#1");
+  CHECK_FALSE((*entries)[1].where[0].is_python());
 }
 
 TEST_CASE("a list inside itself is one object beside the other entries") {
