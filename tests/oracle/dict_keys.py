@@ -39,35 +39,34 @@ PLAIN = [None, True, False, 1.5, -0.25, 10**15, -10**15, 10**20, 7, -3, b"x\xff"
 FOREIGN = [Color.RED, Color.BLUE, (Color.RED, 1)]
 
 
-def states():
+def states(oracle):
+    marks = oracle.marks_of(FOREIGN)
+    below = [f"t.{mark}" for mark in marks]
     def tensors(keys):
         return {key: torch.full((2,), float(i)) for i, key in enumerate(keys)}
 
     def objects(keys):
         return {key: i for i, key in enumerate(keys)}
-    yield "plain", {"t": tensors(PLAIN), "n": {"a": {key: {"w": torch.ones(1), "v": 3} for key in PLAIN}}, "x": 1}, []
-    yield "objects", {"o": objects(PLAIN), "w": torch.ones(1), "deep": [{"b": objects([None, 2.5])}]}, []
-    yield "root", {**tensors(PLAIN[1:4]), "w": torch.ones(1), "v": 3}, []
-    yield "foreign", {"t": tensors(["a", *FOREIGN]), "x": 1}, ["t.#1", "t.#2", "t.#3"]
-    yield "foreign alone", {"t": tensors(FOREIGN), "x": 1}, ["t.0", "t.1", "t.2"]
-    yield "foreign root alone", tensors(FOREIGN), ["0", "1", "2"]
-    yield "foreign root", {**tensors(FOREIGN), "x": 1}, ["#0", "#1", "#2"]
+    yield "plain", {"t": tensors(PLAIN), "n": {"a": {key: {"w": torch.ones(1), "v": 3} for key in PLAIN}}, "x": 1}, {}
+    yield "objects", {"o": objects(PLAIN), "w": torch.ones(1), "deep": [{"b": objects([None, 2.5])}]}, {}
+    yield "root", {**tensors(PLAIN[1:4]), "w": torch.ones(1), "v": 3}, {}
+    yield "foreign", {"t": tensors(["a", *FOREIGN]), "x": 1}, dict(zip(FOREIGN, below))
+    yield "foreign alone", {"t": tensors(FOREIGN), "x": 1}, dict(zip(FOREIGN, below))
+    yield "foreign root alone", tensors(FOREIGN), dict(zip(FOREIGN, marks))
+    yield "foreign root", {**tensors(FOREIGN), "x": 1}, dict(zip(FOREIGN, marks))
     yield "foreign objects", {"o": objects(FOREIGN), "w": torch.ones(1)}, None  # one object, whole but in JSON
 
 
-def as_text(value, lost, above=""):
+def as_text(value, lost):
     """With the names that lost keys have, instead of the keys."""
     if not isinstance(value, dict):
         return value
-    made = {}
-    for i, (key, item) in enumerate(value.items()):
-        name = next((name for name in (f"#{i}", f"{i}") if f"{above}{name}" in lost and not isinstance(key, str)), None)
-        made[key if name is None else name] = as_text(item, lost, f"{above}{str(key) if name is None else name}.")
-    return made
+    names = {key: name.split(".")[-1] for key, name in lost.items()}
+    return {names.get(key, key): as_text(item, lost) for key, item in value.items()}
 
 
 def check_keys(oracle):
-    for name, state, lost in states():
+    for name, state, lost in states(oracle):
         source = oracle.work / f"{name}.pt"
         torch.save(state, source)
         middle = {"pt": oracle.work / f"{name}.there.pt", "dcp": oracle.work / f"{name}_dcp", "hf": oracle.work / f"{name}_hf",
@@ -80,8 +79,8 @@ def check_keys(oracle):
                 continue
             holds_all = to in ("pt", "torch-checkpointing")
             is_lost = lost is not None and lost and not holds_all
-            note = f"{len(lost or [])} keys of dicts that only Python knows become text in"
-            listed = ": " + ", ".join(lost or [])
+            note = f"{len(lost or {})} keys of dicts that only Python knows become text in"
+            listed = ": " + ", ".join((lost or {}).values())
             oracle.check((note in said and listed in said) == bool(is_lost), case, f"says {said}")
             if name == "plain" and to == "dcp":  # one for each dict
                 oracle.check(f"{2 * len(PLAIN) - 4} keys of dicts that only Python knows become text for PyTorch's" in said, case, said)

@@ -183,8 +183,9 @@ def keys(oracle):
     t = [torch.full((n + 1,), n + 0.5) for n in range(4)]
     value = {(1, "a"): t[0], b"b": t[1], torch.float32: t[2], "cfg": {Color.RED: 1, "x": 2}, "w": {Color.RED: t[3]},
              frozenset([1]): 4, 3.5: 5, None: 6, torch.Size([2, 1]): 7, torch.device("cuda:1"): 8}
-    carried(oracle, "keys", value, {"(1, 'a')": t[0], "b'b'": t[1], "torch.float32": t[2], "w.0": t[3]},
-            {"cfg", "#5", "3.5", "None", "torch.Size([2, 1])", "cuda:1"})
+    of_set, of_member = oracle.marks_of([frozenset([1]), Color.RED])
+    carried(oracle, "keys", value, {"(1, 'a')": t[0], "b'b'": t[1], "torch.float32": t[2], f"w.{of_member}": t[3]},
+            {"cfg", of_set, "3.5", "None", "torch.Size([2, 1])", "cuda:1"})
     # The names are those of PyTorch's own flattening, where it makes any.
     theirs, _ = dcp._nested_dict.flatten_state_dict({k: v for k, v in value.items() if not isinstance(k, frozenset) and k not in ("cfg", "w")})
     ours = inspected(oracle, "keys", oracle.work / "keys.pt")
