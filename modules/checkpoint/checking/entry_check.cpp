@@ -12,6 +12,7 @@ module;
 #include <iterator>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -217,7 +218,62 @@ std::vector<bool> repeated_items(const checkpoint_reader& reader) {
   return repeated;
 }
 
-std::vector<error> check_before_copying(checkpoint_reader& reader, const conversion& work, const recorded_sums* record,
+std::vector<whole_entry> unsupported_entries(const catalog& contents, const conversion& work) {
+  std::vector<whole_entry> entries;
+  for (const error& why : work.unsupported) {
+    if (const tensor_entry* const tensor = contents.find(why.key))
+      entries.push_back({true, static_cast<std::size_t>(tensor - contents.tensors.data())});
+    else if (const object_entry* const object = contents.find_object(why.key))
+      entries.push_back({false, static_cast<std::size_t>(object - contents.objects.data())});
+  }
+  return entries;
+}
+
+namespace {
+
+// Whether a tensor is stored as one, and not as, or inside of, something that is checked whole: such a tensor's
+// checksums are compared when its elements are read.
+bool is_stored_plain(const checkpoint_reader& reader, std::size_t tensor) {
+  const checkpoint_reader* at = &reader;
+  whole_entry entry{true, tensor};
+  while (const auto there = at->shown(entry)) {
+    at = there->reader;
+    entry = there->entry;
+  }
+  return &at->stored() == at && entry.is_tensor && at->contents().tensors[entry.index].opaque_type.empty();
+}
+
+// The chunks of tensors whose elements are not copied.
+std::vector<error> check_chunks_of(checkpoint_reader& reader, std::span<const std::size_t> tensors, int threads) {
+  const catalog& contents = reader.contents();
+  std::vector<std::pair<const tensor_entry*, std::int32_t>> chunks;
+  for (const std::size_t index : tensors) {
+    const tensor_entry& tensor = contents.tensors[index];
+    for (std::int32_t i = 0; i < tensor.chunk_count; ++i) chunks.emplace_back(&tensor, tensor.first_chunk + i);
+  }
+  storage_sums sums(contents);
+  first_problems found(check_options{}.max_problems);
+  static_cast<void>(
+      parallel_for(threads, static_cast<std::int64_t>(chunks.size()), [&](std::int64_t i) -> result<void> {
+        const auto& [tensor, chunk] = chunks[static_cast<std::size_t>(i)];
+        const auto opened = reader.open_chunk(*tensor, chunk);
+        if (!opened) {
+          found.add(i, opened.error());
+          return {};
+        }
+        auto checked = sums.check(**opened, contents.chunk_places[static_cast<std::size_t>(chunk)]);
+        if (!checked)
+          found.add(i,
+                    std::move(checked).error().with_key(tensor->key).with_box(contents.chunk_box(*tensor, chunk)));
+        return {};
+      }));
+  return found.take();
+}
+
+}  // namespace
+
+std::vector<error> check_before_copying(checkpoint_reader& reader, const conversion& work,
+                                        std::span<const whole_entry> left_out, const recorded_sums* record,
                                         int threads) {
   const checkpoint_reader& stored = reader.stored();
   const catalog& contents = reader.contents();
@@ -229,10 +285,8 @@ std::vector<error> check_before_copying(checkpoint_reader& reader, const convers
     const std::size_t index = work.sources[i];
     const tensor_entry& tensor = contents.tensors[index];
     touched[index] = true;
-    if (work.tensors[i].archive) {
-      whole.push_back({true, index});
-      continue;
-    }
+    if (work.tensors[i].archive || !is_stored_plain(reader, index)) whole.push_back({true, index});
+    if (work.tensors[i].archive) continue;
     for (std::int32_t chunk = tensor.first_chunk; chunk < tensor.first_chunk + tensor.chunk_count; ++chunk) {
       if (!contents.chunk_box(tensor, chunk).is_empty()) {
         copied[static_cast<std::size_t>(chunk)] = true;
@@ -246,12 +300,19 @@ std::vector<error> check_before_copying(checkpoint_reader& reader, const convers
     touched[contents.tensors.size() + index] = true;
     whole.push_back({false, index});
   }
+  std::vector<std::size_t> plain_left_out;
+  for (const whole_entry& entry : left_out) {
+    touched[entry.is_tensor ? entry.index : contents.tensors.size() + entry.index] = true;
+    if (!entry.is_tensor || !is_stored_plain(reader, entry.index)) whole.push_back(entry);
+    if (entry.is_tensor && contents.tensors[entry.index].opaque_type.empty()) plain_left_out.push_back(entry.index);
+  }
   for (error& problem : find_shared_bytes(stored, &reader == &stored ? &touched : nullptr))
     problems.push_back(std::move(problem));
   for (error& problem : damaged_archives(reader)) problems.push_back(std::move(problem));
   if (!problems.empty()) return problems;  // what shares bytes would be read for each entry that names them
   check_outcome outcome = reader.check_whole(whole, {.quick = false, .threads = threads});
   std::move(outcome.problems.begin(), outcome.problems.end(), std::back_inserter(problems));
+  for (error& problem : check_chunks_of(reader, plain_left_out, threads)) problems.push_back(std::move(problem));
   if (record)
     for (error& problem : record->check(recorded_apart(contents, *record, touched, copied), threads))
       problems.push_back(std::move(problem));

@@ -35,10 +35,16 @@ std::vector<error> find_shared_bytes(const checkpoint_reader& reader, const std:
 // once. Empty when there is none. Cost: O(n log n).
 std::vector<bool> repeated_items(const checkpoint_reader& reader);
 
+// The entries of the reader that `settle_unsupported` leaves out of `work`.
+std::vector<whole_entry> unsupported_entries(const catalog& contents, const conversion& work);
+
 // Everything about the entries of a conversion that cannot be compared while their elements are copied: objects and
-// opaque tensors, chunks without elements, and of the folder's record what is not a chunk that is copied. The rest is
-// done by chunk_source::checking with the same record.
-std::vector<error> check_before_copying(checkpoint_reader& reader, const conversion& work, const recorded_sums* record,
+// opaque tensors, what they or their parts are taken from, chunks without elements, and of the folder's record what is
+// not a chunk that is copied. The rest is done by chunk_source::checking with the same record. `left_out`: entries that
+// the selection keeps and the destination cannot hold; they are checked like all others, as a user who skips what is
+// unsupported does not know that it is damaged.
+std::vector<error> check_before_copying(checkpoint_reader& reader, const conversion& work,
+                                        std::span<const whole_entry> left_out, const recorded_sums* record,
                                         int threads);
 
 // The options, with a last check before the commit: chunks that were read in part only, through `source` or inside of

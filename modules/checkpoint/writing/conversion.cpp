@@ -50,6 +50,7 @@ class selecting {
                     .with_values("", stored.opaque_type));
       return;
     }
+    if (!stored.opaque_type.empty() && stored.opaque_kind.empty() && !is_whole(index)) return;
     tiling found = check_tiling(contents_, stored);
     for (error& problem : found.problems)
       if (problem.code != errc::gap || !is_of_one_rank(reader_))
@@ -105,6 +106,14 @@ class selecting {
 
  private:
   std::int32_t writer_of(std::int32_t file) const { return writer_of_file(contents_, file); }
+
+  // Nobody knows what a damaged archive of a tensor holds: it is a problem, and not one of an unsupported kind.
+  bool is_whole(std::size_t tensor) {
+    const whole_entry entry{true, tensor};
+    check_outcome outcome = reader_.check_whole({&entry, 1}, {.quick = true, .threads = 1});
+    for (error& problem : outcome.problems) into_.problems.push_back(std::move(problem));
+    return outcome.problems.empty();
+  }
 
   void leave_out(error why, std::int64_t tensors = 1, std::int64_t objects = 0) {
     into_.unsupported.push_back(std::move(why).with_hint("skip_unsupported leaves it out"));
@@ -246,9 +255,13 @@ void find_unpicklable(checkpoint_reader& reader, conversion& work) {
   std::unordered_set<std::string> bad;
   for (std::size_t i = 0; i < work.objects.size(); ++i) {
     const std::size_t source = work.object_sources[i];
-    const auto value = reader.read_object(source);
+    auto value = reader.read_object(source);
+    if (!value) {
+      work.problems.push_back(std::move(value).error());
+      continue;
+    }
     const bool is_whole =
-        value && torch_file::is_whole_json(value->json) && value->json.find("{\"$ref\":") == std::string::npos;
+        torch_file::is_whole_json(value->json) && value->json.find("{\"$ref\":") == std::string::npos;
     if (is_whole) continue;
     auto archive = work.objects[i].archive();
     if (archive) continue;
@@ -256,7 +269,7 @@ void find_unpicklable(checkpoint_reader& reader, conversion& work) {
     error why = std::move(archive).error();
     if (why.key.empty()) why.key = work.objects[i].key;
     if (why.file.empty()) why.file = reader.path().string();
-    if (value) why.found = value->type;
+    why.found = value->type;
     why.code = errc::unsupported;
     work.unsupported.push_back(std::move(why).with_hint(
         fmt::format("skip_unsupported leaves it out, or skip '{}'", exact_pattern(work.objects[i].key))));

@@ -144,6 +144,8 @@ class converter {
     if (auto lost = find_lost_tensors(*reader_, work_, options_.skip_unsupported))
       work_.problems.push_back(*std::move(lost));
     settle_unsupported(work_, options_.skip_unsupported, skipped_);
+    left_out_ = unsupported_entries(reader_->contents(), work_);
+    if (options_.skip_objects) std::erase_if(left_out_, [](const whole_entry& entry) { return !entry.is_tensor; });
     if (!target_.is_pickled && !options_.skip_unsupported) refuse_archives(*reader_, work_);
     return std::move(work_.problems);
   }
@@ -169,8 +171,11 @@ class converter {
       for (output_tensor& tensor : work_.tensors) split_at_dots(tensor.where, tensor.key);
       for (output_object& object : work_.objects) split_at_dots(object.where, object.key);
     }
-    if (!target_.is_pickled && options_.skip_unsupported)
+    if (!target_.is_pickled && options_.skip_unsupported) {
+      for (std::size_t i = 0; i < work_.tensors.size(); ++i)
+        if (is_unsupported(work_.tensors[i])) left_out_.push_back({true, work_.sources[i]});
       skipped_.skipped_tensors += drop_tensors(work_, [](const auto& tensor) { return is_unsupported(tensor); });
+    }
     if (auto note = seen_.note_of_lost_ways_back(work_)) work_.notes.push_back(*std::move(note));
     if (options_.skip_objects) skipped_.skipped_objects += drop_objects(work_, [](const auto&) { return true; });
     return target_.is_pickled ? find_path_conflicts(work_.tensors, work_.objects) : problems();
@@ -178,7 +183,7 @@ class converter {
 
   // What `verify` refuses is not copied.
   problems check_entries() {
-    problems found = check_before_copying(*reader_, work_, record_.get(), options_.saving.threads);
+    problems found = check_before_copying(*reader_, work_, left_out_, record_.get(), options_.saving.threads);
     if (found.empty() && is_dcp()) found = check_side_entries(*reader_, options_.saving.threads);
     if (!found.empty()) return found;
     if (is_dcp()) make_objects_of_layouts(work_);
@@ -215,6 +220,7 @@ class converter {
   std::vector<std::string> resized_notes_;
   checkpoint_reader* reader_ = nullptr;  // the source, after `open_view` and `match_shapes`
   conversion work_;
+  std::vector<whole_entry> left_out_;  // as unsupported; they are checked all the same
   save_report skipped_;  // its counts of what is skipped
   std::shared_ptr<const recorded_sums> record_;
   std::optional<chunk_source> source_;

@@ -44,7 +44,9 @@ std::int64_t bytes_of(const output_tensor& tensor, const box& where) {
 
 class planning {
  public:
-  planning(checkpoint_reader& reader, const reshard_options& options) : options_(options) {
+  // `left_out`: gets the entries that are left out as unsupported.
+  planning(checkpoint_reader& reader, const reshard_options& options, std::vector<whole_entry>& left_out)
+      : options_(options) {
     conversion chosen = select_for_output(reader, options.selection);
     leave_to_side_files(reader, chosen);
     find_unpicklable(reader, chosen);
@@ -52,6 +54,7 @@ class planning {
       chosen.problems.push_back(*std::move(lost));
     save_report skipped;
     settle_unsupported(chosen, options.skip_unsupported, skipped);
+    left_out = unsupported_entries(reader.contents(), chosen);
     make_objects_of_layouts(chosen);
     plan_.skipped_tensors = skipped.skipped_tensors;
     plan_.skipped_objects = skipped.skipped_objects;
@@ -155,9 +158,7 @@ class planning {
   load_balancer balance_;
 };
 
-}  // namespace
-
-reshard_plan plan_reshard(checkpoint_reader& given, const reshard_options& options) {
+reshard_plan make_plan(checkpoint_reader& given, const reshard_options& options, std::vector<whole_entry>& left_out) {
   if (!options.mesh && !options.like) {
     reshard_plan refused;
     refused.problems.push_back(fail(errc::invalid_argument, "a mesh or a checkpoint to follow is needed"));
@@ -178,7 +179,7 @@ reshard_plan plan_reshard(checkpoint_reader& given, const reshard_options& optio
     if (*made) shown.push_back(*std::move(made));
   }
   checkpoint_reader& reader = shown.empty() ? given : *shown.back();
-  reshard_plan plan = planning(reader, options).run();
+  reshard_plan plan = planning(reader, options, left_out).run();
   plan.shown = std::move(shown);
   plan.notes.insert(plan.notes.end(), notes.begin(), notes.end());
   if (!plan.problems.empty()) return plan;
@@ -187,12 +188,20 @@ reshard_plan plan_reshard(checkpoint_reader& given, const reshard_options& optio
   return plan;
 }
 
+}  // namespace
+
+reshard_plan plan_reshard(checkpoint_reader& given, const reshard_options& options) {
+  std::vector<whole_entry> left_out;
+  return make_plan(given, options, left_out);
+}
+
 save_report reshard(checkpoint_reader& given, const std::filesystem::path& destination,
                     const reshard_options& options) {
   if (auto apart = check_apart(destination, given); !apart) return failed(std::move(apart).error());
   if (options.like)
     if (auto apart = check_apart(destination, *options.like); !apart) return failed(std::move(apart).error());
-  reshard_plan plan = plan_reshard(given, options);
+  std::vector<whole_entry> left_out;
+  reshard_plan plan = make_plan(given, options, left_out);
   if (!plan.problems.empty()) return refused(std::move(plan.problems));
   checkpoint_reader& reader = plan.shown.empty() ? given : *plan.shown.back();
   auto record = recorded_sums::open(reader);
@@ -203,7 +212,8 @@ save_report reshard(checkpoint_reader& given, const std::filesystem::path& desti
   work.sources = std::move(plan.sources);
   work.object_sources = std::move(plan.object_sources);
   std::vector<error> problems = find_path_conflicts(work.tensors, work.objects);
-  if (problems.empty()) problems = check_before_copying(reader, work, record->get(), options.saving.threads);
+  if (problems.empty())
+    problems = check_before_copying(reader, work, left_out, record->get(), options.saving.threads);
   if (problems.empty()) problems = check_side_entries(reader, options.saving.threads);
   if (!problems.empty()) return refused(std::move(problems));
   std::vector<std::string> said;  // by the plan

@@ -8,6 +8,7 @@ module;
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -107,6 +108,20 @@ class split_reader final : public forwarding_reader, public opaque_values {
     return fail(errc::unsupported, "its value cannot be opened").with_key(contents_.tensors[tensor].key);
   }
 
+  // An object whose parts are all tensors is checked, too.
+  check_outcome check_whole(std::span<const whole_entry> entries, const check_options& options) override {
+    std::vector<whole_entry> stored;
+    std::set<std::size_t> objects;
+    for (const whole_entry& entry : entries) {
+      if (const auto object = object_of(entry))
+        objects.insert(*object);
+      else if (const auto there = shown(entry))
+        stored.push_back(there->entry);
+    }
+    for (const std::size_t object : objects) stored.push_back({false, object});
+    return inner().check_whole(stored, options);
+  }
+
   result<std::optional<digest128>> content_of(const whole_entry& entry) override {
     if (entry.is_tensor || !objects_[entry.index].object) return forwarding_reader::content_of(entry);
     const part& from = objects_[entry.index];
@@ -126,6 +141,13 @@ class split_reader final : public forwarding_reader, public opaque_values {
     std::shared_ptr<const opened_object> object;
     std::size_t tensor = 0;
   };
+
+  // The inner reader's object that the entry is, or is a part of.
+  std::optional<std::size_t> object_of(const whole_entry& entry) const {
+    if (!entry.is_tensor) return origin_of_object(entry.index);
+    const auto found = part_of_.find(entry.index);
+    return found == part_of_.end() ? std::nullopt : std::optional(found->second);
+  }
 
   bool is_meant(const torch_file::item& item) const {
     return which_ == to_split::all ? holds_tensors(item, item.root()) : item.is_opaque_tensor(item.root());
@@ -200,6 +222,7 @@ class split_reader final : public forwarding_reader, public opaque_values {
         objects_.push_back({object, entry.value});
         continue;
       }
+      part_of_.emplace(contents_.tensors.size(), index);
       add_tensor(tensor_of_entry(*object->item, entry), std::nullopt);
       if (!entry.tensor) {
         opaque_.emplace(contents_.tensors.size() - 1, opened_value{*object, entry.value});
@@ -216,6 +239,7 @@ class split_reader final : public forwarding_reader, public opaque_values {
   std::unordered_set<std::size_t> flattened_;  // the inner reader's objects that are; empty: `which_` says
   std::size_t first_own_chunk_ = 0;
   std::unordered_map<std::size_t, opened_value> opaque_;  // by index into the catalog's tensors
+  std::unordered_map<std::size_t, std::size_t> part_of_;  // the inner reader's object that a tensor is a part of
   std::vector<part> objects_;                             // one per object of the catalog
   std::vector<tensor_part> tensors_;                      // one per chunk behind those of the inner reader
 };

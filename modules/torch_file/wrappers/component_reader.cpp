@@ -8,6 +8,7 @@ module;
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -82,17 +83,41 @@ class component_reader final : public forwarding_reader {
 
   void identify_opaque_tensors() override {}  // was done before anything was taken apart
 
+  // A part of a wrapper is as whole as the wrapper: its archive has records beside those of the components.
+  check_outcome check_whole(std::span<const whole_entry> entries, const check_options& options) override {
+    std::vector<whole_entry> stored;
+    std::set<std::size_t> wrappers;
+    for (const whole_entry& entry : entries) {
+      if (const auto wrapper = wrapper_of(entry))
+        wrappers.insert(*wrapper);
+      else if (const auto there = shown(entry))
+        stored.push_back(there->entry);
+    }
+    for (const std::size_t wrapper : wrappers) stored.push_back({true, wrapper});
+    return inner().check_whole(stored, options);
+  }
+
   std::unordered_map<std::size_t, unwrapped_tensor> release_taken() { return std::move(taken_); }
 
  private:
-  // A tensor of a wrapper's archive. It has no origin: a description was made of a pickle that was read whole, and the
-  // components are checked as they are read.
+  // A tensor of a wrapper's archive. It has no origin: no entry of the inner reader has its elements alone.
   struct component_tensor {
     std::size_t tensor = 0;
     std::shared_ptr<const opened_object> wrapper;
+    std::size_t part_of = 0;  // the inner reader's tensor
   };
 
   std::size_t first_description() const { return inner().contents().objects.size(); }
+
+  // The inner reader's tensor that the entry is a component, or the description, of.
+  std::optional<std::size_t> wrapper_of(const whole_entry& entry) const {
+    if (!entry.is_tensor)
+      return entry.index < first_description() ? std::nullopt
+                                               : std::optional(described_[entry.index - first_description()]);
+    const tensor_entry& tensor = contents_.tensors[entry.index];
+    const auto found = tensor.chunk_count > 0 ? components_.find(tensor.first_chunk) : components_.end();
+    return found == components_.end() ? std::nullopt : std::optional(found->second.part_of);
+  }
 
   // An error where the description does not say all of the wrapper.
   result<void> find_way_back(const wrapper_parts& parts) const {
@@ -124,11 +149,12 @@ class component_reader final : public forwarding_reader {
       made.shape = tensor.sizes;
       add_tensor(std::move(made), std::nullopt);
       components_.insert_or_assign(static_cast<std::int32_t>(contents_.chunk_places.size()),
-                                   component_tensor{component.tensor, wrapper});
+                                   component_tensor{component.tensor, wrapper, index});
       add_chunk(box::whole(tensor.sizes), place, {});
     }
     add_object({whole.key + ".wrapper", below("wrapper"), {}, 0}, std::nullopt);
     descriptions_.push_back(std::move(parts.description));
+    described_.push_back(index);
     return {};
   }
 
@@ -136,6 +162,7 @@ class component_reader final : public forwarding_reader {
   std::unordered_map<std::size_t, unwrapped_tensor> taken_;
   std::unordered_map<std::int32_t, component_tensor> components_;  // by their chunk
   std::vector<std::vector<std::byte>> descriptions_;               // archives of the objects behind the inner reader's
+  std::vector<std::size_t> described_;                             // the inner reader's tensor of each
 };
 
 }  // namespace

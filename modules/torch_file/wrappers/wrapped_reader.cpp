@@ -32,7 +32,7 @@ struct made_wrapper {
   std::size_t described_by = 0;         // the inner reader's object
 };
 
-// A wrapper has no origin: its components are checked when they are read.
+// A wrapper has no origin: its components are checked when they are read, its description by `check_whole`.
 class wrapped_reader final : public forwarding_reader, public assembled_tensors {
  public:
   wrapped_reader(checkpoint_reader& inner, to_wrap which) : forwarding_reader(inner), which_(which) {}
@@ -80,6 +80,19 @@ class wrapped_reader final : public forwarding_reader, public assembled_tensors 
     const auto found = wrapper_of_chunk_.find(chunk);
     return found == wrapper_of_chunk_.end() ? forwarding_reader::chunk_archive(tensor, chunk)
                                             : make_archive(*found->second);
+  }
+
+  check_outcome check_whole(std::span<const whole_entry> entries, const check_options& options) override {
+    std::vector<whole_entry> stored;
+    for (const whole_entry& entry : entries) {
+      const auto there = shown(entry);
+      if (there)
+        stored.push_back(there->entry);
+      else if (const auto found = wrapper_of_chunk_.find(contents_.tensors[entry.index].first_chunk);
+               found != wrapper_of_chunk_.end())
+        stored.push_back({false, found->second->described_by});
+    }
+    return inner().check_whole(stored, options);
   }
 
   std::optional<tensor_components> components_of(std::size_t tensor) const override {
