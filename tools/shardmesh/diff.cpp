@@ -140,6 +140,25 @@ std::string unread_text(const unread_counts& unread, const arguments& given) {
   return text.empty() ? text : "; not read, so not compared: " + text;
 }
 
+std::string line_of(const difference& d) {
+  return fmt::format("{}: {}", escaped(d.key), escaped(d.text));
+}
+
+// The first problems are the differences that could not be read, in their order, and have their lines.
+void write_problems(json_writer& out, const diff_report& outcome) {
+  auto unreadable = outcome.differences.begin();
+  out.begin_list();
+  for (const error& problem : outcome.problems) {
+    unreadable = std::find_if(unreadable, outcome.differences.end(),
+                              [](const difference& d) { return d.what == difference_kind::unreadable; });
+    if (unreadable == outcome.differences.end())
+      write(out, problem);
+    else
+      write(out, problem, line_of(*unreadable++));
+  }
+  out.end_list();
+}
+
 void print_json(const diff_report& outcome, std::int64_t limit, const unread_counts& unread,
                 const std::vector<std::string>& notes) {
   const auto shown = std::min(outcome.differences.size(), static_cast<std::size_t>(limit));
@@ -149,7 +168,7 @@ void print_json(const diff_report& outcome, std::int64_t limit, const unread_cou
   out.key("differences").begin_list();
   for (std::size_t i = 0; i < shown; ++i) write(out, outcome.differences[i]);
   out.end_list().member("more_differences", outcome.differences.size() - shown).key("problems");
-  write(out, outcome.problems);
+  write_problems(out, outcome);
   out.member("tensors", outcome.tensors)
       .member("objects", outcome.objects)
       .member("bytes", outcome.bytes)
@@ -163,8 +182,7 @@ void print_json(const diff_report& outcome, std::int64_t limit, const unread_cou
 
 void print_text(const diff_report& outcome, std::int64_t limit) {
   const auto shown = std::min(outcome.differences.size(), static_cast<std::size_t>(limit));
-  for (const difference& d : outcome.differences | ranges::views::take(shown))
-    print_line(fmt::format("{}: {}", escaped(d.key), escaped(d.text)));
+  for (const difference& d : outcome.differences | ranges::views::take(shown)) print_line(line_of(d));
   if (shown < outcome.differences.size())
     print_line(fmt::format("... and {}", counted(outcome.differences.size() - shown, "more difference")));
 }

@@ -155,9 +155,9 @@ int print_list(checkpoint_reader& reader, const shown_entries& shown, const argu
     out.print("{:<{}}  {:<14} {}{}{}\n", escaped(contents.objects[i].key), widest, escaped(value->kind),
               shown_text(*value),
               value->tensors.empty() ? "" : fmt::format("  ({} inside)", counted(value->tensors.size(), "tensor")),
-              hidden == 0   ? ""
-              : hidden == 1 ? "  (1 tensor inside that has no name)"
-                            : fmt::format("  ({} tensors inside that have no name)", hidden));
+              hidden == 0 ? ""
+                          : fmt::format("  ({} no name)", counted(hidden, "tensor inside that has",
+                                                                  "tensors inside that have")));
   }
   if (limit < all) out.print("... and {} more\n", all - limit);
   out.flush();

@@ -61,13 +61,12 @@ void write_tensors_inside(json_writer& out, const std::vector<tensor_entry>& ten
 }
 
 // A list of what is wrong ends a document, where there is something.
-void end_document(json_writer& out, std::vector<error> problems, const global_report* globals) {
+void end_document(json_writer& out, const std::vector<error>& problems, const global_report* globals) {
   out.key("globals");
   if (globals == nullptr)
     out.null();
   else
     write(out, *globals);
-  if (globals != nullptr) problems.insert(problems.end(), globals->problems.begin(), globals->problems.end());
   if (!problems.empty()) {
     out.member("ok", false).key("problems");
     write(out, problems);
@@ -174,6 +173,7 @@ int write_document(json_writer& out, checkpoint_reader& reader, const shown_entr
   out.end_object();
   write_files(out, contents);
   write_texts(out, contents);
+  if (globals != nullptr) problems.insert(problems.end(), globals->problems.begin(), globals->problems.end());
   end_document(out, problems, globals);
   return status;
 }
@@ -181,6 +181,7 @@ int write_document(json_writer& out, checkpoint_reader& reader, const shown_entr
 void write_document_of_nothing(json_writer& out, const error& cause, const global_report* globals) {
   out.begin_object().key("format").null().key("version").null();
   for (const char* none : {"tensors", "objects"}) out.key(none).begin_object().end_object();
+  // What is wrong with its pickles, `cause` says.
   end_document(out, {cause}, globals);
 }
 

@@ -84,7 +84,7 @@ error in_flags(error problem) {
   respell(problem.hint, problem.code, hints);
   respell(problem.message, problem.code, messages);
   const bool is_of_rule =
-      problem.message.ends_with("' matches no key") || problem.message.find("' casts nothing: ") != std::string::npos;
+      problem.message.find("' matches ") != std::string::npos || problem.message.find("' casts nothing: ") != std::string::npos;
   if (problem.code == errc::invalid_argument && is_of_rule)
     for (const auto& [option, flag] : rules)
       if (problem.message.starts_with(option)) problem.message.replace(0, option.size(), flag);
@@ -148,7 +148,7 @@ void write_box(json_writer& out, const box& b) {
   out.key("offsets").list(b.offsets).key("sizes").list(b.sizes);
 }
 
-void write(json_writer& out, const error& given) {
+void write(json_writer& out, const error& given, std::string_view line) {
   const error problem = in_flags(given);
   out.begin_object()
       .member("code", make_error_code(problem.code).message())
@@ -165,7 +165,7 @@ void write(json_writer& out, const error& given) {
       .member("expected", problem.expected)
       .member("found", problem.found)
       .member("hint", problem.hint)
-      .member("text", to_string(problem))
+      .member("text", line.empty() ? to_string(problem) : std::string(line))
       .end_object();
 }
 

@@ -30,8 +30,9 @@ int report(const shardmesh::error& problem);
 /// The same for a value on the command line that makes no sense, whatever its code: returns `wrong_usage`.
 int refuse(const shardmesh::error& problem);
 
-/// {"code","message","key","file","ranks","boxes","expected","found","hint","text"}
-void write(json_writer& out, const shardmesh::error& problem);
+/// {"code","message","key","file","ranks","boxes","expected","found","hint","text"}; `line`: what stderr has of it,
+/// where that is not what `print_problem` prints.
+void write(json_writer& out, const shardmesh::error& problem, std::string_view line = {});
 /// A list of them.
 void write(json_writer& out, const std::vector<shardmesh::error>& problems);
 /// [{"file","key","name","harmless","dangerous","count"}]

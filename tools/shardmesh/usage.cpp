@@ -61,20 +61,23 @@ std::string suggestion(const CLI::App& app, const std::string& unknown, bool is_
 int usage_error(const CLI::App& app, const CLI::ParseError& problem) {
   const std::vector<CLI::App*> commands = app.get_subcommands();
   const std::string who = commands.empty() ? "shardmesh" : "shardmesh " + commands.front()->get_name();
-  const std::vector<std::string> unknown = app.remaining(true);
+  std::vector<std::string> unknown = app.remaining(true);
+  // Everything behind "--" is an argument, whatever it begins with.
+  const bool has_mark = std::erase(unknown, "--") > 0;
   std::string what = escaped(problem.what());
   // CLI11 says first what is missing, and only then what it does not know.
   const auto is = [&](CLI::ExitCodes code) { return problem.get_exit_code() == static_cast<int>(code); };
   const bool is_about_arguments = is(CLI::ExitCodes::RequiredError) || is(CLI::ExitCodes::ExtrasError);
   if (is_about_arguments && !unknown.empty()) {
     const std::string& first = unknown.front();
-    const bool is_option = first.starts_with('-') && first.size() > 1;
+    const bool is_option = !has_mark && first.starts_with('-') && first.size() > 1;
     what = fmt::format("{} {}",
                        is_option          ? "unknown option"
                        : commands.empty() ? "unknown command"
                                           : "unexpected argument",
                        in_quotes(first));
     if (is_option || commands.empty()) what += suggestion(app, first, is_option);
+    if (has_mark && first.starts_with('-')) what += "; options go in front of --";
   } else if (commands.empty() && is(CLI::ExitCodes::RequiredError)) {
     what = "a command is missing";
   }

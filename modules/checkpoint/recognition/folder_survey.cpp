@@ -7,6 +7,7 @@ module;
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,6 +16,7 @@ module;
 #include <vector>
 module shardmesh.checkpoint;
 
+import shardmesh.safetensors;
 import shardmesh.storage;
 import :folder_survey;
 
@@ -74,6 +76,26 @@ bool is_weight_name(std::string_view name) {
   static constexpr auto endings =
       std::to_array<std::string_view>({".bin", ".pt", ".pth", ".ckpt", ".pkl", ".safetensors", ".distcp"});
   return ends_with_any(name, endings);
+}
+
+std::optional<checkpoint_format> format_of_file(const fs::path& file) {
+  static constexpr auto torch_endings =
+      std::to_array<std::string_view>({".pt", ".pth", ".ckpt", ".bin", ".pt2", ".pkl"});
+  const std::string name = file.filename().string();
+  if (ends_with_any(name, torch_endings)) return checkpoint_format::torch_file;
+  if (name.starts_with('.') || holds_no_tensors(name) || !looks_like_checkpoint(file)) return std::nullopt;
+  file_pool pool(1);
+  const auto source = pool.open(file);
+  if (!source) return std::nullopt;
+  if (looks_like_zip(**source)) {
+    const auto directory = zip_directory::read(**source);
+    const bool is_saved = directory && std::any_of(directory->records().begin(), directory->records().end(),
+                                                   [](const auto& record) { return record.name.ends_with("data.pkl"); });
+    return is_saved ? std::optional(checkpoint_format::torch_file) : std::nullopt;
+  }
+  const auto is_safetensors = safetensors::looks_like_safetensors(file);
+  if (!is_safetensors) return std::nullopt;
+  return *is_safetensors ? checkpoint_format::safetensors : checkpoint_format::torch_file;
 }
 
 result<folder_survey> survey_folder(const fs::path& folder, function_ref<bool(const std::string& name)> is_claimed) {

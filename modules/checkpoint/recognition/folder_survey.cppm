@@ -6,6 +6,7 @@ module shardmesh.checkpoint:folder_survey;
 
 import shardmesh.std;
 import shardmesh.core;
+import shardmesh.catalog;
 
 namespace shardmesh {
 
@@ -25,6 +26,10 @@ result<folder_survey> survey_folder(const std::filesystem::path& folder,
 
 // Whether files of this name are opened whatever their first bytes are: a damaged one is a problem.
 bool is_weight_name(std::string_view name);
+
+// What opens a file of any name, by its name and its first bytes: `torch_file` or `safetensors`; nothing where it is no
+// checkpoint, as far as these say. An archive must have a pickle of torch.save in it.
+std::optional<checkpoint_format> format_of_file(const std::filesystem::path& file);
 
 // Where a symbolic link ends.
 struct link_end {

@@ -17,6 +17,7 @@ import shardmesh.safetensors;
 import shardmesh.deepspeed;
 import shardmesh.torch_checkpointing;
 import shardmesh.torchsnapshot;
+import :folder_survey;
 import :folders;
 import :rank_file_name;
 
@@ -25,10 +26,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::size_t most_looked_at = 5000;  // names
-
-bool is_torch_file(std::string_view name) {
-  return name.ends_with(".pt") || name.ends_with(".pth") || name.ends_with(".ckpt") || name.ends_with(".bin");
-}
 
 struct search {
   fs::path top;
@@ -40,12 +37,11 @@ struct search {
     std::vector<fs::path> folders;
     for (fs::directory_iterator at(folder, code), end; !code && at != end; at.increment(code)) {
       if (++looked_at > most_looked_at) return;
-      const std::string name = at->path().filename().string();
       std::error_code ignored;
       if (at->is_directory(ignored) && !at->is_symlink(ignored))  // a link may lead back
         folders.push_back(at->path());
-      else if (is_torch_file(name) && at->is_regular_file(ignored))
-        found.push_back(at->path().lexically_relative(top).string() + " (torch)");
+      else if (const auto format = at->is_regular_file(ignored) ? format_of_file(at->path()) : std::nullopt)
+        found.push_back(fmt::format("{} ({})", at->path().lexically_relative(top).string(), shardmesh::name(*format)));
     }
     std::sort(folders.begin(), folders.end());
     for (const fs::path& below : folders) {

@@ -56,6 +56,7 @@ std::string lower(std::string_view text) {
 }
 
 result<dtype> dtype_called(std::string_view spelled, std::string_view rule) {
+  if (spelled.empty()) return fail(errc::invalid_argument, fmt::format("'{}': the name of a dtype is missing", rule));
   const auto type = parse_dtype(spelled);
   if (type && *type != dtype::undefined) return *type;
   error unknown = fail(errc::invalid_argument, fmt::format("'{}': no dtype is called {}", rule, spelled));

@@ -131,8 +131,18 @@ selection_result select_keys(std::span<const selectable> keys, const selection_o
   const auto unused = [&](std::string_view option, std::string_view text, const key_pattern* pattern) {
     if (names.empty())
       for (const selectable& s : keys) names.push_back(s.key);
-    const std::string near = pattern ? suggestion(*pattern, names) : std::string();
-    found.errors.push_back(fail(errc::invalid_argument, fmt::format("{} '{}' matches no key", option, text))
+    const auto matches = [&](const selectable& s) {
+      return pattern ? pattern->matches(s.key) : option == "strip_prefix" && std::string_view(s.key).starts_with(text);
+    };
+    // An unused rule may well match: keys that another rule leaves out, or, of a cast, objects.
+    const auto matched = std::find_if(keys.begin(), keys.end(), matches);
+    const bool has_tensor =
+        std::any_of(matched, keys.end(), [&](const selectable& s) { return s.is_tensor && matches(s); });
+    const std::string_view why = matched == keys.end()             ? "matches no key"
+                                 : has_tensor || option != "casts" ? "matches only keys that the selection leaves out"
+                                                                   : "matches only objects, which are not cast";
+    const std::string near = pattern && matched == keys.end() ? suggestion(*pattern, names) : std::string();
+    found.errors.push_back(fail(errc::invalid_argument, fmt::format("{} '{}' {}", option, text, why))
                                .with_hint(near + "allow_unused lets it pass"));
   };
   for (std::size_t i = 0; i < r.only.size(); ++i)
