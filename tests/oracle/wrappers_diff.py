@@ -145,6 +145,8 @@ def check_unreadable(oracle):
     status, out, err = oracle.run("diff", work / "whole", work / "lost")
     oracle.check(status == 1 and sorted(line.split(": ")[:2] for line in err.splitlines()) == [["v", "cannot be read"], ["w", "cannot be read"]],
                  "lost", f"exits {status}: {err}")
+    document = json.loads(oracle.run("diff", work / "whole", work / "lost", "--json")[1])
+    oracle.check(sorted(problem["text"] for problem in document["problems"]) == sorted(err.splitlines()), "lost", f"{document['problems']}: {err}")
     # The side that lacks it is the one that is named.
     for name in ("ours", "theirs"):
         oracle.succeeds("lost", "convert", work / "whole", work / name, "--to", "torch-checkpointing", "--item", "m")

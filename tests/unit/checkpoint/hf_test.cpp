@@ -285,6 +285,12 @@ TEST_CASE("a folder of checkpoints names them, two levels deep, and follows no l
   const auto nothing = open_checkpoint(folder.path() / "empty");
   REQUIRE_FALSE(nothing);
   CHECK(nothing.error().hint.empty());
+  // By their first bytes: a pickle, a safetensors file, and an archive that is neither.
+  folder.write("empty/best.pth.tar", std::string("\x80\x02}q\0.......", 12));
+  folder.write("empty/weights.st", std::string("\x02\0\0\0\0\0\0\0{}", 10));
+  folder.write("empty/other.zip", std::string("PK\x05\x06", 4) + std::string(18, '\0'));
+  CHECK(open_checkpoint(folder.path() / "empty").error().hint ==
+        "it holds these: best.pth.tar (torch), weights.st (safetensors); open one by its name");
 }
 
 TEST_CASE("an index that is broken or leaves the folder is refused") {

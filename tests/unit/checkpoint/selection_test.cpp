@@ -89,6 +89,22 @@ TEST_CASE("two keys that meet after renaming are an error that names both") {
   CHECK(to_string(found.errors[0]) == "c: a and b would both be called c");
 }
 
+TEST_CASE("an unused rule that matches keys says why none of them is changed") {
+  const selection_options options{.skip = patterns({"a.*"}),
+                                  .strip_prefix = "a.",
+                                  .rename = renames({"a.(x)=b"}),
+                                  .casts = casts({"a.x=half", "o=half"})};
+  std::vector<selectable> keys{{"a.x", dtype::float32, true}, {"w", dtype::float32, true}};
+  keys.push_back({"o", dtype::undefined, false});
+  std::vector<std::string> texts;
+  for (const error& e : select_keys(keys, options).errors) texts.push_back(to_string(e));
+  CHECK(texts == std::vector<std::string>{
+                     "strip_prefix 'a.' matches only keys that the selection leaves out; allow_unused lets it pass",
+                     "rename 'a.(x)=b' matches only keys that the selection leaves out; allow_unused lets it pass",
+                     "casts 'a.x=half' matches only keys that the selection leaves out; allow_unused lets it pass",
+                     "casts 'o=half' matches only objects, which are not cast; allow_unused lets it pass"});
+}
+
 TEST_CASE("a rule that matches nothing is an error unless that is allowed") {
   selection_options options{.only = patterns({".*", "nothing"}),
                             .skip = patterns({"no"}),
@@ -149,7 +165,9 @@ TEST_CASE("bad rules are refused with their text and the reason") {
   CHECK(message(parse_rename_rule("a=\\1")).find("requests 1 matches") != std::string::npos);
   CHECK(message(rename_rule::make(key_pattern::exactly("a"), "\\1")).find("requests 1 matches") != std::string::npos);
   CHECK(message(parse_cast_rule("floaty")) == "'floaty': no dtype is called floaty");
-  CHECK(message(parse_cast_rule("w=")).find("no dtype is called") != std::string::npos);
+  CHECK(message(parse_cast_rule("w=")).find("no dtype is called") == std::string::npos);
+  for (const char* rule : {"", "w=", ":float32", "float32:"})
+    CHECK(message(parse_cast_rule(rule)) == "'" + std::string(rule) + "': the name of a dtype is missing");
 }
 
 TEST_CASE("patterns are values: equal when their text is, the empty one matches the empty key, an exact one its key") {
