@@ -3,6 +3,7 @@
 differs is named by the component. torch_checkpointing holds them and gives them back."""
 import json
 import random
+import shutil
 
 from common import Oracle, need_torch
 
@@ -147,6 +148,14 @@ def check_unreadable(oracle):
                  "lost", f"exits {status}: {err}")
     document = json.loads(oracle.run("diff", work / "whole", work / "lost", "--json")[1])
     oracle.check(sorted(problem["text"] for problem in document["problems"]) == sorted(err.splitlines()), "lost", f"{document['problems']}: {err}")
+    # A damaged archive is of no kind that anybody knows.
+    shutil.copytree(oracle.data / "writers" / "wrappers" / "dcp", work / "damaged")
+    damaged = bytearray((work / "damaged" / "__0_0.distcp").read_bytes())
+    end = damaged.find(b"PK\x05\x06")
+    damaged[end:end + 2] = b"XX"
+    (work / "damaged" / "__0_0.distcp").write_bytes(damaged)
+    status, out, err = oracle.run("diff", oracle.data / "writers" / "wrappers" / "dcp", work / "damaged")
+    oracle.check(status == 1 and err.count("\n") == 1 and err.startswith("m.int8: cannot be read: "), "damaged", f"exits {status}: {err}")
     # The side that lacks it is the one that is named.
     for name in ("ours", "theirs"):
         oracle.succeeds("lost", "convert", work / "whole", work / name, "--to", "torch-checkpointing", "--item", "m")

@@ -200,6 +200,11 @@ class comparer {
       if (outcome) return *std::move(outcome);
     }
     if (left_opaque != right_opaque) {
+      // An archive that cannot be opened could be of either kind.
+      const diff_side& plain_side = left_opaque ? right_ : left_;
+      const tensor_entry& plain = left_opaque ? right : left;
+      if (plain.chunk_count > 0)
+        SHARDMESH_CHECK(of_side(plain_side, plain_side.reader.open_chunk(plain, plain.first_chunk)));
       const auto shown = [](const tensor_entry& t) { return t.opaque_type.empty() ? "a plain tensor" : t.opaque_type; };
       all.push_back(found(a.key, difference_kind::kind,
                           fmt::format("{} on the left, {} on the right", shown(left), shown(right))));
