@@ -124,9 +124,8 @@ result<folder_listing> list_folder(const fs::path& folder) {
   if (found.has_temporary)
     return fail(errc::incomplete_save, "incomplete save: the metadata was being written when it was interrupted")
         .with_file((folder / ".metadata.tmp").string());
-  return fail(errc::incomplete_save,
-              fmt::format("incomplete save: {} .distcp file{} without metadata", found.items.size(),
-                          found.items.size() == 1 ? "" : "s"))
+  return fail(errc::incomplete_save, fmt::format("incomplete save: {} .distcp file{} without metadata",
+                                                 found.items.size(), found.items.size() == 1 ? "" : "s"))
       .with_file((folder / ".metadata").string());
 }
 

@@ -152,12 +152,12 @@ int print_list(checkpoint_reader& reader, const shown_entries& shown, const argu
       continue;
     }
     const std::int64_t hidden = contents.objects[i].hidden_tensors;
-    out.print("{:<{}}  {:<14} {}{}{}\n", escaped(contents.objects[i].key), widest, escaped(value->kind),
-              shown_text(*value),
-              value->tensors.empty() ? "" : fmt::format("  ({} inside)", counted(value->tensors.size(), "tensor")),
-              hidden == 0 ? ""
-                          : fmt::format("  ({} no name)", counted(hidden, "tensor inside that has",
-                                                                  "tensors inside that have")));
+    out.print(
+        "{:<{}}  {:<14} {}{}{}\n", escaped(contents.objects[i].key), widest, escaped(value->kind), shown_text(*value),
+        value->tensors.empty() ? "" : fmt::format("  ({} inside)", counted(value->tensors.size(), "tensor")),
+        hidden == 0
+            ? ""
+            : fmt::format("  ({} no name)", counted(hidden, "tensor inside that has", "tensors inside that have")));
   }
   if (limit < all) out.print("... and {} more\n", all - limit);
   out.flush();

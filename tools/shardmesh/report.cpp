@@ -83,8 +83,8 @@ bool is_of_the_system(const error& problem) {
 error in_flags(error problem) {
   respell(problem.hint, problem.code, hints);
   respell(problem.message, problem.code, messages);
-  const bool is_of_rule =
-      problem.message.find("' matches ") != std::string::npos || problem.message.find("' casts nothing: ") != std::string::npos;
+  const bool is_of_rule = problem.message.find("' matches ") != std::string::npos ||
+                          problem.message.find("' casts nothing: ") != std::string::npos;
   if (problem.code == errc::invalid_argument && is_of_rule)
     for (const auto& [option, flag] : rules)
       if (problem.message.starts_with(option)) problem.message.replace(0, option.size(), flag);

@@ -348,10 +348,9 @@ class comparer {
     }
     if (total) {
       total->elements = whole.volume();
-      total->text =
-          fmt::format("{} of {} {}, {}, largest difference {}", total->different, total->elements,
-                      total->elements == 1 ? "element differs" : "elements differ", total->text,
-                      difference_text(total->largest, a.type, b.type));
+      total->text = fmt::format("{} of {} {}, {}, largest difference {}", total->different, total->elements,
+                                total->elements == 1 ? "element differs" : "elements differ", total->text,
+                                difference_text(total->largest, a.type, b.type));
     }
     return total;
   }

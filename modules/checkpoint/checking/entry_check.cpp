@@ -263,8 +263,7 @@ std::vector<error> check_chunks_of(checkpoint_reader& reader, std::span<const st
         }
         auto checked = sums.check(**opened, contents.chunk_places[static_cast<std::size_t>(chunk)]);
         if (!checked)
-          found.add(i,
-                    std::move(checked).error().with_key(tensor->key).with_box(contents.chunk_box(*tensor, chunk)));
+          found.add(i, std::move(checked).error().with_key(tensor->key).with_box(contents.chunk_box(*tensor, chunk)));
         return {};
       }));
   return found.take();

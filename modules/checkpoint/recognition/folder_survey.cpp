@@ -89,8 +89,9 @@ std::optional<checkpoint_format> format_of_file(const fs::path& file) {
   if (!source) return std::nullopt;
   if (looks_like_zip(**source)) {
     const auto directory = zip_directory::read(**source);
-    const bool is_saved = directory && std::any_of(directory->records().begin(), directory->records().end(),
-                                                   [](const auto& record) { return record.name.ends_with("data.pkl"); });
+    const bool is_saved =
+        directory && std::any_of(directory->records().begin(), directory->records().end(),
+                                 [](const auto& record) { return record.name.ends_with("data.pkl"); });
     return is_saved ? std::optional(checkpoint_format::torch_file) : std::nullopt;
   }
   const auto is_safetensors = safetensors::looks_like_safetensors(file);

@@ -260,8 +260,7 @@ void find_unpicklable(checkpoint_reader& reader, conversion& work) {
       work.problems.push_back(std::move(value).error());
       continue;
     }
-    const bool is_whole =
-        torch_file::is_whole_json(value->json) && value->json.find("{\"$ref\":") == std::string::npos;
+    const bool is_whole = torch_file::is_whole_json(value->json) && value->json.find("{\"$ref\":") == std::string::npos;
     if (is_whole) continue;
     auto archive = work.objects[i].archive();
     if (archive) continue;

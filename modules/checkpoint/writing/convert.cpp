@@ -221,7 +221,7 @@ class converter {
   checkpoint_reader* reader_ = nullptr;  // the source, after `open_view` and `match_shapes`
   conversion work_;
   std::vector<whole_entry> left_out_;  // as unsupported; they are checked all the same
-  save_report skipped_;  // its counts of what is skipped
+  save_report skipped_;                // its counts of what is skipped
   std::shared_ptr<const recorded_sums> record_;
   std::optional<chunk_source> source_;
   target_settings settings_;

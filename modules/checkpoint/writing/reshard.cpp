@@ -212,8 +212,7 @@ save_report reshard(checkpoint_reader& given, const std::filesystem::path& desti
   work.sources = std::move(plan.sources);
   work.object_sources = std::move(plan.object_sources);
   std::vector<error> problems = find_path_conflicts(work.tensors, work.objects);
-  if (problems.empty())
-    problems = check_before_copying(reader, work, left_out, record->get(), options.saving.threads);
+  if (problems.empty()) problems = check_before_copying(reader, work, left_out, record->get(), options.saving.threads);
   if (problems.empty()) problems = check_side_entries(reader, options.saving.threads);
   if (!problems.empty()) return refused(std::move(problems));
   std::vector<std::string> said;  // by the plan
