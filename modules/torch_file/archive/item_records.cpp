@@ -129,6 +129,14 @@ bool is_empty_storage(const pickle::value& reference) {
   return reference.persistent_id().items()[4].as_int() == 0;
 }
 
+// What a function made of its arguments alone: a frozenset, bytes of protocol 2, a member of an enum. Of such values, too,
+// a writer may pickle one or several: keys of dicts are written one by one.
+bool is_value(const pickle::value& at) {
+  return at.kind() == pickle::kind::record && at.form() == pickle::form::reduce && !at.state() &&
+         at.keyword_args().items().empty() && at.keyword_args().pairs().empty() && at.appended().items().empty() &&
+         at.assigned().pairs().empty();
+}
+
 // A Parameter is saved as the tensor that it is by some writers.
 pickle::value without_parameter(const pickle::value& value) {
   const bool parameter = value.is_record_of("torch._utils", "_rebuild_parameter") ||
@@ -212,13 +220,19 @@ result<digest128> item_storages::content_of(const pickle::value& value) {
   constexpr std::int64_t most_parts = 50'000'000;
   content_sum sum;
   std::unordered_map<std::uint64_t, std::uint64_t> numbers;  // of what was met before, by identity
-  std::vector<pickle::value> pending{without_parameter(value)}, parts;
+  // `of_value`: lies in the arguments of a value, and so do the elements of its tuples.
+  struct visit {
+    pickle::value at;
+    bool of_value = false;
+  };
+  std::vector<visit> pending{{without_parameter(value)}};
+  std::vector<pickle::value> parts;
   for (std::int64_t visited = 0; !pending.empty(); ++visited) {
     if (visited == most_parts)
       return fail(errc::unsupported, "an object has too many parts to be compared")
           .with_file(source_->name())
           .with_values(fmt::format("at most {}", most_parts), "more");
-    const pickle::value at = pending.back();
+    const auto [at, of_value] = pending.back();
     pending.pop_back();
     sum.leaf(at);
     if (at.kind() == pickle::kind::persistent) {
@@ -240,13 +254,16 @@ result<digest128> item_storages::content_of(const pickle::value& value) {
     push_parts(at, parts);
     if (parts.empty()) continue;
     // Equal tuples may be one object or two, as the writer pleases: only what can be changed has an identity.
-    if (at.kind() != pickle::kind::tuple) {
+    const bool is_tuple = at.kind() == pickle::kind::tuple, is_made = is_value(at);
+    const bool is_argument = of_value && at.kind() == pickle::kind::list;  // that of a frozenset
+    if (!is_tuple && !is_made && !is_argument && at.kind() != pickle::kind::frozenset) {
       const auto [known, is_new] = numbers.try_emplace(at.identity(), numbers.size());
       sum.number(is_new ? UINT64_MAX : known->second);
       if (!is_new) continue;
     }
     sum.number(parts.size());
-    pending.insert(pending.end(), parts.rbegin(), parts.rend());
+    for (auto part = parts.rbegin(); part != parts.rend(); ++part)
+      pending.push_back({*part, is_made || (is_tuple && of_value)});
   }
   return sum.digest();
 }
