@@ -115,7 +115,9 @@ class comparer {
   // A position of a list that no entry names is None in formats that nest: PyTorch's flattening loses empty dicts. From
   // now on the two are equal.
   void find_gaps(const std::map<std::string_view, pair_of_entries>& pairs) {
-    const auto is_element = [](const diff_side& side, const diff_entry* entry) { return element(side, entry) != nullptr; };
+    const auto is_element = [](const diff_side& side, const diff_entry* entry) {
+      return element(side, entry) != nullptr;
+    };
     if (std::any_of(pairs.begin(), pairs.end(),
                     [&](const auto& pair) { return !pair.second.second && is_element(left_, pair.second.first); }))
       right_lists_ = lists_of(right_.reader.contents());

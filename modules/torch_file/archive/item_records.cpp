@@ -129,8 +129,8 @@ bool is_empty_storage(const pickle::value& reference) {
   return reference.persistent_id().items()[4].as_int() == 0;
 }
 
-// What a function made of its arguments alone: a frozenset, bytes of protocol 2, a member of an enum. Of such values, too,
-// a writer may pickle one or several: keys of dicts are written one by one.
+// Whether a function made it of its arguments alone: a frozenset, bytes of protocol 2, a member of an enum. A writer
+// may pickle one such value or several equal ones, as it may equal tuples: it writes keys of dicts one by one.
 bool is_value(const pickle::value& at) {
   return at.kind() == pickle::kind::record && at.form() == pickle::form::reduce && !at.state() &&
          at.keyword_args().items().empty() && at.keyword_args().pairs().empty() && at.appended().items().empty() &&

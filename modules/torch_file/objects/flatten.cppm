@@ -19,7 +19,7 @@ enum class flatten_rule : std::uint8_t { torch_2_4, torch_2_3 };
 
 struct flat_entry {
   /// Dict keys, as text (PyTorch takes str() of every key) or integers, and list indices. A key of the root whose str()
-  /// needs Python is "#" and its position.
+  /// needs Python is named "#" and a digest of the key.
   path where;
   std::string fqn;  // the path joined with "."
   pickle::value value;

@@ -14,7 +14,8 @@ export namespace shardmesh::torch_file {
 /// The key as JSON in the tags of docs/formats.md; nothing where that does not say all of it (a member of an enum, an
 /// instance). Precondition: key.is_python().
 std::optional<std::string> json_of_key(const path_key& key);
-/// The key again, named `text`. \errors errc::bad_format, errc::unsupported for what is no plain data.
+/// The key again, named `text`; a key that only Python can spell has the name that a .pt file gives it.
+/// \errors errc::bad_format, errc::unsupported for what is no plain data.
 result<path_key> key_of_json(std::string_view text, std::string_view json);
 
 /// A line for the user that names keys which a format does not keep and counts them; nothing without any.
