@@ -11,7 +11,6 @@ module;
 #include <vector>
 module shardmesh.torch_file;
 
-import :archive_from_json;
 import :key_steps;
 import :object_parts;
 import :python_keys;
@@ -40,14 +39,10 @@ std::string key_steps::position(std::size_t i) const {
 }
 
 path_key marked_key(std::string_view pickled) {
-  const auto bytes_of_text = [](std::string_view text) { return std::as_bytes(std::span(text.data(), text.size())); };
-  const auto named = [&](std::string_view content, std::string_view key) {
-    return path_key::of_python("#" + to_hex(xxh3(bytes_of_text(content))).substr(0, mark_digits), key);
-  };
   const auto json = json_of_key(path_key::of_python("", pickled));
-  const auto again = json ? pickle_from_json(*json) : result<std::vector<std::byte>>(std::vector<std::byte>());
-  if (!json || !again) return named(pickled, pickled);
-  return named(*json, {reinterpret_cast<const char*>(again->data()), again->size()});
+  const std::string_view content = json ? std::string_view(*json) : pickled;
+  const auto digest = xxh3(std::as_bytes(std::span(content.data(), content.size())));
+  return path_key::of_python("#" + to_hex(digest).substr(0, mark_digits), pickled);
 }
 
 }  // namespace shardmesh::torch_file

@@ -30,7 +30,7 @@ class key_steps {
 };
 
 // The key of a pickle whose str() needs Python. Its name is "#" and a digest: of its JSON, in which sets are sorted, or
-// of the pickle where JSON does not hold all of it. Equal sets that were pickled in several orders are one key.
+// of the pickle where JSON does not hold all of it.
 path_key marked_key(std::string_view pickled);
 
 }  // namespace shardmesh::torch_file
