@@ -2,11 +2,18 @@
 """What pickles name beside plain data: `inspect` and `verify` name all of it, `verify --strict` fails, archives that
 contradict themselves are refused, and nothing is run. After the published ways around picklescan and fickling
 (GHSA lists of both projects, 2023 to 2026). Needs no package; no file made here is ever unpickled."""
+import _compat_pickle
+import bz2
+import gzip
+import io
 import json
+import lzma
 import struct
 import sys
+import tarfile
 import warnings
 import zipfile
+import zlib
 
 from common import Oracle
 from pickles import *  # noqa: F403
@@ -45,14 +52,33 @@ zipfile.ZipFile tarfile.open fileinput.input glob.glob os.path.join posixpath.jo
 dataclasses.make_dataclass types.MethodType builtins.input builtins.delattr builtins.filter weakref.finalize
 unittest.mock._importer imp.load_source zipimport.zipimporter pkg_resources.run_script setuptools.sandbox.run_setup
 multiprocessing.Process sqlite3.connect shelve.open yaml.unsafe_load psutil.Popen logging.basicConfig platform.popen
-torch.os.system numpy.os transformers.utils.import_utils.importlib.import_module mypackage.os.system""".split()
+torch.os.system numpy.os transformers.utils.import_utils.importlib.import_module mypackage.os.system
+_osx_support._read_output _aix_support._read_cmd_output _pyrepl.pager.pipe_pager pipes.Template _imp.create_dynamic
+inspect.getmodule filecmp.cmp difflib.SequenceMatcher uuid._ip_getnode uuid._find_mac uuid._netstat_getnode
+_bootsubprocess.check_output mailcap.findmatch operator.call _testcapi.run_in_subinterp sympy.sympify gzip.open bz2.open
+lzma.open wave.open torch.distributed.distributed_c10d._tensor_to_object dataclasses._create_fn gettext.c2py
+argparse.FileType copy._reconstruct curses.wrapper xml.sax.make_parser xml.dom.domreg.getDOMImplementation
+pyclbr.readmodule tokenize.open mailbox.Maildir netrc.netrc tabnanny.check
+six.moves.builtins.eval anydbm.open dumbdbm.open gdbm.open dbhash.open whichdb.whichdb SocketServer.TCPServer
+xmlrpclib.ServerProxy SimpleXMLRPCServer.SimpleXMLRPCServer BaseHTTPServer.HTTPServer CGIHTTPServer.test
+SimpleHTTPServer.test Tkinter.Tk tkFileDialog.askopenfile FileDialog.FileDialog cookielib.CookieJar
+robotparser.RobotFileParser test.test_support.run_unittest""".split()
+
+# (module, dotted name): a module that another one imports, under its own name or an alias, is what it is.
+REACHED = (("random", "_os.system"), ("argparse", "_os.system"), ("enum", "bltns.eval"),
+           ("torch._utils", "torch.storage._load_from_bytes"), ("torch.storage", "io.open"), ("pathlib", "io.open"),
+           ("torch.serialization", "tarfile.open"), ("collections", "_sys.modules.get"), ("types", "_sys.modules"),
+           ("torch", "functools.partial"), ("mymodel", "torch.load"), ("mymodel", "torch.hub.load"),
+           ("mymodel", "np.load"), ("mymodel", "operator.attrgetter"), ("mymodel", "threading.Thread"),
+           ("mymodel", "linecache.getlines"), ("collections", "_itemgetter"), ("mymodel", "a.b.pd.read_pickle"))
 
 # What a program's own pickles name, and what those of others do that is not plain data: nobody knows.
 UNKNOWN = """mymodel.Net mymodel.layers.Outer.Inner transformers.training_args.TrainingArguments code.models.Net test.Model
 torch.nn.modules.linear.Linear torch.optim.adamw.AdamW torch.optim.lr_scheduler.LambdaLR accelerate.state.GradientState
 numpy.random._pickle.__generator_ctor numpy.random.__RandomState_ctor io.BytesIO _io.StringIO http.HTTPStatus logging.getLogger
 operator.add zoneinfo.ZoneInfo._unpickle enum.Enum signal.SIGINT osmosis.system sysutils.run trace.Point re._compile
-torch.distributed.fsdp.api.ShardingStrategy torch._dynamo.eval_frame.OptimizedModule torch.serialization._get_laymut builtins.print builtins.ValueError string.Template""".split()
+torch.distributed.fsdp.api.ShardingStrategy inspect.Signature inspect._ParameterKind mypackage.io.Reader mymodel.Net.glob
+UserDict.UserDict difflib_like.Differ mymodel.operator.Add torch._dynamo.eval_frame.OptimizedModule torch.serialization._get_laymut builtins.print builtins.ValueError string.Template""".split()
 
 RUN = call(global_("posix", "system"), text("touch MARKER"))  # what would leave a mark
 CASES = []
@@ -125,6 +151,8 @@ for name in ADVISORIES:
         in_archive("advisory by module " + name, global_(*name.rsplit(".", 1)), name)
     in_archive("advisory " + name, global_(*name.rsplit(".", 1)) if name.count(".") == 1
                else stack_global(name.split(".", 1)[0], name.split(".", 1)[1]), name, proto=PROTO4)
+for module, name in REACHED:
+    in_archive(f"reached {module} {name}", stack_global(module, name), f"{module}.{name}", proto=PROTO4)
 # A storage as pickle.dump writes it is no more than its name; with another pickle in it, it is as dangerous as that.
 STREAM = [PROTO2 + part + STOP for part in (b"\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19", b"M\xe9\x03", EMPTY_DICT)]
 LOADER = global_("torch.storage", "_load_from_bytes")
@@ -275,6 +303,101 @@ def folder_with(name, data):
 
 for name in ("training_args.bin", "optimizer.pt", "weights.xyz", "scheduler"):
     CASES.append(("beside " + name, ("posix.system",), None, folder_with(name, PROTO2 + RUN + STOP)))
+
+
+# Archives in archives, stored and deflated, of every depth up to the bound.
+
+def zipped(records, method=zipfile.ZIP_STORED):
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", method) as out:
+        for name, data in records:
+            out.writestr(name, data)
+    return made.getvalue()
+
+
+def torch_archive(data_pkl, method=zipfile.ZIP_STORED):
+    return zipped([("archive/data.pkl", data_pkl), ("archive/byteorder", "little"), ("archive/version", "3\n")], method)
+
+
+EVIL = PROTO2 + RUN + STOP
+for method, how in ((zipfile.ZIP_STORED, "stored"), (zipfile.ZIP_DEFLATED, "deflated")):
+    for depth in (1, 2, 5):
+        data = torch_archive(EVIL, method)
+        for _ in range(depth - 1):
+            data = zipped([("x/inner", data)], method)
+        CASES.append((f"inner archive {how} {depth}", ("posix.system",), None,
+                      lambda path, data=data, method=method:
+                      archive(path / "m.pt", PLAIN, [("extra/model.pt", data)], method=method)))
+    for name, data in (("protocol_0.pt", b"cposix\nsystem\n(tR."), ("model", EVIL), ("model.bin", EVIL)):
+        CASES.append((f"inner pickle {how} {name}", ("posix.system",), None,
+                      lambda path, name=name, data=data, method=method:
+                      archive(path / "m.pt", PLAIN, [(name, data)], method=method)))
+data = torch_archive(EVIL)
+for _ in range(40):
+    data = zipped([("x/inner", data)])
+CASES.append(("inner archive too deep", ("<archives too deep in archives>",), None,
+              lambda path, data=data: archive(path / "m.pt", PLAIN, [("extra/model.pt", data)])))
+broken = bytearray(torch_archive(EVIL))
+broken[broken.index(b"data.pkl")] = ord("e")
+CASES.append(("inner archive that contradicts itself", ("<archive that contradicts itself>",), None,
+              lambda path, data=bytes(broken): archive(path / "m.pt", PLAIN, [("extra/model.pt", data)])))
+
+
+def program(name, *inner):
+    """A copy of an exported program, with one archive inside replaced."""
+    def build(path):
+        made = path / name
+        source = build.data / "writers" / "torch_export" / name
+        with zipfile.ZipFile(source) as old, zipfile.ZipFile(made, "w") as new:
+            found = [record for record in old.namelist() if record.endswith(inner)]
+            assert found, (name, inner)
+            for record in old.namelist():
+                new.writestr(record, torch_archive(EVIL) if record in found else old.read(record))
+        return made
+    return build
+
+
+for name, inner in (("program_2_8.pt2", "data/sample_inputs/model.pt"), ("program_2_8.pt2", "data/weights/model.pt"),
+                    ("program_2_8.pt2", "data/constants/model.pt"), ("program_2_6.pt2", "serialized_state_dict.pt"),
+                    ("program_2_6.pt2", "serialized_constants.pt"), ("program_2_6.pt2", "serialized_example_inputs.pt")):
+    CASES.append((f"program {inner}", ("posix.system",), None, program(name, inner)))
+
+
+# Containers of other programs: numpy's are looked into, others are named.
+
+def npy(pickled, descr="|O"):
+    header = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': (1,), }}".encode()
+    if len(header) < 123:
+        header += b" " * (63 - (10 + len(header)) % 64) + b"\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + pickled
+
+
+for name, data in (("a.npy", npy(EVIL)), ("a.npz", zipped([("x.npy", npy(EVIL))])), ("escaped.npy", npy(EVIL, "|\\x4f")),
+                   ("protocol_0.npy", npy(b"cposix\nsystem\n(tR.")), ("no_suffix", npy(EVIL)),
+                   ("brace.npy", npy(EVIL, "|O', 'x': '" + "x" * 58)), ("packed.npz", zipped([("x.npy", npy(EVIL))], zipfile.ZIP_DEFLATED)),
+                   ("a.zip", zipped([("model.pt", torch_archive(EVIL))])),
+                   ("packed.zip", zipped([("model.pt", torch_archive(EVIL))], zipfile.ZIP_DEFLATED)),
+                   ("pickle.zip", zipped([("model.pkl", EVIL)], zipfile.ZIP_DEFLATED)),
+                   ("brace.pkl", b"V{{{{{{{{{\n0cposix\nsystem\n(tR."), ("tar.pkl", b"V" + b"x" * 256 + b"ustar\n0cposix\nsystem\n(tR."),
+                   ("npz.zip", zipped([("a.npz", zipped([("x.npy", npy(EVIL))]))]))):
+    CASES.append(("container " + name, ("posix.system",), None, folder_with(name, data)))
+
+
+def tarred():
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as out:
+        info = tarfile.TarInfo("model.pkl")
+        info.size = len(EVIL)
+        out.addfile(info, io.BytesIO(EVIL))
+    return made.getvalue()
+
+
+for name, data, what in (("a.tar", tarred(), "tar archive"), ("a.pkl.gz", gzip.compress(EVIL), "gzip data"),
+                         ("a.pkl.bz2", bz2.compress(EVIL), "bzip2 data"), ("a.pkl.xz", lzma.compress(EVIL), "xz data"),
+                         ("a.joblib", zlib.compress(EVIL), "zlib data"), ("a.pkl", zlib.compress(EVIL, 1), "zlib data"),
+                         ("a.pt", gzip.compress(EVIL), "gzip data"), ("gz.zip", zipped([("a.pkl.gz", gzip.compress(EVIL))]), "gzip data"),
+                         ("a.lzma", lzma.compress(EVIL, lzma.FORMAT_ALONE), "lzma data")):
+    CASES.append(("unknown container " + name, (f"<{what}>",), None, folder_with(name, data)))
 CASES.append(("beside protocol_0.bin", ("posix.system",), None, folder_with("protocol_0.bin", b"cposix\nsystem\n(tR.")))
 
 
@@ -318,6 +441,47 @@ def classes(oracle, name, names, refused, source):
     return None
 
 
+def python_2_names(oracle):
+    """What is dangerous as Python 3 spells it is dangerous as Python 2 does."""
+    danger = {"dbm", "http", "socketserver", "subprocess", "tkinter", "urllib", "xmlrpc", "pickle", "test.support",
+              "multiprocessing", "_thread", "winreg"}
+    for number, (old, new) in enumerate(sorted(_compat_pickle.IMPORT_MAPPING.items())):
+        if new not in danger and new.split(".")[0] not in danger:
+            continue
+        source = oracle.work / f"python_2_{number}.pt"
+        archive(source, PROTO2 + global_(old, "anything") + STOP)
+        status, out, err = oracle.run("verify", source)
+        oracle.check(status == 1 and f"{old}.anything" in err, old, f"verify exits {status}: {out[:200]} {err[:200]}")
+
+
+def plain_arrays(oracle):
+    """Arrays of numbers beside a model are no pickles, whatever their bytes are."""
+    folder = oracle.work / "plain_arrays"
+    folder.mkdir()
+    source = folder_with("a.npy", npy(b"\x80\x02" + bytes(range(98)), "<f4"))(folder)
+    (source / "b.npz").write_bytes(zipped([("x.npy", npy(bytes(4), "<f4"))], zipfile.ZIP_DEFLATED))
+    status, out, err = oracle.run("verify", "--strict", source)
+    oracle.check(status == 0, "plain_arrays", f"verify --strict exits {status}: {out[:200]} {err[:300]}")
+
+
+def stray_archives(oracle):
+    """A file that only begins like an archive: `verify` and `convert` say the same, with --all and without."""
+    for name, is_checkpoint in (("stray", False), ("README.md", False), ("notes.zip", False), ("m.pt", True),
+                                ("m.bin", True), ("m.pt2", True)):
+        folder = oracle.work / ("stray_" + name)
+        folder.mkdir()
+        source = folder_with(name, b"PK\3\4 and no archive behind that")(folder)
+        for all_parts in ([], ["--all"]):
+            checked, out, err = oracle.run("verify", *all_parts, source)
+            target = folder / ("to" + "".join(all_parts))
+            converted, _, notes = oracle.run("convert", "--to", "dcp", *all_parts, source, target)
+            wanted = 1 if is_checkpoint else 0
+            case = " ".join(["stray", name, *all_parts])
+            oracle.check(checked == wanted, case, f"verify exits {checked}: {out[:200]} {err[:300]}")
+            oracle.check(converted == wanted, case, f"convert exits {converted}: {notes[:300]}")
+            oracle.check(name in err, case, f"verify does not name the file: {err[:300]}")
+
+
 def main():
     oracle = Oracle(__doc__)
     for number, (name, names, refused, build) in enumerate(CASES):
@@ -325,6 +489,7 @@ def main():
             continue
         folder = oracle.work / str(number)
         folder.mkdir()
+        build.data = oracle.data
         source = build(folder)
         for command in (["inspect", "--json"], ["verify", "--strict", "--json"]):
             status, found, err = names_of(oracle, name, *command, source)
@@ -341,6 +506,17 @@ def main():
         for wanted in names:
             oracle.check(wanted in out, name, f"inspect's text does not name {wanted}: {out[:300]}")
         oracle.check(not any("MARKER" in str(p) for p in folder.rglob("*")), name, "something was run")
+
+    if oracle.args.only in "python_2_names":
+        python_2_names(oracle)
+    if oracle.args.only in "plain_arrays":
+        plain_arrays(oracle)
+    if oracle.args.only in "stray_archives":
+        stray_archives(oracle)
+    # Programs of PyTorch's own name nothing that is dangerous.
+    for source in sorted((oracle.data / "writers" / "torch_export").glob("*.pt2")):
+        status, out, err = oracle.run("verify", source)
+        oracle.check(status == 0, source.name, f"verify exits {status}: {err[:300]}")
 
     # Golden checkpoints, which PyTorch wrote, name nothing else than what is harmless.
     for golden in oracle.cases():

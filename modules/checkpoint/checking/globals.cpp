@@ -9,7 +9,6 @@ module;
 #include <try.hpp>
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -30,23 +29,12 @@ module shardmesh.checkpoint;
 import shardmesh.dcp;
 import shardmesh.pickle;
 import shardmesh.torch_file;
+import :file_content;
+import :folder_survey;
 
 namespace shardmesh {
 namespace fs = std::filesystem;
 namespace {
-
-enum class content : std::uint8_t { zip, pickle, safetensors, either, other };
-
-content content_of(const byte_source& source) {
-  std::array<std::byte, 9> head{};
-  const auto length = static_cast<std::size_t>(std::min<std::int64_t>(source.size_bytes(), 9));
-  if (length < 2 || !source.read(0, std::span(head).first(length))) return content::other;
-  if (looks_like_zip(source)) return content::zip;
-  const bool begins_pickle = head[0] == std::byte{0x80} && head[1] <= std::byte{5};
-  // A length of 640, say, begins like a pickle, and a pickle can be made to look like a length: both are tried.
-  if (length == 9 && head[8] == std::byte{'{'}) return begins_pickle ? content::either : content::safetensors;
-  return begins_pickle ? content::pickle : content::other;
-}
 
 // Names under which protocols 0 and 1, which begin with no mark of their own, are worth trying.
 bool is_pickle_name(std::string_view name) {
@@ -57,10 +45,21 @@ bool is_pickle_name(std::string_view name) {
 }
 
 constexpr std::size_t most_problems = 100;
+constexpr int deepest = 8;  // archives in archives
+
+// Names of files that are read as checkpoints: a damaged one is a problem, not a file of another kind.
+bool is_checkpoint_name(std::string_view name) {
+  return is_weight_name(name) || name.ends_with(".pt2");
+}
+
+// Names of compressed data whose first bytes say little.
+bool is_packing_name(std::string_view name) {
+  return name.ends_with(".z") || name.ends_with(".zz") || name.ends_with(".zlib") || name.ends_with(".lzma");
+}
 
 class collector {
  public:
-  explicit collector(const global_options& options) : options_(options) {}
+  explicit collector(const global_options& options) : budget(options.limits), options_(options) {}
 
   void add(const std::string& file, const std::string& key, const std::vector<pickle::used_name>& names) {
     const std::scoped_lock guard(lock_);
@@ -117,6 +116,7 @@ class collector {
   }
 
   global_report report;
+  read_budget budget;  // of what inflates on the way
 
  private:
   static constexpr std::size_t small_pickle = 4096, most_recent = 16;
@@ -129,9 +129,11 @@ class collector {
   std::multimap<std::tuple<std::string, std::string, std::string>, error> problems_;  // by file, key and message
 };
 
+std::vector<pickle::used_name> without_own_names(std::vector<pickle::used_name> names);
+
 // A run of pickles whose length only parsing tells: ever longer beginnings, as far as the run goes on behind them.
 void scan_stream(const byte_source& source, const std::string& file, const std::string& key, bool is_certain,
-                 collector& into) {
+                 bool is_of_script, collector& into) {
   // As the readers: metadata is one pickle to its end, other streams have theirs near the beginning.
   const std::int64_t limit = into.limits().description_bytes;
   const std::int64_t most = std::min(source.size_bytes(), file.ends_with(".metadata") ? limit : limit / 4);
@@ -147,7 +149,7 @@ void scan_stream(const byte_source& source, const std::string& file, const std::
     if (found.is_cut && length < most) continue;
     // Something else that has a pickle's name or first byte.
     if (!is_certain && found.names.size() == 1 && found.names[0].text.starts_with("<unreadable")) return;
-    return into.add(file, key, found.names);
+    return into.add(file, key, is_of_script ? without_own_names(found.names) : found.names);
   }
 }
 
@@ -171,43 +173,110 @@ std::vector<pickle::used_name> without_own_names(std::vector<pickle::used_name> 
   return names;
 }
 
+// "archive/data/17" beside "archive/data.pkl": the bytes of a storage, which torch.load does not unpickle.
+bool is_storage(const zip_directory& directory, std::string_view name) {
+  const std::size_t slash = name.find('/');
+  if (slash == name.npos || !name.substr(slash).starts_with("/data/")) return false;
+  const std::string_view number = name.substr(slash + 6);
+  if (number.empty() || number.find_first_not_of("0123456789") != number.npos) return false;
+  const std::string_view folder = name.substr(0, slash), main = "/data.pkl";
+  const std::string_view first = directory.records().front().name;  // of torch.save, the main pickle
+  if (first.size() == folder.size() + main.size() && first.starts_with(folder) && first.ends_with(main)) return true;
+  return directory.find(std::string(folder) + std::string(main)) != nullptr;
+}
+
+void scan(const byte_source& whole, const std::string& file, const std::string& key, bool is_item, int depth,
+          bool is_of_script, const pickle::used_names* known, collector& into);
+
+// Looks into a record that `torch_file::for_each_pickle` passes over: an archive, an array, a deflated pickle.
+void scan_record(const byte_source& source, const zip_directory& directory, const zip_record& record,
+                 const std::string& file, const std::string& key, int depth, collector& into) {
+  const bool may_be_pickle = is_pickle_name(record.name);
+  if (record.method == 0 && !may_be_pickle) {  // most records: no more than their first bytes
+    const section_source bytes(source, record.offset, record.compressed_bytes);
+    if (content_of(bytes, is_packing_name(record.name)).kind == content::other) return;
+  }
+  const std::string place = file + "!" + record.name;
+  auto opened = record_content::open(source, record, may_be_pickle, into.budget);
+  if (opened)
+    return scan(opened->source(), place, key, false, depth + 1, is_script(directory, record.name), nullptr, into);
+  const bool is_too_large = opened.error().code == errc::invalid_argument;
+  into.add(place, key,
+           {{is_too_large ? "<archived data too large to look into>" : "<unreadable record>", false, 1, is_too_large}});
+}
+
 // Where local headers and the directory differ, two readers may see different bytes: the archive is a problem. The
 // records on which both agree are scanned. The source is read in small pieces.
-result<void> scan_archive(const byte_source& source, const std::string& file, const std::string& key, collector& into) {
+result<void> scan_archive(const byte_source& source, const std::string& file, const std::string& key, int depth,
+                          collector& into) {
   std::vector<error> contradictions;
   SHARDMESH_TRY(const zip_directory directory, zip_directory::read(source, &contradictions));
-  for (error& problem : contradictions) into.problem(std::move(problem), key);
-  return torch_file::for_each_pickle(
+  // Writers must refuse every problem, and they open the outer archive only: an inner one's damage is a name instead.
+  if (depth > 0 && !contradictions.empty())
+    into.add(file, key, {{"<archive that contradicts itself>", false, 1, true}});
+  if (depth == 0)
+    for (error& problem : contradictions) into.problem(std::move(problem), key);
+  const zip_record* main = nullptr;     // most archives have one pickle: no allocation for an item of DCP
+  std::set<const zip_record*> scanned;  // the others
+  SHARDMESH_CHECK(torch_file::for_each_pickle(
       source, directory, into.limits(), {}, [&](torch_file::archived_pickle found) -> result<void> {
         const std::string& name = found.record.name;
+        if (main == nullptr)
+          main = &found.record;
+        else
+          scanned.insert(&found.record);
         const std::string place = name.ends_with("/data.pkl") ? file : file + "!" + name;
         if (found.bytes) {
           std::vector<pickle::used_name> names = into.names_of(*found.bytes);
           into.add(place, key, is_script(directory, name) ? without_own_names(std::move(names)) : names);
         } else {
-          into.add(place, key, {{"<unreadable record>", false, 1}});
+          into.add(place, key, {{"<unreadable record>", false, 1, depth > 0}});
         }
-        if (found.problem) into.problem(*std::move(found.problem), key);
+        if (found.problem && depth == 0) into.problem(*std::move(found.problem), key);
         return {};
-      });
+      }));
+  for (const zip_record& record : directory.records())
+    if (record.offset >= 0 && &record != main && !scanned.contains(&record) && !is_storage(directory, record.name))
+      scan_record(source, directory, record, file, key, depth, into);
+  return {};
 }
 
 // `known`: the names in the stream, where they were found already; else null.
-void scan(const byte_source& whole, const std::string& file, const std::string& key, bool is_item,
-          const pickle::used_names* known, collector& into) {
+void scan(const byte_source& whole, const std::string& file, const std::string& key, bool is_item, int depth,
+          bool is_of_script, const pickle::used_names* known, collector& into) {
+  // A file without a suffix may be anything, but not a record: raw weights have none.
+  const bool may_be_packed =
+      is_pickle_name(file) || is_packing_name(file) || (depth == 0 && !is_item && !fs::path(file).has_extension());
   const auto windows = windowed_source::open(whole);
-  const content kind = windows ? content_of(*windows) : content::other;
-  if (kind == content::zip) {
-    if (auto done = scan_archive(*windows, file, key, into); !done) {
-      into.problem(std::move(done).error(), key);
-      into.add(file, key, {{"<unreadable archive>", false, 1}});
+  const found_content found = windows ? content_of(*windows, may_be_packed) : found_content{};
+  switch (found.kind) {
+    case content::zip:
+      if (depth > deepest) return into.add(file, key, {{"<archives too deep in archives>", false, 1, true}});
+      if (auto done = scan_archive(*windows, file, key, depth, into); !done) {
+        // A file of another kind may begin like an archive. In an archive, what Python may read all the same hides.
+        if (depth == 0 && (is_item || is_checkpoint_name(file))) into.problem(std::move(done).error(), key);
+        into.add(file, key, {{"<unreadable archive>", false, 1, depth > 0}});
+      }
+      return;
+    case content::array: {
+      const std::int64_t length = whole.size_bytes() - found.pickle_at;
+      if (length > 0) scan_stream(section_source(whole, found.pickle_at, length), file, key, false, is_of_script, into);
+      return;
     }
-  } else if (kind == content::pickle || kind == content::either ||
-             (kind == content::other && (is_item || is_pickle_name(file)))) {
-    if (known != nullptr)
-      into.add(file, key, known->names);
-    else
-      scan_stream(whole, file, key, kind == content::pickle, into);
+    case content::packed:
+      into.add(file, key, {{fmt::format("<{}>", found.packed), false, 1}});
+      [[fallthrough]];  // a pickle of protocol 0 can be made to look like it
+    case content::safetensors:
+    case content::other:
+    case content::pickle:
+    case content::either: {
+      const bool is_pickle = found.kind == content::pickle || found.kind == content::either;
+      if (!is_pickle && !is_item && !is_pickle_name(file)) return;
+      if (known != nullptr)
+        into.add(file, key, known->names);
+      else
+        scan_stream(whole, file, key, found.kind == content::pickle, is_of_script, into);
+    }
   }
 }
 
@@ -215,7 +284,7 @@ void scan(const byte_source& whole, const std::string& file, const std::string& 
 void scan_file(const fs::path& path, const std::string& name, const checkpoint_reader* reader, collector& into) {
   file_pool pool(1);
   const auto source = pool.open(path);
-  if (source) scan(**source, name, {}, false, reader ? dcp::names_of_metadata(*reader, path) : nullptr, into);
+  if (source) scan(**source, name, {}, false, 0, false, reader ? dcp::names_of_metadata(*reader, path) : nullptr, into);
 }
 
 // Of a folder of parts: every file below, and those of its entries, which may lie behind links.
@@ -275,7 +344,8 @@ std::vector<std::size_t> ends_of_runs(std::span<const keyed_item> items) {
 bool scan_item(checkpoint_reader& reader, const keyed_item& item, collector& into) {
   const auto source = reader.item_bytes(item.first);
   if (!source) return source.error().code == errc::out_of_bounds;
-  scan(**source, reader.contents().files[static_cast<std::size_t>(item.first.file)], *item.second, true, nullptr, into);
+  scan(**source, reader.contents().files[static_cast<std::size_t>(item.first.file)], *item.second, true, 0, false,
+       nullptr, into);
   return true;
 }
 
@@ -292,7 +362,7 @@ bool scan_run(checkpoint_reader& reader, std::span<const keyed_item> items, coll
     const auto part = std::span(bytes).subspan(static_cast<std::size_t>(place.offset - first.offset),
                                                static_cast<std::size_t>(place.length));
     scan(memory_source(part, (*source)->name()), reader.contents().files[static_cast<std::size_t>(place.file)], *key,
-         true, nullptr, into);
+         true, 0, false, nullptr, into);
   }
   return true;
 }
@@ -359,9 +429,10 @@ std::vector<error> damaged_archives(const checkpoint_reader& reader, const read_
     file_pool pool(1);
     const auto source = pool.open(file);
     if (!source || !looks_like_zip(**source)) continue;
+    const std::string name = file.filename().string();
     const auto windows = windowed_source::open(**source);
-    auto done = windows ? scan_archive(*windows, file.filename().string(), {}, found) : windows.error();
-    if (!done) found.problem(std::move(done).error(), {});
+    auto done = windows ? scan_archive(*windows, name, {}, 0, found) : windows.error();
+    if (!done && is_checkpoint_name(name)) found.problem(std::move(done).error(), {});
   }
   global_report report = found.take();
   if (report.more_problems > 0)
@@ -378,7 +449,15 @@ error line_of(const named_global& name, const fs::path& folder) {
   constexpr std::string_view looks_up = "Python would look it up, and may call it, when the file is loaded";
   std::string message = fmt::format("its pickle names {}, which is not plain data", name.name);
   std::string_view hint = looks_up;
-  if (name.dangerous) {
+  if (is_packed_name(name.name)) {
+    message = fmt::format("it is {}, which is not looked into: the names in its pickles are not known",
+                          std::string_view(name.name).substr(1, name.name.size() - 2));
+    hint = "unpack it and verify what it holds";
+  } else if (name.dangerous && name.name.starts_with("<archive")) {
+    message = fmt::format("it holds {}: the names in its pickles are not known",
+                          std::string_view(name.name).substr(1, name.name.size() - 2));
+    hint = "Python may read it all the same, and look up what it names";
+  } else if (name.dangerous && !name.name.starts_with("<unreadable ")) {
     message = fmt::format("its pickle names {}, which is dangerous to load", name.name);
     hint = "allow_globals accepts the name, if the file is to be trusted";
   } else if (name.name == "<unreadable archive>" || name.name == "<unreadable record>" ||
