@@ -44,6 +44,7 @@ strided_memory memory_of(const View& view, std::int64_t item_bits) {
   std::int64_t first = 0;  // the lowest element
   std::int64_t reach = 0;  // from it to the highest
   std::vector<byte_step> dims;
+  dims.reserve(view.sizes.rank());
   for (std::size_t d = 0; d < view.sizes.rank(); ++d) {
     if (view.sizes[d] == 0) return made;
     const std::int64_t stride = view.strides[d], most = view.sizes[d] - 1;

@@ -112,6 +112,8 @@ class rank_load {
 
   // The memory of this rank's parts. Whether some of it is that of several keys.
   result<bool> set_parts() {
+    first_part_.reserve(wanted_.tensors.size());
+    parts_.reserve(wanted_.tensors.size());
     for (const held_tensor& tensor : wanted_.tensors) {
       first_part_.push_back(parts_.size());
       const std::string key = dotted(tensor.where);

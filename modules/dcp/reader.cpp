@@ -32,7 +32,7 @@ namespace {
 
 constexpr std::int64_t archive_limit_bytes = std::int64_t{4} << 30;
 
-// An item whose bytes are in memory, with those of others; what is asked beside bytes is answered by its file.
+// An item whose bytes are in memory, with those of others. All other questions go to its file.
 class kept_item final : public byte_source {
  public:
   // `begin`: of the item in `bytes`.
@@ -292,23 +292,31 @@ class dcp_reader final : public checkpoint_reader, public torch_file::archived_o
     run_of_items& run = runs_[static_cast<std::size_t>(place.file) % runs_.size()];
     const std::scoped_lock guard(run.lock);
     const std::int64_t end = place.offset + place.length;
-    const bool is_of_file = run.file == place.file;
-    const bool follows = is_of_file && place.offset >= run.last_end && place.offset - run.last_end <= small_item_bytes;
-    run.last_end = end;
-    const auto is_inside = [&] { return place.offset >= run.begin && end <= run.begin + std::ssize(*run.bytes); };
-    if (!is_of_file || !run.bytes || !is_inside()) {
+    if (run.file != place.file) {
+      run.file = place.file;
+      run.bytes.reset();
+      run.last_end = end;
+    }
+    const std::int64_t run_end = run.bytes ? run.begin + std::ssize(*run.bytes) : 0;
+    if (!run.bytes || place.offset < run.begin || end > run_end) {
+      const bool goes_on = run.bytes && place.offset >= run.begin && place.offset - run_end <= near_bytes;
+      const bool follows = place.offset >= run.last_end && place.offset - run.last_end <= near_bytes;
+      // Other threads are a few items behind: theirs are read again.
+      const std::int64_t begin =
+          goes_on ? std::min(place.offset, std::max(run.begin, run_end - near_bytes)) : place.offset;
       const auto whole = files_.open(place.file);
       if (!whole) return item;
-      const std::int64_t left = (*whole)->size_bytes() - place.offset;
+      const std::int64_t left = (*whole)->size_bytes() - begin;
       auto bytes = std::make_shared<std::vector<std::byte>>(
-          static_cast<std::size_t>(follows ? std::min(left, run_bytes) : place.length));
-      if (!(*whole)->read(place.offset, *bytes)) return item;
-      run.file = place.file;
-      if (!follows && run.bytes && is_of_file)  // another thread may be in the run
+          static_cast<std::size_t>(goes_on || follows ? std::min(left, run_bytes) : place.length));
+      if (!(*whole)->read(begin, *bytes)) return item;
+      run.last_end = end;
+      if (!goes_on && !follows && run.bytes)  // the run may go on in another thread
         return std::make_shared<kept_item>(std::move(item), std::move(bytes), 0);
       run.bytes = std::move(bytes);
-      run.begin = place.offset;
+      run.begin = begin;
     }
+    run.last_end = end;
     return std::make_shared<kept_item>(std::move(item), run.bytes, place.offset - run.begin);
   }
 
@@ -379,7 +387,7 @@ class dcp_reader final : public checkpoint_reader, public torch_file::archived_o
   chunk_cache cache_;
   std::shared_ptr<read_budget> budget_;
   bool is_identified_ = false;  // whether every tensor was looked at for what it is
-  static constexpr std::int64_t small_item_bytes = 4096, run_bytes = 1 << 16;
+  static constexpr std::int64_t small_item_bytes = 4096, near_bytes = 1 << 14, run_bytes = 5 * near_bytes;
   struct run_of_items {
     std::mutex lock;
     std::int32_t file = -1;

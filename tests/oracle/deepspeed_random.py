@@ -203,7 +203,7 @@ BAD = {
     "a larger parameter": (lambda m, a, b: m.update(param_shapes=[{"w": torch.Size([2, 4])}]),
                            ["model_states", "w", "8 elements", "6 in the flat"]),
     "a smaller parameter": (lambda m, a, b: m.update(param_shapes=[{"w": torch.Size([1, 1])}]),
-                            ["model_states", "1 elements", "6 in the flat"]),
+                            ["model_states", "1 element,", "6 in the flat"]),
     "a huge parameter": (lambda m, a, b: m.update(param_shapes=[{"w": (1 << 40, 1 << 40)}]), ["model_states", "w", "64 bits"]),
     "huge parameters": (lambda m, a, b: m.update(param_shapes=[{"v": (1 << 62,), "w": (1 << 62,)}]), ["model_states", "v"]),
     "a negative size": (lambda m, a, b: m.update(param_shapes=[{"w": (-2, -3)}]), ["model_states", "w", "sizes"]),

@@ -113,15 +113,16 @@ result<std::span<const std::byte>> row_major(const tensor_view& view, host_tenso
 
 result<shared_destinations> find_shared_destinations(std::span<const load_request> requests) {
   std::map<std::size_t, std::size_t> repeated, tied;  // the earlier one by the later
-  std::vector<occupied> open;                         // those that reach beyond the one at hand
-  for (const occupied& one : occupied_by(requests)) {
-    std::erase_if(open, [&](const occupied& other) { return other.where.end <= one.where.begin; });
+  const std::vector<occupied> all = occupied_by(requests);
+  std::vector<const occupied*> open;  // those that reach beyond the one at hand
+  for (const occupied& one : all) {
+    std::erase_if(open, [&](const occupied* other) { return other->where.end <= one.where.begin; });
     bool is_known = false;  // as the memory of another request
-    for (const occupied& other : open) {
-      const auto [first, second] = std::minmax(one.request, other.request);
+    for (const occupied* const other : open) {
+      const auto [first, second] = std::minmax(one.request, other->request);
       const load_request &earlier = requests[first], &later = requests[second];
       const tensor_view &x = filled_by(earlier), &y = filled_by(later);
-      if (x.where != y.where || !share_a_byte(one.memory, other.memory).value_or(false)) continue;
+      if (x.where != y.where || !share_a_byte(one.memory, other->memory).value_or(false)) continue;
       const bool is_same = is_same_memory(x, y), is_one_key = earlier.key == later.key;
       if (is_same && (!is_one_key || earlier.where == later.where)) {
         std::size_t& found = (is_one_key ? repeated : tied).try_emplace(second, first).first->second;
@@ -131,7 +132,7 @@ result<shared_destinations> find_shared_destinations(std::span<const load_reques
         return overlap_of(earlier, later);
       }
     }
-    if (!is_known) open.push_back(one);  // what meets it meets the other one, too
+    if (!is_known) open.push_back(&one);  // what meets it meets the other one, too
   }
   for (const auto& [later, earlier] : repeated) tied.erase(later);
   return shared_destinations{listed(repeated), listed(tied)};
