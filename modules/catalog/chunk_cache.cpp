@@ -100,7 +100,7 @@ result<std::shared_ptr<const byte_source>> folder_files::section(std::int32_t fi
   if (offset > whole->size_bytes() || length > whole->size_bytes() - offset)
     return fail(errc::out_of_bounds, "an item lies outside of its file")
         .with_file(whole->name())
-        .with_values(fmt::format("{} bytes", offset + length), fmt::format("{}", whole->size_bytes()));
+        .with_values(fmt::format("{} bytes from byte {} on", length, offset), fmt::format("{}", whole->size_bytes()));
   return std::shared_ptr<const byte_source>(std::make_shared<shared_section>(whole, offset, length));
 }
 
