@@ -111,9 +111,8 @@ void add_convert(CLI::App& app, invocation& call) {
           },
           "hf: largest file (default 5GB; a tensor that is larger gets its own)")
       ->type_name("BYTES");
-  command->add_flag(
-      "--skip-objects", given->options.skip_objects,
-      "Drop what is not a tensor (safetensors and hf write it to objects.json else)");
+  command->add_flag("--skip-objects", given->options.skip_objects,
+                    "Drop what is not a tensor (safetensors and hf write it to objects.json else)");
   command->add_flag("--skip-unsupported", given->options.skip_unsupported,
                     "Drop tensors that the destination cannot hold, and objects that hold such, instead of refusing");
   command
