@@ -62,7 +62,7 @@ int usage_error(const CLI::App& app, const CLI::ParseError& problem) {
   const std::vector<CLI::App*> commands = app.get_subcommands();
   const std::string who = commands.empty() ? "shardmesh" : "shardmesh " + commands.front()->get_name();
   std::vector<std::string> unknown = app.remaining(true);
-  // Everything behind "--" is an argument, whatever it begins with.
+  // Arguments after "--" are never options, even if they begin with "-".
   const bool has_mark = std::erase(unknown, "--") > 0;
   std::string what = escaped(problem.what());
   // CLI11 says first what is missing, and only then what it does not know.
