@@ -21,7 +21,8 @@ SAMPLES = ("writers/wrappers/dcp", "writers/wrappers/optimizer/dcp", "unusual/dc
 REWRITTEN = (("writers/wrappers/wrappers.pt", "dcp"), ("writers/wrappers/wrappers.pt", "hf"),
              ("writers/wrappers/dcp", "torch-checkpointing"), ("unusual/dcp", "dcp"))
 # Changes that some writers accepted once.
-KNOWN = (("writers/wrappers/dcp", "__0_0.distcp", 4514, 0x10), ("unusual/dcp", "__0_0.distcp", 4521, 0x50))
+KNOWN = (("writers/wrappers/dcp", "__0_0.distcp", 4514, 0x10), ("unusual/dcp", "__0_0.distcp", 4521, 0x50),
+         ("writers/torch_export/program.pt2", "", 17103, 0x1))
 
 
 def more_arguments(parser):

@@ -415,26 +415,70 @@ global_report find_globals(const fs::path& path, checkpoint_reader* reader, cons
   return found.take();
 }
 
+namespace {
+
+// Calls `visit` with the file, when it is an archive. What cannot be opened is the reader's problem.
+void with_archive(const fs::path& path, function_ref<void(const byte_source&)> visit) {
+  file_pool pool(1);
+  const auto source = pool.open(path);
+  if (!source || !looks_like_zip(**source)) return;
+  if (const auto windows = windowed_source::open(**source)) visit(*windows);
+}
+
+// Scans the archives that lie in an archive. Of other records no more than the first bytes are read.
+void scan_nested(const byte_source& source, const std::string& name, collector& into) {
+  std::vector<error> contradictions;  // the reader refused them
+  const auto directory = zip_directory::read(source, &contradictions);
+  if (!directory) return;
+  for (const zip_record& record : directory->records()) {
+    const bool may_be_archive =
+        record.method != 0 || (record.beginning[0] == std::byte{'P'} && record.beginning[1] == std::byte{'K'});
+    if (record.offset >= 0 && may_be_archive && !record.name.ends_with(".pkl") && !is_storage(*directory, record.name))
+      scan_record(source, *directory, record, name, {}, 0, into);
+  }
+}
+
+// Files of items and of safetensors are no archives: they are not opened.
+bool may_hold_archives(checkpoint_format format, std::string_view file) {
+  return format != checkpoint_format::dcp && format != checkpoint_format::torchsnapshot &&
+         format != checkpoint_format::torch_checkpointing && !file.ends_with(".safetensors") &&
+         !file.ends_with(".distcp");
+}
+
+void scan_beside(const fs::path& folder, const std::vector<std::string>& own, collector& into) {
+  const std::set<std::string_view> opened(own.begin(), own.end());
+  for (const fs::path& file : files_beside(folder)) {
+    const std::string name = file.filename().string();
+    if (opened.contains(name)) continue;
+    with_archive(file, [&](const byte_source& source) {
+      auto done = scan_archive(source, name, {}, 0, into);
+      if (!done && is_checkpoint_name(name)) into.problem(std::move(done).error(), {});
+    });
+  }
+}
+
+}  // namespace
+
 std::vector<error> damaged_archives(const checkpoint_reader& reader, const read_limits& limits) {
   std::error_code code;
   const fs::path& path = reader.path();
   const fs::path folder = path.filename() == ".metadata" ? path.parent_path() : path;
-  if (!fs::is_directory(folder, code)) return {};
-  const std::vector<std::string>& own = reader.contents().files;
-  const std::set<std::string_view> opened(own.begin(), own.end());
+  const bool is_folder = fs::is_directory(folder, code);
+  const catalog& contents = reader.contents();
   const global_options options{.threads = 1, .limits = limits};
   collector found(options);
-  for (const fs::path& file : files_beside(folder)) {
-    if (opened.contains(file.filename().string())) continue;
-    file_pool pool(1);
-    const auto source = pool.open(file);
-    if (!source || !looks_like_zip(**source)) continue;
-    const std::string name = file.filename().string();
-    const auto windows = windowed_source::open(**source);
-    auto done = windows ? scan_archive(*windows, name, {}, 0, found) : windows.error();
-    if (!done && is_checkpoint_name(name)) found.problem(std::move(done).error(), {});
+  if (!is_folder) {
+    with_archive(path, [&](const auto& source) { scan_nested(source, path.filename().string(), found); });
+  } else {
+    scan_beside(folder, contents.files, found);
+    for (const std::string& file : contents.files)
+      if (may_hold_archives(contents.format, file))
+        with_archive(folder / file, [&](const auto& source) { scan_nested(source, file, found); });
   }
   global_report report = found.take();
+  // Names in angle brackets stand for what could not be read.
+  std::erase_if(report.names, [](const named_global& name) { return !name.dangerous || !name.name.starts_with('<'); });
+  for (error& problem : dangers_of(report, path)) report.problems.push_back(std::move(problem));
   if (report.more_problems > 0)
     report.problems.push_back(
         fail(errc::bad_format, detail::counted(report.more_problems, "more problem") + " of archives in the folder")

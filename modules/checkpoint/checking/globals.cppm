@@ -64,10 +64,11 @@ global_counts count_globals(const global_report& report, std::span<const std::st
 
 namespace shardmesh {
 
-// What is wrong with archives that lie in the folder beside the files that the reader opened: local headers that
-// contradict the directory, damaged pickles; the first 100, and one that counts the others. `verify` reports them, as
-// `find_globals` found them; writers refuse them.
-// Cost: opens those files.
+// What is wrong with archives that no entry is read from: those in the folder beside the files that the reader opened,
+// and those that lie in archives. Local headers that contradict the directory, damaged pickles, and archives in
+// archives that cannot be read; the first 100, and one that counts the others. `verify` reports them, as `find_globals`
+// found them; writers refuse them.
+// Cost: opens those files, and reads the directory of each archive that the reader opened.
 std::vector<error> damaged_archives(const checkpoint_reader& reader, const read_limits& limits = {});
 
 }  // namespace shardmesh
