@@ -39,10 +39,9 @@ const checksum_range* find_repeated(std::span<const checksum_range> ranges) {
   return nullptr;
 }
 
-// The record of one folder; nothing where it has none.
-result<std::optional<std::vector<checksum_range>>> read_record(const fs::path& folder) {
+// Reads the record of one folder; nothing where it has none.
+result<std::optional<std::vector<checksum_range>>> read_record(const fs::path& record) {
   std::error_code code;
-  const fs::path record = folder / checksum_file_name;
   if (!fs::exists(record, code)) return std::optional<std::vector<checksum_range>>();
   SHARDMESH_TRY(const std::vector<std::byte> bytes, read_file(record, std::int64_t{1} << 32));
   auto ranges = parse_checksums({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
@@ -74,7 +73,8 @@ result<std::shared_ptr<const recorded_sums>> recorded_sums::open(const checkpoin
   std::vector<checksum_range> all;
   bool has_record = false;
   for (const std::string& folder : is_parts ? folders_of(contents) : std::set<std::string>{""}) {
-    SHARDMESH_TRY(auto ranges, read_record(reader.path() / folder));
+    // One name: libstdc++ 12 crashes without memory when it appends to a path that ends with a slash.
+    SHARDMESH_TRY(auto ranges, read_record(reader.path() / (folder + std::string(checksum_file_name))));
     if (!ranges) continue;
     has_record = true;
     for (checksum_range& range : *ranges) {
